@@ -1,7 +1,8 @@
 """The files of code that a command line starts: programs, scripts, modules, and files that an option loads.
 
 Command lines are read with the table of `programs`. A file that is only an argument is data and never counts.
-Of a Python file the modules beside it count that it imports. What a script reads besides cannot be known.
+Of a Python or JavaScript file the modules in the project that it imports count too. What a script reads
+besides cannot be known.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from toolcrib.executors.command.imports import imported_files, module_files
+from toolcrib.executors.command.imports import IMPORTING, imported_files, module_files
 from toolcrib.executors.command.programs import FIND_COMMANDS, Program, base_name, known_program
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, beginning
@@ -121,7 +122,8 @@ class _Reader:
             if path not in self.found:
                 self.found[path] = None
                 start = self._interpreter(path, folders)
-                if self._is_inside(path) and (path.endswith(".py") or b"python" in start):
+                scripted = path.endswith(IMPORTING) or b"python" in start or b"node" in start
+                if scripted and self._is_inside(path):
                     real = self._paths.real(os.path.join(self._root, path))  # noqa: PTH118
                     for one in dict.fromkeys((os.path.join(self._root, path), real)):  # noqa: PTH118
                         self._imported([one], os.path.dirname(one))  # noqa: PTH120

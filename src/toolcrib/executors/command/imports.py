@@ -1,38 +1,56 @@
-"""The modules beside a Python file that its import statements name: they run with it, so they are code too.
+"""The modules beside a Python or JavaScript file that it imports by name: they run with it, so they are code.
 
-The search begins where Python's own does, in the folder of the script. Modules elsewhere, and names that are
-computed, cannot be known from the text.
+The search begins where the language's own does: in the folder of the Python script, and for JavaScript where
+a relative path leads. Installed packages, and names that are computed, cannot be known from the text.
 """
 
 from __future__ import annotations
 
 import ast
+import itertools
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 
 from toolcrib.sandbox.files.paths import Paths, beginning
 
-__all__ = ["imported_files", "module_files"]
+__all__ = ["IMPORTING", "imported_files", "module_files"]
+
+_SCRIPTS = (".cjs", ".js", ".mjs", ".ts")
+IMPORTING = (".py", *_SCRIPTS)
+"""Endings of files that are read for their imports."""
+_RELATIVE = re.compile(rb"""\b(?:require|import|from)\s*\(?\s*["'](\.\.?/[^"'\0\n]+)["']""")
 
 _LARGEST = 1 << 20
 """Bytes of a Python file that is read for its imports."""
 
 
 def imported_files(files: Iterable[str], folder: str, paths: Paths) -> list[str]:
-    """Return the Python files that these import, and those in turn, from `folder` and from their packages."""
+    """Return the files that these import, and those in turn: Python's from `folder` and their packages."""
     known = dict.fromkeys(files)
     waiting = list(known)
     found = []
     while waiting:
         file = waiting.pop()
         # Not noted among the looks: the whole file is part of the digest.
-        for base, module in _imports(beginning(paths.real(file), _LARGEST), file, folder):
-            new = [one for one in module_files(module, base, paths) if one not in known]
-            known |= dict.fromkeys(new)
-            found += new
-            waiting += [one for one in new if one.endswith(".py")]
+        text = beginning(paths.real(file), _LARGEST)
+        modules = [module_files(module, base, paths) for base, module in _imports(text, file, folder)]
+        for one in itertools.chain(*modules, _relatives(text, file, paths)):
+            if one not in known:
+                known[one] = None
+                found.append(one)
+                if one.endswith(IMPORTING):
+                    waiting.append(one)
     return found
+
+
+def _relatives(text: bytes, file: str, paths: Paths) -> Iterator[str]:
+    """Yield the files that the relative paths in JavaScript's imports lead to."""
+    for name in {match[1].decode(errors="surrogateescape") for match in _RELATIVE.finditer(text)}:
+        path = os.path.normpath(os.path.join(os.path.dirname(file), name))  # noqa: PTH118, PTH120
+        ends = ("", *_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS))
+        yield from (f"{path}{end}" for end in ends if stat.S_ISREG(paths.leads_to(f"{path}{end}")))
 
 
 def _imports(text: bytes, file: str, folder: str) -> Iterator[tuple[str, str]]:

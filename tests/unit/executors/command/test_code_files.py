@@ -22,6 +22,11 @@ IMPORTS = {
     "pack/inner.py": "from .other import y\nfrom .. import above\nimport missing",
     "late.py": "not python at all (",
     "bare": "#!/usr/bin/env python3\nimport deep\n",
+    "web.js": "import './style';\nconst a = require('./lib/a')\nexport {b} from \"../above.mjs\"\n"
+    "require('left-pad')",
+    "lib/a.js": "import('./../json.py'); import x from './deep';",
+    "lib/deep/index.ts": "",
+    "style.mjs": "// require('./' + name)",
 } | dict.fromkeys(("deep.py", "json.py", "pack/other.py", "above.py", "unused.py", "pack/unused.py"), "")
 """In the folder `app`."""
 
@@ -33,6 +38,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("x\n")
     (root / "app/pack").mkdir(parents=True)
+    (root / "app/lib/deep").mkdir(parents=True)
+    (root / "above.mjs").write_text("")
     for name, text in IMPORTS.items():
         (root / "app" / name).write_text(text)
     (root / "linked.py").symlink_to("app/helper.py")
@@ -80,6 +87,7 @@ CASES = {
     "python3 app/main.py": "app/main.py app/helper.py app/deep.py app/json.py app/late.py app/above.py"
     " app/pack/__init__.py app/pack/inner.py app/pack/other.py",
     "python3 -m app.main": "app/main.py",
+    "node app/web.js": "app/web.js app/style.mjs app/lib/a.js app/lib/deep/index.ts app/json.py above.mjs",
     "python3 app/bare": "app/bare app/deep.py",
     "python3 linked.py": "linked.py app/deep.py",
 }
