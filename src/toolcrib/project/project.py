@@ -226,14 +226,11 @@ class Project:
 
     def digest(self) -> ProjectDigest:
         """Return the digest of the whole project: its settings, agents, workflows and all of its tools."""
-        from toolcrib.runs.agents.files import agent_texts
-
         if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
             return Project.inspect(self.root).digest()
         files = source_files(self.root, self.place.home, self._setup.hidden)
-        texts = agent_texts(self.place.agents, files) | agent_texts(self.place.workflows, files)
         tools = self._every_tool(stored=False)
-        return digest_of_project(self.config.digest, texts, tools, self.fingerprint, self.root)
+        return digest_of_project(self.config.digest, self.place, files, tools, self.fingerprint)
 
     def lowered(self) -> str:
         """Return a line about what is weaker than usual here, or "". The first time may take 0.5 s."""

@@ -7,11 +7,11 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from toolcrib.core.context import Context
 from toolcrib.errors import NotTrusted, ToolcribError
 from toolcrib.guard import ToolDigest, Trust
+from toolcrib.manifest import SourceFiles
 from toolcrib.project.integrity.lock import pin_of
 from toolcrib.project.root import Place
 from toolcrib.spec import Tool
@@ -78,17 +78,19 @@ class Acceptance:
 
 def digest_of_project(
     settings: str,
-    texts: Mapping[str, bytes],
+    place: Place,
+    files: SourceFiles,
     tools: Iterable[Tool],
     digest_of: Callable[[Tool], ToolDigest],
-    root: Path,
 ) -> ProjectDigest:
     """Return the digest of everything that a project brings, the same in every folder and on every machine.
 
-    It covers the settings, the `texts` of agents and workflows by path and, for each tool, what its own
-    digest covers, but no programs outside of the project. A tool that cannot be used now has another digest
-    once it can.
+    It covers settings, agents and workflows (read by `files`) and, for each tool, what its own digest covers,
+    but no programs outside of the project. A tool that cannot be used now has another digest once it can.
     """
+    from toolcrib.runs.agents.files import agent_texts
+
+    root, texts = place.root, agent_texts(place.agents, files) | agent_texts(place.workflows, files)
     parts: dict[str, object] = {
         f"/{os.path.relpath(path, root)}": hashlib.sha256(raw).hexdigest() for path, raw in texts.items()
     }
