@@ -23,7 +23,7 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["BUILTIN_BUNDLE", "Builtin", "folder_note"]
+__all__ = ["BUILTIN_BUNDLE", "Builtin"]
 
 BUILTIN_BUNDLE = "builtin"
 """The bundle of every built-in tool."""
@@ -98,14 +98,3 @@ class Builtin:
         raw = write_manifest(tool)
         path = inspect.getfile(self.run)
         return Source("native", path, raw, hashlib.sha256(raw).hexdigest(), shared=True, shipped=True)
-
-
-def folder_note(settings: BuiltinSettings) -> str:
-    """Return a sentence about the folders that a file tool may use, where there is more than one."""
-    if len(settings.roots) < 2:
-        return ""
-    first, *others = settings.roots
-    named = ", ".join(f"{one.name}{'' if one.write else ' (read-only)'}" for one in others)
-    return (
-        f" Relative paths begin in {first.name}; a path in another folder is written NAME:PATH, with {named}."
-    )

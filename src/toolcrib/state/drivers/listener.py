@@ -22,7 +22,6 @@ _BEAT = (
     f"INSERT INTO holders VALUES (%s, {POSTGRES_NOW})"
     " ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"
 )
-_SCHEMA = "SELECT encode(convert_to(current_schema(), 'UTF8'), 'hex')"
 _FORGET = f"DELETE FROM holders WHERE seen_at < {POSTGRES_NOW} - 86400"
 _RETRY_S = 0.5
 
