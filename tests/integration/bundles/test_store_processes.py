@@ -139,15 +139,18 @@ def test_a_killed_writer_loses_no_acknowledged_write_and_leaves_no_half_file(
     for round_ in range(kills):
         worker = start(tmp_path, bundle, CHURN, f"r{round_}", 2_000)
         assert worker.stdin is not None
+        assert worker.stdout is not None
         worker.stdin.write("\n")
-        worker.stdin.flush()
+        worker.stdin.close()
+        first = worker.stdout.readline()
         time.sleep(chance.uniform(0.0, 0.3))
         worker.kill()
-        for line in worker.communicate()[0].splitlines(keepends=True):
+        for line in (first + worker.stdout.read()).splitlines(keepends=True):
             if line.endswith("\n"):
                 did, number = line.split()
                 expected[f"r{round_}-{number}"] = did
-        assert worker.returncode == -signal.SIGKILL
+        worker.stdout.close()
+        assert worker.wait(20) == -signal.SIGKILL
         assert store.damaged() == []
         stored = {tool.slug: tool for tool in store.tools(bundle)}
         for slug, did in expected.items():
@@ -159,7 +162,7 @@ def test_a_killed_writer_loses_no_acknowledged_write_and_leaves_no_half_file(
             elif did == "off":
                 assert not stored[slug].is_enabled
         expected = {slug: did for slug, did in expected.items() if slug in stored or did == "gone"}
-    assert len(expected) > kills
+    assert len(expected) >= kills
     assert store.reap() == []
     assert not [path for path in (tmp_path / "bundles").rglob(".*") if path.is_file()]
 
