@@ -18,6 +18,11 @@ async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> N
         async with client(server) as session:
             lost = await accepted(session, "hold", body, prefer)
             await until(mark.with_name("mark.begun"))
+            async with session.get("/workers") as reply:
+                (worker,) = (await reply.json())["workers"]
+            assert (worker["kind"], {"ask", "hold"} <= set(worker["tools"])) == ("embedded", True)
+            async with session.get("/queue") as reply:
+                assert await reply.json() == {"ready": 0, "running": 1, "waiting": 0, "tools": []}
             first = await accepted(session, "ask", {"args": {"note": "1"}}, prefer)
             second = await accepted(session, "ask", {"args": {"note": "2"}}, {})
             await until_status(session, second, "awaiting_approval")
