@@ -104,6 +104,7 @@ class Context(Call):
             call.approved_digest,
             call.client,
             call.dry_run,
+            call.trace,
         )
 
     def identify(self) -> str:

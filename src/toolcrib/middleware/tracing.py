@@ -21,16 +21,20 @@ _TYPES = {"function": "function", "python": "function", "sql": "datastore"}
 def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -> Middleware:
     """Make a span `execute_tool NAME` of each call, below the span that is current where the call is made.
 
+    That may be in another process: durable calls and runs keep their trace.
+
     A call of an MCP client is a span `tools/call NAME` of kind server. `tracer` is the program's own; by
     default that of the global provider. With `content`, arguments and result are attributes too; they may
     hold personal data. Raises UnavailableError if opentelemetry-api is not installed.
     """
     try:
         from opentelemetry import trace
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
         raise UnavailableError(
             "tracing needs opentelemetry-api, which is not installed", hint=_INSTALL
         ) from None
+    remote = TraceContextTextMapPropagator()
     own = tracer or trace.get_tracer("toolcrib")
 
     def tracing(following: Handler) -> Handler:
@@ -39,7 +43,11 @@ def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -
             name = f"{'tools/call' if mcp else 'execute_tool'} {call.tool}"
             kind = trace.SpanKind.SERVER if mcp else trace.SpanKind.INTERNAL
             with own.start_as_current_span(
-                name, kind=kind, attributes=_attributes(call, ctx, mcp), set_status_on_exception=False
+                name,
+                remote.extract({"traceparent": call.trace}) if call.trace else None,
+                kind=kind,
+                attributes=_attributes(call, ctx, mcp),
+                set_status_on_exception=False,
             ) as span:
                 try:
                     if content:

@@ -1,6 +1,6 @@
 """Calls that outlive their process: stored before they run, recorded once, taken over from dead workers."""
 
-from toolcrib.runs.calls import ClaimedCall, DurableCalls, Ended, entry_of
+from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, Take, Work
 from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
@@ -16,7 +16,6 @@ __all__ = [
     "DurableCall",
     "DurableCalls",
     "EmbeddedDispatcher",
-    "Ended",
     "PgQueuerDispatcher",
     "Register",
     "Take",

@@ -29,25 +29,25 @@ from toolcrib.runs.stored import StoredCalls
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
-__all__ = ["ClaimedCall", "DurableCalls", "Ended", "entry_of"]
+__all__ = ["ClaimedCall", "DurableCalls", "entry_of"]
 
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
-_READY = (
-    "SELECT tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id, ready_at,"
-    " priority FROM calls WHERE id = ? AND state = 'ready'"
-)
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
-    " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready'"
+    " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
+    " RETURNING tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id"
 )
 _AGAIN = (
     "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
     f" worker = NULL, lease_ends_at = NULL {_OWN}"
 )
-_END = f"UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL {_OWN}"
+_END = (
+    "UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL"
+    f" {_OWN} RETURNING run_id"
+)
 _FACTS = "id, epoch, repeatable, rescues, tool, priority"
 _LOST = f"SELECT {_FACTS} FROM calls WHERE state = 'running' AND lease_ends_at <= ?"
 _RESCUE = (
@@ -106,14 +106,6 @@ class ClaimedCall(NamedTuple):
     run_id: str | None
 
 
-class Ended(NamedTuple):
-    """A call that has ended."""
-
-    id: str
-    run_id: str | None
-    state: CallState
-
-
 class DurableCalls(StoredCalls):
     """The durable calls of one project. Safe for threads, processes and, on a server, machines.
 
@@ -137,8 +129,8 @@ class DurableCalls(StoredCalls):
         """The dispatcher to which ready calls are sent, to the entry `entry_of(tool)`."""
         self.to_send = [_TO_SEND]
         """The calls that should have a message, as `Dispatcher.resend` takes them."""
-        self.on_end: list[Callable[[Transaction, Ended], None]] = []
-        """Called in the transaction in which a call ends, whatever way."""
+        self.on_end: list[Callable[[Transaction, str, CallState], None]] = []
+        """Called in the transaction in which a call of a run ends, whatever way, with its id and state."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
 
     # -- callers ---------------------------------------------------------------------------------
@@ -196,7 +188,13 @@ class DurableCalls(StoredCalls):
         id = row["id"] or new_id(now)
         counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
-        if tx.insert("calls", {**row, "id": id, **counts, **times}):
+        whole = {**row, "id": id, **counts, **times}
+        if row["idempotency_key"] is None and row["id"] is None:
+            tx.add("calls", whole)
+            is_new = True
+        else:
+            is_new = tx.insert("calls", whole)
+        if is_new:
             self._note(tx, id, now, "submitted", "")
             if deliver and row["approval"] is None:
                 self._send(tx, id, row["tool"], row["priority"], delay_s)
@@ -219,7 +217,9 @@ class DurableCalls(StoredCalls):
 
     async def wait(self, id: str, timeout_s: float | None = None) -> DurableCall:
         """Return a call once it has ended, or as it is when the time is up; `NotFoundError`."""
-        self.find(id)
+        call = self.find(id)
+        if call.ended:
+            return call
         await self._ends.wait(id, timeout_s)
         return self.find(id)
 
@@ -261,31 +261,18 @@ class DurableCalls(StoredCalls):
 
         One that is delivered too early is sent again for its time.
         """
-        row = tx.one(_READY, id)
-        if row is None:
-            return None
         now = self._now(tx)
-        *facts, ready_at, priority = row
-        tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id = facts
-        if ready_at > now:
-            self._send(tx, id, tool, priority, ready_at - now)
+        row = tx.one(_TAKE, worker, now + self.lease_s, id, now)
+        if row is None:
+            early = tx.one("SELECT tool, priority, ready_at FROM calls WHERE id = ? AND state = 'ready'", id)
+            if early is not None:
+                self._send(tx, id, early[0], early[1], early[2] - now)
             return None
-        if not tx.run(_TAKE, worker, now + self.lease_s, id):
-            return None
-        tx.insert("call_attempts", {"call_id": id, "epoch": epoch + 1, "worker": worker, "began_at": now})
+        tool, arguments, caller, epoch, attempt, snoozes, context, session_id, run_id = row
+        tx.add("call_attempts", {"call_id": id, "epoch": epoch, "worker": worker, "began_at": now})
         self._note(tx, id, now, "claimed", worker)
-        return ClaimedCall(
-            id,
-            tool,
-            arguments,
-            caller,
-            epoch + 1,
-            attempts + 1,
-            snoozes,
-            json.loads(context),
-            session_id,
-            run_id,
-        )
+        more = json.loads(context)
+        return ClaimedCall(id, tool, arguments, caller, epoch, attempt, snoozes, more, session_id, run_id)
 
     def renew(self, claims: Collection[ClaimedCall]) -> list[ClaimedCall]:
         """Keep calls for another `lease_s` seconds; return those that this worker still has.
@@ -466,10 +453,12 @@ class DurableCalls(StoredCalls):
     ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
-            if not tx.run(_END, state, result, error, now, claim.id, claim.epoch):
+            row = tx.one(_END, state, result, error, now, claim.id, claim.epoch)
+            if row is None:
                 return False
             self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
-            self._tell(tx, claim.id, state)
+            if row[0] is not None:
+                self._tell(tx, claim.id, state)
             tx.after_commit.append(self._ends.notify)
         return True
 
@@ -478,23 +467,21 @@ class DurableCalls(StoredCalls):
         close = (
             "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ? AND epoch = ?"
         )
-        tx.run(close, now, *ending, id, epoch)
+        tx.later(close, now, *ending, id, epoch)
         self._note(tx, id, now, *ending)
 
     def _send(self, tx: Transaction, id: str, tool: str, priority: int, delay_s: float) -> None:
         self.dispatcher.send(tx, entry_of(tool), id, delay_s=delay_s, priority=priority)
 
     def _tell(self, tx: Transaction, id: str, state: CallState) -> None:
-        """Call those who want to know that a call has ended."""
-        if self.on_end:
-            (run_id,) = tx.one("SELECT run_id FROM calls WHERE id = ?", id) or (None,)
-            for listener in self.on_end:
-                listener(tx, Ended(id, run_id, state))
+        """Call those who want to know that a call has ended; without a run it is nothing to them."""
+        for listener in self.on_end:
+            listener(tx, id, state)
 
     @staticmethod
     def _note(tx: Transaction, id: str, now: float, kind: str, detail: str) -> None:
         """Add a change. The call's own row is locked by now, so the number is free."""
-        tx.run(_NOTE, id, now, kind, detail, id)
+        tx.later(_NOTE, id, now, kind, detail, id)
         tx.notify()
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:

@@ -70,7 +70,7 @@ class EmbeddedDispatcher:
         if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
             return
         now = self._now(tx)
-        tx.run(
+        tx.later(
             "INSERT INTO deliveries (entry, key, priority, ready_at, due) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
             " due = CASE WHEN deliveries.due > excluded.due THEN deliveries.due ELSE excluded.due END,"

@@ -78,7 +78,7 @@ class PgQueuerDispatcher:
             return
         self.install()
         delay_s = delay_s + _EARLY_S if delay_s > 0 else 0.0
-        tx.run(_SEND, entry, key.encode(), max(_LEAST, min(_MOST, priority)), delay_s)
+        tx.later(_SEND, entry, key.encode(), max(_LEAST, min(_MOST, priority)), delay_s)
 
     def resend(self, ready: str) -> int:
         """Send the rows that have no message, and return their number: at most 1,000, at most once a second.
@@ -113,7 +113,8 @@ class PgQueuerDispatcher:
 
             with self._database.write("pgqueuer") as tx:
                 if tx.one(_THERE) is None:
-                    tx.run(install_script(self._database.server.schema))
+                    script = install_script(self._database.server.schema)
+                    tx.run(f"DO $toolcrib$ BEGIN EXECUTE $script${script}$script$; END $toolcrib$")
         self._installed = True
 
     async def serve(

@@ -83,6 +83,7 @@ def context_of(claim: ClaimedCall) -> Context:
         wait="pending",
         idempotency_key=more.get("idempotency_key"),
         client=client_of(more),
+        trace=more.get("trace"),
     )
     ctx.single, ctx.attempt, ctx.snoozes = True, claim.attempt, claim.snoozes
     return ctx

@@ -33,6 +33,15 @@ class Transaction(ABC):
         """Run one statement and return the number of rows it changed."""
         return int(self._execute(sql, values).rowcount)
 
+    def later(self, sql: str, *values: Any) -> None:
+        """Run one statement whose result nobody needs; it may be sent with the next one."""
+        self._execute(sql, values)
+
+    def add(self, table: str, values: Mapping[str, Any]) -> None:
+        """Add one row, which has a key of its own, as `later` does."""
+        marks = ", ".join("?" * len(values))
+        self.later(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", *values.values())
+
     def insert(self, table: str, values: Mapping[str, Any]) -> bool:
         """Add one row; False if there is one with this key. `table` and the columns are names of our own."""
         marks = ", ".join("?" * len(values))

@@ -35,7 +35,8 @@ CREATE TABLE readers (
 );
 """
 _NUMBER = (
-    "INSERT INTO topics VALUES (?, 1) ON CONFLICT (topic) DO UPDATE SET last = topics.last + 1 RETURNING last"
+    "INSERT INTO topics VALUES (?, ?) ON CONFLICT (topic) DO UPDATE SET last = topics.last + excluded.last"
+    " RETURNING last"
 )
 _WAITING = (
     "SELECT topics.topic, readers.holder, readers.until FROM topics"
@@ -51,10 +52,10 @@ _RETRY_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-def next_number(tx: Transaction, topic: str) -> int:
-    """Return the next number of a topic: 1, 2, …. Others wait for theirs until this transaction ends."""
-    (number,) = tx.one(_NUMBER, topic) or (0,)
-    return int(number)
+def next_number(tx: Transaction, topic: str, count: int = 1) -> int:
+    """Return the first of the next numbers of a topic: 1, 2, …. Others wait for theirs until this ends."""
+    (last,) = tx.one(_NUMBER, topic, count) or (0,)
+    return int(last) - count + 1
 
 
 class Message(NamedTuple):

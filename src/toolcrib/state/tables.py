@@ -247,6 +247,9 @@ CREATE TABLE workers (
 );
 CREATE INDEX calls_of_tool ON calls (tool) WHERE state = 'running';
 """,
+    """
+ALTER TABLE runs ADD COLUMN trace TEXT;
+""",
 )
 """`state.db` in the project's home folder. Version 2 names the holders of leases in another way.
 Version 5 adds who made a call, and the queue of what is ready."""

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.crib import Crib
-from toolcrib import get_run_context
+from toolcrib import Context, get_run_context
 from toolcrib.errors import (
     ConflictError,
     IdempotencyConflict,
@@ -22,6 +25,9 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 from toolcrib.guard import Tokens
+from toolcrib.middleware import tracing_middleware
+from toolcrib.project import Project
+from toolcrib.runs.agents import Agent
 from toolcrib.spec import Retry
 
 
@@ -212,3 +218,37 @@ def test_without_an_event_loop(crib: Crib) -> None:
         "cancelled",
         "retried",
     ]
+
+
+async def test_a_run_and_its_calls_are_one_trace_in_every_process(crib: Crib) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    tracer = provider.get_tracer("program")
+
+    def with_tool(project: Project) -> Project:
+        @project.toolset.tool
+        def look(ctx: Context) -> str:
+            """Look."""
+            return str(ctx.trace)
+
+        project.toolset.use(tracing_middleware(tracer))
+        return project
+
+    once = ({"calls": [{"tool": "look"}]}, {"text": "{{result}}"})
+    below = Agent("below", "scripted", tools=("look",), script=once)
+    calls = {"calls": [{"tool": "look"}, {"tool": "below", "arguments": {"prompt": "go"}}]}
+    above = Agent("above", "scripted", tools=("look",), agents=("below",), script=(calls, {"text": "over"}))
+    async with crib.open() as project:
+        with_tool(project).agents.add(below)
+        with tracer.start_as_current_span("request") as request:
+            run_id, call_id = project.runs.start(None, above, "go"), project.submit("look")
+        alone = project.runs.start(None, above, "go")
+    async with crib.open() as project:  # As a worker elsewhere, which knows nothing of the span.
+        with_tool(project)
+        for one in (run_id, alone):
+            assert (await project.runs.wait(one, 30)).state == "done"
+        assert (await project.calls.wait(call_id, 30)).state == "done"
+    spans = [span for span in exporter.get_finished_spans() if span.name == "execute_tool look"]
+    traces = [span.get_span_context().trace_id for span in spans]
+    asked = request.get_span_context().trace_id
+    assert (len(traces), traces.count(asked), len(set(traces))) == (5, 3, 2)

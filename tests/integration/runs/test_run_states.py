@@ -45,7 +45,7 @@ class Machine:
         self.store = RunStore(self.database, wall, self._send)
         self.runs = RunTransitions(self.store, self._submit)
         self.tree = RunTree(self.store, self.calls.cancelling)
-        self.calls.on_end.append(lambda tx, end: self.runs.call_ended(tx, end.id, end.state))
+        self.calls.on_end.append(self.runs.call_ended)
 
     def _send(self, tx: Transaction, run_id: str, _delay: float) -> None:
         tx.after_commit.append(lambda: self.sent.append(run_id))
@@ -91,7 +91,7 @@ class Machine:
         return [(part["tool_call_id"], part["content"], part["outcome"]) for part in parts]
 
 
-def tool(name: str = "t", use_id: str = "u1", run_id: str | None = None) -> NewUse:
+def tool(name: str = "t", use_id: str = "u1", run_id: str = "r") -> NewUse:
     return NewUse(use_id, name, "{}", call={"tool": name, "arguments": {}, "run_id": run_id})
 
 
@@ -241,7 +241,7 @@ def with_calls(machine: Machine, count: int) -> tuple[str, list[ClaimedCall]]:
 
 def _die_in_cancel(address: Address, run_id: str) -> None:
     machine = Machine(address, Wall())
-    machine.calls.on_end.append(lambda _tx, _ended: os._exit(9))
+    machine.calls.on_end.append(lambda *_: os._exit(9))
     machine.tree.cancel(run_id)
 
 
@@ -286,7 +286,7 @@ def test_calls_are_rescued_while_a_worker_ends_one_of_them(postgres: PostgresPro
     worker = Machine(url, machine.wall)
     has_call, go_on = threading.Event(), threading.Event()
 
-    def hold(_tx: Transaction, _ended: object) -> None:
+    def hold(_tx: Transaction, _id: str, _state: str) -> None:
         has_call.set()
         assert go_on.wait(30)
 

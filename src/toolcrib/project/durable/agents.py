@@ -155,6 +155,7 @@ def agent_tools(
             variables=json.loads(run.variables),
             session_id=run.session_id,
             run_id=run.id,
+            trace=claim.trace,
         )
 
     return AgentTools(get, prepare, switch_on)

@@ -12,6 +12,7 @@ from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.context import Context
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
+from toolcrib.core.trace import current_trace
 from toolcrib.runs import (
     CallState,
     ClaimedCall,
@@ -102,6 +103,7 @@ class ProjectCalls:
         call_id: str | None = None,
         approval: str | None = None,
         client: CallClient | None = None,
+        trace: str | None = None,
     ) -> str:
         """Check and store a call, and return its id. It runs wherever a worker has the tool.
 
@@ -120,6 +122,7 @@ class ProjectCalls:
             timeout_ms=timeout_ms,
             idempotency_key=idempotency_key,
             client=client,
+            trace=trace,
         )
         return self._calls().submit(
             **ready,
@@ -143,8 +146,12 @@ class ProjectCalls:
         timeout_ms: int | None = None,
         idempotency_key: str | None = None,
         client: CallClient | None = None,
+        trace: str | None = None,
     ) -> dict[str, Any]:
-        """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does."""
+        """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does.
+
+        `trace` is a `traceparent`, without which the current span of OpenTelemetry counts.
+        """
         bound = self._bound(name)
         given = {} if arguments is None else arguments
         ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
@@ -163,6 +170,7 @@ class ProjectCalls:
                 "timeout_ms": timeout_ms,
                 "idempotency_key": idempotency_key,
                 "client": facts_of(client),
+                "trace": trace or current_trace(),
             },
             "session_id": session_id,
             "run_id": run_id,
@@ -184,7 +192,8 @@ class ProjectCalls:
         self, call_id: str, timeout_s: float | None = None, *, caller: str | None = None
     ) -> DurableCall:
         """Return a call once it has ended, or as it is when the time is up. This process serves meanwhile."""
-        self.find(call_id, caller)
+        if caller is not None:
+            self.find(call_id, caller)
         self.serve()
         return await self.stored.wait(call_id, timeout_s)
 

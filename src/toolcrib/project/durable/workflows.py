@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from toolcrib.core.toolset import Toolset
+from toolcrib.core.trace import current_trace
 from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
 from toolcrib.project.control.acceptance import Acceptance
@@ -74,6 +75,7 @@ class ProjectWorkflows:
         *,
         caller: str = "local",
         identity: Caller | None = None,
+        trace: str | None = None,
     ) -> str:
         """Store a run and return its id; `project.runs` follows, cancels and retries it.
 
@@ -90,6 +92,7 @@ class ProjectWorkflows:
             variables or {},
             caller,
             None if identity is None else json.dumps(identity.as_dict()),
+            trace=trace or current_trace(),
         )
         return self._runs.store.create_run(None, new)
 

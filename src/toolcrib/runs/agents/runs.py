@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from toolcrib.core.trace import current_trace
 from toolcrib.errors import Cancelled, ConflictError, NotFoundError, ToolcribError, UsageError
 from toolcrib.runs.agents.agent import Agent, Team
 from toolcrib.runs.agents.providers import Models
@@ -77,6 +78,7 @@ class AgentRuns:
         stream: bool = False,
         caller: str = "local",
         identity: Caller | None = None,
+        trace: str | None = None,
     ) -> str:
         """Store a run and return its id. A worker continues it; in this process, `wait` or `serve` does.
 
@@ -97,6 +99,7 @@ class AgentRuns:
             caller,
             None if identity is None else json.dumps(identity.as_dict()),
             stream,
+            trace or current_trace(),
         )
         return self.store.create_run(session, new)
 

@@ -45,5 +45,5 @@ def durable_runs(calls: DurableCalls) -> DurableRuns:
     calls.to_send.append(_TO_SEND)
     store = RunStore(calls.database, send=send)
     changes = RunTransitions(store, submit, lease_s=calls.lease_s)
-    calls.on_end.append(lambda tx, ended: changes.call_ended(tx, ended.id, ended.state))
+    calls.on_end.append(changes.call_ended)
     return DurableRuns(calls, store, changes, RunTree(store, calls.cancelling))

@@ -33,11 +33,13 @@ class RunNotes:
 
     def write(self) -> None:
         """Store the events."""
-        for run_id, root_id, kind, iteration, detail in self._events:
-            event = RunEvent(next_number(self.tx, _TOPIC), run_id, root_id, self.now, kind, iteration, detail)
-            self.tx.insert("run_events", event._asdict())
-        if self._events:
-            self.tx.notify()
+        if not self._events:
+            return
+        first = next_number(self.tx, _TOPIC, len(self._events))
+        for number, (run_id, root_id, kind, iteration, detail) in enumerate(self._events, first):
+            event = RunEvent(number, run_id, root_id, self.now, kind, iteration, detail)
+            self.tx.add("run_events", event._asdict())
+        self.tx.notify()
         self._events.clear()
 
 

@@ -144,6 +144,8 @@ class ClaimedRun(NamedTuple):
     streams: bool
     """Parts of the answer are events too."""
     taken_at: float
+    trace: str | None
+    """The `traceparent` of the run: its calls and the runs below it are in the same trace."""
 
     @property
     def epoch(self) -> int:

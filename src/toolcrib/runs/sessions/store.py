@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from toolcrib.core.trace import new_trace
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
@@ -56,6 +57,8 @@ class NewRun:
     caller: str = "local"
     identity: str | None = None
     streams: bool = False
+    trace: str | None = None
+    """The `traceparent` that the run is below; without it the run begins a trace."""
 
 
 class RunStore:
@@ -113,7 +116,7 @@ class RunStore:
     def _insert_session(self, tx: Transaction, now: float, caller: str, metadata: str) -> str:
         id = new_id(now)
         row = {"id": id, "caller": caller, "metadata": metadata, "created_at": now}
-        tx.insert("sessions", row)
+        tx.add("sessions", row)
         return id
 
     def create_run(self, session_id: str | None, new: NewRun) -> str:
@@ -144,7 +147,7 @@ class RunStore:
     @staticmethod
     def insert_run(notes: RunNotes, row: Mapping[str, Any]) -> None:
         """Add a run with its prompt."""
-        notes.tx.insert("runs", row)
+        notes.tx.add("runs", row)
         add_message(notes.tx, (row["id"], 1, 0, "prompt", str(row["prompt"]).encode()), notes.now)
         about = {"agent": row["agent"], "parent": row.get("parent_id"), "session": row["session_id"]}
         notes.add((row["id"], row["root_id"]), "created", **about)
@@ -295,6 +298,7 @@ def run_row(id: str, session_id: str, new: NewRun, variables: str, now: float) -
         "variables": variables,
         "prompt": new.prompt,
         "streams": int(new.streams),
+        "trace": new.trace or new_trace(),
         "ready_at": now,
         "messages": 1,
         "input_tokens": 0,
@@ -310,7 +314,7 @@ def add_message(tx: Transaction, message: tuple[str, int, int, str, bytes], now:
     """Add a message: run, number, iteration, kind, content."""
     run_id, number, iteration, kind, content = message
     row = {"run_id": run_id, "number": number, "iteration": iteration, "kind": kind, "content": content}
-    tx.insert("run_messages", {**row, "live": 1, "at": now})
+    tx.add("run_messages", {**row, "live": 1, "at": now})
 
 
 def _json_object(what: str, value: Mapping[str, Any]) -> str:

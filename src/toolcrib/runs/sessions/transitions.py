@@ -29,7 +29,7 @@ _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 _TAKE = (
     "UPDATE runs SET state = 'running', epoch = epoch + 1, worker = ?, lease_ends_at = ?"
     f" WHERE id = ? AND state = 'ready' AND ready_at <= ?"
-    f" RETURNING {RUN_COLUMNS}, definition, identity, streams"
+    f" RETURNING {RUN_COLUMNS}, definition, identity, streams, trace"
 )
 _SPEND = (
     "input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cost_usd = cost_usd + ?,"
@@ -137,8 +137,8 @@ class RunTransitions:
             if later is not None:
                 self.store.send(tx, id, later[0] - now)
             return None
-        *columns, definition, identity, streams = row
-        return ClaimedRun(Run(*cast("Any", columns)), definition, identity, bool(streams), now)
+        *columns, definition, identity, streams, trace = row
+        return ClaimedRun(Run(*cast("Any", columns)), definition, identity, bool(streams), now, trace)
 
     def renew(self, claims: Collection[ClaimedRun]) -> list[ClaimedRun]:
         """Keep runs for another lease; return those that this worker still has."""
@@ -255,7 +255,7 @@ class RunTransitions:
         usage = {"input_tokens": step.usage.input_tokens, "output_tokens": step.usage.output_tokens}
         iteration = {"run_id": run.id, "number": number, "live": 1, "model": step.model, **usage}
         iteration |= {"cost_usd": step.usage.cost_usd, "began_at": step.began_at, "answered_at": now}
-        tx.insert("run_iterations", {**iteration, "ended_at": None if open_calls else now})
+        tx.add("run_iterations", {**iteration, "ended_at": None if open_calls else now})
         add_message(tx, (run.id, message, number, "response", step.response), now)
         forget_parts(tx, run.id, number)
         notes.add((run.id, run.root_id), "answered", number, model=step.model, **usage)
@@ -272,7 +272,7 @@ class RunTransitions:
         row = {"run_id": run.id, "iteration": number, "position": position, "use_id": use.use_id}
         row |= {"name": use.name, "arguments": use.arguments, "call_id": call_id, "child_id": child_id}
         ended = notes.now if use.answer is not None else None
-        notes.tx.insert("run_uses", {**row, "answer": use.answer, "ended_at": ended})
+        notes.tx.add("run_uses", {**row, "answer": use.answer, "ended_at": ended})
         notes.add((run.id, run.root_id), "call" if use.answer is None else "refused", number, **about)
 
     def _child(self, notes: RunNotes, claim: ClaimedRun, new: NewRun) -> str:
@@ -280,6 +280,7 @@ class RunTransitions:
         id = new_id(notes.now)
         row = run_row(id, run.session_id, new, json.dumps(dict(new.variables)), notes.now)
         place = {"root_id": run.root_id, "parent_id": run.id, "depth": run.depth + 1, "state": "ready"}
+        place["trace"] = claim.trace
         self.store.insert_run(notes, {**row, **place})
         self.store.send(notes.tx, id, 0.0)
         return id
@@ -341,14 +342,14 @@ def use_ended(store: RunStore, notes: RunNotes, key: tuple[str, str], state: str
     notes.add((run_id, root_id), "call_ended", iteration, name=name, position=position, state=state)
     if open_calls == 0 and tx.run(_READY, now, *(run_id, iteration) * 2, run_id):
         ended = "UPDATE run_iterations SET ended_at = ? WHERE run_id = ? AND number = ?"
-        tx.run(ended, now, run_id, iteration)
+        tx.later(ended, now, run_id, iteration)
         add_results(notes, run_id, iteration)
         store.send(tx, run_id, 0.0)
 
 
 def forget_parts(tx: Transaction, run_id: str, iteration: int) -> None:
     """Delete the parts of an answer: the whole is stored, or it comes again from its beginning."""
-    tx.run("DELETE FROM run_events WHERE run_id = ? AND kind = 'text' AND iteration = ?", run_id, iteration)
+    tx.later("DELETE FROM run_events WHERE run_id = ? AND kind = 'text' AND iteration = ?", run_id, iteration)
 
 
 def add_results(notes: RunNotes, run_id: str, iteration: int) -> None:

@@ -229,6 +229,7 @@ class CallTable:
                 caller=ctx.caller,
                 identity=ctx.identity,
                 idempotency_key=ctx.idempotency_key,
+                trace=ctx.trace,
                 call_id=call.id,
                 approval=None if call.approval is None else call.approval.approval,
             )

@@ -46,6 +46,8 @@ class Call:
     """The MCP client that called, for tools that ask it; None if there is none to ask."""
     dry_run: bool = False
     """Nothing is run: the value of the result is the plan of the call."""
+    trace: str | None = None
+    """The span that the call is below, as W3C's `traceparent`, where another process made it."""
 
 
 # Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field

@@ -52,7 +52,7 @@ def join(database: Database, connection: object, work: Callable[[Transaction], _
             server.joined.add(connection)
         with connection.transaction():
             execute(_SET_PATH, (server.quoted_schema,))
-            transaction = PostgresTransaction(execute, server.lease_s, owned=False)
+            transaction = PostgresTransaction(execute, server.lease_s)
             result = work(transaction)
             if transaction.notifies:
                 execute(_notify(server))
@@ -98,7 +98,7 @@ async def join_async(database: Database, connection: object, work: Callable[[Tra
             server.joined.add(connection)
         async with connection.transaction():
             await run(_SET_PATH, (server.quoted_schema,))
-            transaction = PostgresTransaction(execute, server.lease_s, owned=False)
+            transaction = PostgresTransaction(execute, server.lease_s)
             try:
                 result = await asyncio.to_thread(work, transaction)
             finally:

@@ -57,16 +57,34 @@ _INHERITED: list[psycopg.Connection[Any]] = []
 
 
 class PostgresTransaction(Transaction):
-    """Statements on one connection; `execute` runs one and returns its cursor."""
+    """Statements on one connection; `execute` sends one and returns its cursor, which `sync` fills.
 
-    __slots__ = ("_lease_s", "notifies")
+    `now` is the time on the server when the transaction began.
+    """
+
+    __slots__ = ("_lease_s", "_now", "_send", "notifies")
 
     def __init__(
-        self, execute: Callable[[str, Sequence[Any] | None], Any], lease_s: float, *, owned: bool = True
+        self,
+        execute: Callable[[str, Sequence[Any] | None], Any],
+        lease_s: float,
+        sync: Callable[[], None] | None = None,
+        now: float | None = None,
     ) -> None:
-        super().__init__(lambda sql, values: execute(postgres_statement(sql), values or None), owned=owned)
+        def answered(sql: str, values: Sequence[Any]) -> Any:
+            cursor = execute(postgres_statement(sql), values or None)
+            if sync is not None:
+                sync()
+            return cursor
+
+        super().__init__(answered, owned=sync is not None)
+        self._send = execute
         self._lease_s = lease_s
+        self._now = now
         self.notifies = False
+
+    def later(self, sql: str, *values: Any) -> None:
+        self._send(postgres_statement(sql), values or None)
 
     def notify(self) -> None:
         self.notifies = True
@@ -75,7 +93,9 @@ class PostgresTransaction(Transaction):
         return "postgres", self.now()
 
     def now(self) -> float:
-        return float((self.one(f"SELECT {POSTGRES_NOW}") or (0.0,))[0])
+        if self._now is None:
+            self._now = float((self.one(f"SELECT {POSTGRES_NOW}") or (0.0,))[0])
+        return self._now
 
     def since(self) -> float:
         return float((self.one(_SINCE) or (0.0,))[0])
@@ -114,7 +134,10 @@ class PostgresServer:
 
     @contextmanager
     def transaction(self, begin: str) -> Iterator[PostgresTransaction]:
-        """Open a transaction with the statements `begin`. A connection that broke before is replaced."""
+        """Open a transaction with the statements `begin`. A connection that broke before is replaced.
+
+        Statements whose results nobody needs are sent with the next one: each way to the server takes time.
+        """
         import psycopg
 
         self._after_fork()
@@ -124,12 +147,14 @@ class PostgresServer:
             )
         connection, transaction, commits, committed = None, None, False, False
         try:
-            connection = self._begin(begin)
-            transaction = PostgresTransaction(connection.execute, self.lease_s)
-            yield transaction
-            commits = True
-            notify = f"{self.listener.notify_sql(self.schema)}; " if transaction.notifies else ""
-            connection.execute(f"{notify}COMMIT")
+            connection, now = self._begin(begin)
+            with connection.pipeline() as pipeline:
+                transaction = PostgresTransaction(connection.execute, self.lease_s, pipeline.sync, now)
+                yield transaction
+                commits = True
+                if transaction.notifies:
+                    connection.execute(self.listener.notify_sql(self.schema))
+                connection.execute("COMMIT")
             committed = True
         except psycopg.IntegrityError:
             raise
@@ -145,7 +170,7 @@ class PostgresServer:
             if transaction is not None:
                 transaction.end(committed=committed)
 
-    def _begin(self, begin: str) -> psycopg.Connection[Any]:
+    def _begin(self, begin: str) -> tuple[psycopg.Connection[Any], float]:
         import psycopg
 
         while True:
@@ -153,13 +178,16 @@ class PostgresServer:
                 kept = self._idle.pop() if self._idle else None
             connection = kept or self._connect()
             try:
-                connection.execute(begin)
+                cursor = connection.execute(f"{begin}; SELECT {POSTGRES_NOW}")
+                while cursor.nextset():
+                    pass
+                (now,) = cursor.fetchone() or (0.0,)
             except psycopg.Error:
                 self._give_back(connection)
                 if kept is None or not connection.broken:
                     raise
             else:
-                return connection
+                return connection, now
 
     def _give_back(self, connection: psycopg.Connection[Any] | None) -> None:
         """Keep a connection for the next transaction, after the end of this one."""

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from toolcrib.core.context import Context
+from toolcrib.core.trace import read_trace
 from toolcrib.errors import (
     ApprovalDenied,
     BundleDeleting,
@@ -170,6 +171,7 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
         wait="block",
         idempotency_key=headers.get("idempotency-key"),
         dry_run=dry_run,
+        trace=read_trace(headers.get("traceparent")),
     )
     streams = EVENT_STREAM in headers.get("accept", "")
     wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))

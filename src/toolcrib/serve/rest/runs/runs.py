@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
+from toolcrib.core.trace import read_trace
 from toolcrib.errors import (
     ConflictError,
     InvalidError,
@@ -177,6 +178,7 @@ async def create_run(request: HttpRequest) -> Answer:
         stream=body.stream,
         caller=caller,
         identity=request.client.identity,
+        trace=read_trace(request.http.headers.get("traceparent")),
     )
     location = f"{request.http.scope.get('root_path', '')}/runs/{run_id}"
     return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})

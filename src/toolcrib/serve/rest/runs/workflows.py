@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from toolcrib.core.trace import read_trace
 from toolcrib.errors import InvalidInput, NotFoundError, NotTrusted
 from toolcrib.project import Project
 from toolcrib.runs.workflows import Workflow
@@ -64,7 +65,12 @@ async def start_workflow(request: HttpRequest) -> Answer:
     project, client = _project(request), request.client
     assert client is not None
     run_id = project.workflows.start(
-        request.path["workflow"], body.inputs, body.variables, caller=client.caller, identity=client.identity
+        request.path["workflow"],
+        body.inputs,
+        body.variables,
+        caller=client.caller,
+        identity=client.identity,
+        trace=read_trace(request.http.headers.get("traceparent")),
     )
     project.calls.serve()
     return Answer(WorkflowRun(run=run_id, state=project.runs.find(run_id).state), status=202)
