@@ -24,6 +24,8 @@ from toolcrib.runs.agents import Agent, Budgets
 from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 
 def scripted(name: str, *steps: dict[str, Any], **more: Any) -> Agent:
     return Agent(name, "scripted", script=steps, **more)

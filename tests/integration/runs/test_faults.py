@@ -32,9 +32,17 @@ class Size(NamedTuple):
     lease_s: float
 
 
-SMALL = Size(calls=60, ms=100, kills=3, freezes=2, lease_s=2.0)
+SMALL = Size(calls=60, ms=100, kills=3, freezes=1, lease_s=2.0)
+MIDDLE = Size(calls=500, ms=150, kills=8, freezes=0, lease_s=2.0)
 FULL = Size(calls=500, ms=150, kills=10, freezes=20, lease_s=5.0)
 SIZES = [pytest.param(SMALL, id="small"), pytest.param(FULL, id="full", marks=pytest.mark.soak)]
+KILLS = [
+    pytest.param("sqlite", MIDDLE, False, id="sqlite"),
+    pytest.param("postgres", SMALL, True, id="postgres-restarted"),
+    pytest.param("sqlite", FULL, False, id="sqlite-full", marks=pytest.mark.soak),
+    pytest.param("postgres", FULL, False, id="postgres-full", marks=pytest.mark.soak),
+    pytest.param("postgres", FULL, True, id="postgres-restarted-full", marks=pytest.mark.soak),
+]
 
 
 @pytest.fixture
@@ -86,12 +94,7 @@ async def all_ended(calls: Recorded, ids: list[str]) -> None:
                     await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    ("address", "restarts"),
-    [("sqlite", False), ("postgres", False), ("postgres", True)],
-    indirect=["address"],
-)
+@pytest.mark.parametrize(("address", "size", "restarts"), KILLS, indirect=["address"])
 async def test_kills_and_a_restart_lose_no_call(
     address: Address,
     log: Log,

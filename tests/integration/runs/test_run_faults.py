@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.crib import Crib
+from tests.integration.runs.mixed_worker import add_tools
 from tests.model_servers import ModelServer, Turn, model_server
 from toolcrib.project import Project
 from toolcrib.runs import DurableCall
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.sessions import ENDED
+from toolcrib.state import IN_FILE, named_database
 
 ROOT = Path(__file__).parents[3]
 PATHS = {"anthropic": "", "openai": "/v1"}
@@ -135,3 +139,91 @@ async def test_a_denial_is_an_answer_for_the_model(crib: Crib) -> None:
         assert run.state == "done"
         assert (run.answer or "").startswith("Tool call failed: ")
         assert "not today" in (run.answer or "")
+
+
+class Size(NamedTuple):
+    """How much is done, and after how many events of runs a worker is killed."""
+
+    runs: int
+    kills: int
+    every: int
+
+
+SIZES = [
+    pytest.param(Size(runs=6, kills=4, every=15), id="small"),
+    pytest.param(Size(runs=100, kills=30, every=40), id="full", marks=pytest.mark.soak),
+]
+
+
+def mixed_worker(crib: Crib) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.integration.runs.mixed_worker", str(crib.root)]
+    return subprocess.Popen([*command, named_database() or IN_FILE], cwd=ROOT)
+
+
+@pytest.mark.usefixtures("each_database")
+@pytest.mark.parametrize("size", SIZES)
+async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) -> None:
+    crib.tool(
+        "tidy",
+        "command",
+        {"entrypoint": "echo", "args": ["tidied"]},
+        approval={"required": True, "reason": "Removes files"},
+        annotations={"idempotent": True},
+        outputs={"format": "text"},
+    )
+    first = [{"tool": "nap", "arguments": {"ms": 150}}, {"tool": "later"}]
+    first.append({"tool": "below", "arguments": {"prompt": "go"}})
+    below = Agent("below", "scripted", tools=("nap",), script=({"calls": first[:1]}, {"text": "slept"}))
+    script = ({"calls": first}, {"calls": [{"tool": "tidy"}]}, {"text": "over"})
+    above = Agent("above", "scripted", tools=("nap", "later", "tidy"), agents=("below",), script=script)
+    chance, killed, seen = random.Random(7), 0, 0
+    async with crib.open() as project:
+        add_tools(project)
+        project.agents.add(below)
+        ids = [project.runs.start(None, above, "go") for _ in range(size.runs)]
+        workers = [mixed_worker(crib) for _ in range(3)]
+        try:
+            async with asyncio.timeout(120 + size.kills * 10):
+                while any(project.runs.find(one).state not in ENDED for one in ids):
+                    for view in project.approval_service.list("pending"):
+                        project.approval_service.approve(view.approval.id, "olga")
+                    if killed < size.kills and (now := project.runs.store.events.last) >= seen + size.every:
+                        seen, victim = now, chance.randrange(3)
+                        workers[victim].kill()
+                        workers[victim].wait()
+                        workers[victim] = mixed_worker(crib)
+                        killed += 1
+                    await asyncio.sleep(0.05)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+        assert killed == size.kills
+        for one in ids:
+            require_whole(project, one)
+
+
+def require_whole(project: Project, run_id: str) -> None:
+    """Check that a run has lost nothing, and has done nothing twice."""
+    tree = project.runs.tree(run_id)
+    assert [(one.agent, one.state, one.iteration) for one in tree] == [
+        ("above", "done", 3),
+        ("below", "done", 2),
+    ]
+    kinds = [event.kind for event in project.runs.store.events.page(run_id, tree=True, limit=1_000)]
+    assert {kind: kinds.count(kind) for kind in ("answered", "call", "call_ended", "done")} == {
+        "answered": 5,
+        "call": 5,
+        "call_ended": 5,
+        "done": 2,
+    }
+    calls: dict[str, Any] = {}
+    for one in tree:
+        for use in project.runs.store.uses(one.id):
+            if use.call_id is not None:
+                history = [change.kind for change in project.calls.stored.changes(use.call_id)]
+                call = project.calls.find(use.call_id)
+                assert (call.state, history.count("done")) == ("done", 1), (call.error, history)
+                calls[use.name] = call, history
+    assert calls["later"][0].snoozes == 2
+    assert "waits" in calls["tidy"][1]

@@ -71,6 +71,8 @@ steps:
   - {id: up, tool: upper, args: {text: "${text}"}}
 """
 
+pytestmark = pytest.mark.usefixtures("each_database")
+
 
 def workflow(crib: Crib, text: str) -> None:
     name = text.partition("name: ")[2].partition("\n")[0]
