@@ -249,6 +249,6 @@ async def test_a_run_and_its_calls_are_one_trace_in_every_process(crib: Crib) ->
             assert (await project.runs.wait(one, 30)).state == "done"
         assert (await project.calls.wait(call_id, 30)).state == "done"
     spans = [span for span in exporter.get_finished_spans() if span.name == "execute_tool look"]
-    traces = [span.get_span_context().trace_id for span in spans]
+    traces = [context.trace_id for span in spans if (context := span.get_span_context()) is not None]
     asked = request.get_span_context().trace_id
     assert (len(traces), traces.count(asked), len(set(traces))) == (5, 3, 2)
