@@ -167,6 +167,7 @@ async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) ->
         "tidy",
         "command",
         {"entrypoint": "echo", "args": ["tidied"]},
+        {"room": {"type": "string"}},
         approval={"required": True, "reason": "Removes files"},
         annotations={"idempotent": True},
         outputs={"format": "text"},
@@ -174,13 +175,17 @@ async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) ->
     first = [{"tool": "nap", "arguments": {"ms": 150}}, {"tool": "later"}]
     first.append({"tool": "below", "arguments": {"prompt": "go"}})
     below = Agent("below", "scripted", tools=("nap",), script=({"calls": first[:1]}, {"text": "slept"}))
-    script = ({"calls": first}, {"calls": [{"tool": "tidy"}]}, {"text": "over"})
-    above = Agent("above", "scripted", tools=("nap", "later", "tidy"), agents=("below",), script=script)
+
+    def above(number: int) -> Agent:
+        tidy = {"calls": [{"tool": "tidy", "arguments": {"room": str(number)}}]}
+        script = ({"calls": first}, tidy, {"text": "over"})
+        return Agent("above", "scripted", tools=("nap", "later", "tidy"), agents=("below",), script=script)
+
     chance, killed, seen = random.Random(7), 0, 0
     async with crib.open() as project:
         add_tools(project)
         project.agents.add(below)
-        ids = [project.runs.start(None, above, "go") for _ in range(size.runs)]
+        ids = [project.runs.start(None, above(number), "go") for number in range(size.runs)]
         workers = [mixed_worker(crib) for _ in range(3)]
         try:
             async with asyncio.timeout(120 + size.kills * 10):
