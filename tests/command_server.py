@@ -24,12 +24,14 @@ from typing import Any
 import toolcrib
 
 LONGEST = 1 << 20
+HEAVY = ("toolcrib.integrations.", "toolcrib.runs.serve_postgres", "toolcrib.testing.plugin")
+"""Modules that import large packages, which commands do not need: each process would copy their memory."""
 
 
 def program() -> Callable[[], Any]:
-    """Import the whole package, wherever its modules are, and give the program's entry point."""
+    """Import the package, wherever its modules are, and give the program's entry point."""
     for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib."):
-        if not module.name.endswith("__main__"):
+        if not module.name.startswith(HEAVY) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     for name in sys.argv[2:]:
         importlib.import_module(name)
