@@ -18,6 +18,8 @@ EXPORT := .venv/bin/uv export --quiet --frozen --format requirements-txt \
 export PYTHON
 # Use the certificates of the machine, if it has any: a proxy of a company may need its own.
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt),1,0)
+# Tests start Python thousands of times, each time much slower where the machine forbids to keep bytecode.
+export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check $(CHECKS) format docs site bench soak lock clean
