@@ -70,7 +70,13 @@ def test_these_are_all_the_scenarios_that_are_required(suite: list[str]) -> None
     assert re.findall(r"- (\S+)", listed) == REQUIRED
 
 
-@pytest.mark.parametrize("scenario", REQUIRED)
+IN_CI = frozenset(REQUIRED[::4])
+"""Each costs a start of Node, and all of them pass directly (`test_suite.py`); `make soak` runs the rest."""
+
+
+@pytest.mark.parametrize(
+    "scenario", [name if name in IN_CI else pytest.param(name, marks=pytest.mark.soak) for name in REQUIRED]
+)
 def test_scenario(scenario: str, suite: list[str], gateway: str, tmp_path: Path) -> None:
     words = ["server", "--url", gateway, "--spec-version", "2026-07-28", "--scenario", scenario]
     ran = subprocess.run(

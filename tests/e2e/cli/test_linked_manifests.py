@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands import run, text
 from tests.crib import Crib, failed
 from toolcrib import Project
 from toolcrib.errors import ConfigError
@@ -38,17 +37,7 @@ def crib(tmp_path: Path) -> Crib:
 
 def cli(crib: Crib, *args: str, stdin: str = "", **env: str) -> str:
     """Everything that a command prints."""
-    command = [sys.executable, "-m", "toolcrib", *args]
-    done = subprocess.run(
-        command,
-        check=False,
-        cwd=crib.root,
-        env={**os.environ, **env},
-        input=stdin,
-        text=True,
-        capture_output=True,
-        timeout=60,
-    )
+    done = text(run(args, crib.root, {**os.environ, **env}, stdin.encode()))
     return done.stdout + done.stderr
 
 

@@ -46,7 +46,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
     return process.communicate(timeout=60)[0]
 
 
-@pytest.mark.parametrize("api", ["anthropic", "openai"])
+@pytest.mark.parametrize("api", ["anthropic", pytest.param("openai", marks=pytest.mark.soak)])
 async def test_a_streaming_run_survives_kill_9_in_a_model_step_and_in_a_tool(crib: Crib, api: str) -> None:
     gate = threading.Event()
     looks = [("look", {"place": "attic"}), ("look", {"place": "cellar"})]
@@ -161,6 +161,9 @@ def mixed_worker(crib: Crib) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.usefixtures("each_database")
+@pytest.mark.parametrize(
+    "each_database", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
+)
 @pytest.mark.parametrize("size", SIZES)
 async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) -> None:
     crib.tool(
