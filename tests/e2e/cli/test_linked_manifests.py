@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import run, text
+from tests import commands
 from tests.crib import Crib, failed
 from toolcrib import Project
 from toolcrib.errors import ConfigError
@@ -37,7 +37,7 @@ def crib(tmp_path: Path) -> Crib:
 
 def cli(crib: Crib, *args: str, stdin: str = "", **env: str) -> str:
     """Everything that a command prints."""
-    done = text(run(args, crib.root, {**os.environ, **env}, stdin.encode()))
+    done = commands.text(commands.run(args, crib.root, {**os.environ, **env}, stdin.encode()))
     return done.stdout + done.stderr
 
 
