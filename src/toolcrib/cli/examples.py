@@ -63,7 +63,7 @@ toolcrib agents task "And run it" --session 019bb1c2-0000-7000-8000-000000000000
 toolcrib agents add claude
 toolcrib agents add codex --json
 toolcrib agents import
-toolcrib agents import .claude/agents/reviewer.md --model anthropic:claude-sonnet-5
+toolcrib agents import --dry-run --model anthropic:claude-sonnet-5
 toolcrib agents review
 toolcrib agents review helper --yes
 toolcrib runs run forecaster "How is Oslo?" tenant_id=t-1

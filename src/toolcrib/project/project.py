@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import ToolcribError
+from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.bundles import Bundles
@@ -332,7 +332,10 @@ class Project:
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
-        return self.bound(name).tool
+        try:
+            return self.bound(name).tool
+        except ToolUnavailable as error:  # Without its function it can be shown and reviewed, not called.
+            return self.bundles.stored.definition(name, error)
 
     def bound(self, name: str) -> Bound:
         """Return one tool ready to be called. Raises as `get` does.

@@ -70,6 +70,10 @@ SHOWN: dict[str, list[str]] = {
         "  $.priority urgent is not one of: low, high\n",
         "  $.assignee.nam is not known; did you mean name?\n",
     ],
+    "testing_tools": [
+        "read_file: path escapes sandbox: ../../etc/passwd\n",
+        "web_search: mock results\nweb_search: more results\nsend_email: the server is down\n",
+    ],
 }
 
 RUNS: dict[str, list[str]] = {
@@ -125,10 +129,6 @@ RUNS: dict[str, list[str]] = {
         "SHOP-7 'Oil the lathe': medium, ['assignee']\n",
     ],
     "struct_tool": ["opened\nIn Oslo it is 39 °F.\nclosed\nrequests to the service: 1\n"],
-    "testing_tools": [
-        "read_file: path escapes sandbox: ../../etc/passwd\n",
-        "web_search: mock results\nweb_search: more results\nsend_email: the server is down\n",
-    ],
 }
 """Runs of agents: one process runs them one after the other, as their libraries take seconds to import."""
 _ONE_BY_ONE = """

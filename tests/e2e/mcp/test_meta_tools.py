@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("kernel")
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 META = ["tool_call", "tool_create", "tools_list", "tools_search"]
 GLEE = ["glee_tool", "glee_tool_create", "glee_tools_list"]
-PRINTED = Path(__file__).parents[1] / "data" / "glee"
+PRINTED = Path(__file__).parents[2] / "data" / "glee"
 """The manifests in Glee's own documentation."""
 HELLO: dict[str, Any] = {
     "description": "Say hello",

@@ -233,7 +233,7 @@ description: Count the words of a text.
 kind: python
 version: 1
 inputs: {schema: {type: object, properties: {text: {type: string, description: A text.}}, required: [text]}}
-exec: {python: {module: words, function: count}}
+exec: {python: {module: words, function: count, args: ["${text}"]}}
 """
 
 

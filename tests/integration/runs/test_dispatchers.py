@@ -345,9 +345,9 @@ async def test_what_nobody_was_told_of_is_found(calls: Recorded, log: Log, addre
 _FULL = """
 CREATE FUNCTION full_disk() RETURNS TRIGGER AS $$ BEGIN
     RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
-END $$ LANGUAGE plpgsql;
-CREATE TRIGGER full_disk BEFORE INSERT ON call_events EXECUTE FUNCTION full_disk();
+END $$ LANGUAGE plpgsql
 """
+_FULL_EVENTS = "CREATE TRIGGER full_disk BEFORE INSERT ON call_events EXECUTE FUNCTION full_disk()"
 
 
 @contextmanager
@@ -356,6 +356,7 @@ def full_disk(database: Database) -> Iterator[None]:
     with database.write("full") as tx:
         if isinstance(database, PostgresDatabase):
             tx.run(_FULL)
+            tx.run(_FULL_EVENTS)
         else:
             (pages,) = tx.one("PRAGMA page_count") or (0,)
             tx.all(f"PRAGMA max_page_count = {pages}")

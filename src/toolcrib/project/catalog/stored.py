@@ -22,6 +22,7 @@ from toolcrib.errors import (
     ManifestError,
     ToolcribError,
     ToolDisabled,
+    ToolUnavailable,
     UsageError,
 )
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of
@@ -243,6 +244,19 @@ class StoredTools:
             return None if self.ready(name) is None else self._registry.bound(name).tool
         except ToolcribError:
             return None
+
+    def definition(self, text: str, error: ToolcribError) -> Tool:
+        """Return a tool that only lacks its function here. Raises `error` for any other."""
+        with self.lock:
+            self.catch_up()
+            listed = self.find(text)
+            if listed is None or not isinstance(self._refusal(listed), ToolUnavailable):
+                raise error
+            record = self.store.tool(listed.bundle, listed.slug, listed.version)
+            tool, _, _ = tool_of(record, self._names[listed.bundle])
+        if tool is None:
+            raise error
+        return tool
 
     def ready_all(self) -> None:
         """Put in every tool that is not disabled, by bundle and age."""
