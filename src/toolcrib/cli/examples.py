@@ -59,7 +59,7 @@ toolcrib agents show forecaster --json
 toolcrib agents choose "Review the change of the parser"
 toolcrib agents choose "How is the weather?" --json
 toolcrib agents task "Add a test for the parser" --agent claude
-toolcrib agents task "And run it" --session 019bb1c2-0000-7000-8000-000000000000
+toolcrib agents task "And run it" --session SESSION
 toolcrib agents add claude
 toolcrib agents add codex --json
 toolcrib agents import
