@@ -45,6 +45,8 @@ from toolcrib.spec.moment import written
 __all__ = ["INVOKE", "ROUTES", "arguments_of", "call_answer"]
 
 _MOST_WAIT_S = 3_600
+_REFUSED_S = 0.05
+"""Seconds in which a refusal is still the answer of a request for events; after them it is an event."""
 _STATES: dict[CallStatus, tuple[StoredState, ...]] = {
     "running": ("ready", "running"),
     "awaiting_approval": ("waiting",),
@@ -174,7 +176,7 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
         trace=read_trace(headers.get("traceparent")),
     )
     streams = EVENT_STREAM in headers.get("accept", "")
-    wait_s = 0.0 if streams else _wait_s(headers.get("prefer", ""))
+    wait_s = _REFUSED_S if streams else _wait_s(headers.get("prefer", ""))
     calls = services.calls
     call = calls.same(ctx)
     if call is None:
