@@ -88,7 +88,7 @@ def test_what_is_not_trusted_is_not_trusted_by_adding_a_rule(shop: Crib) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "printed"),
     [
         (("deny", "lok"), 3, "look"),
         (("deny",), 2, "every call"),
@@ -97,11 +97,11 @@ def test_what_is_not_trusted_is_not_trusted_by_adding_a_rule(shop: Crib) -> None
     ],
 )
 def test_a_rule_that_is_wrong_changes_nothing(
-    shop: Crib, words: tuple[str, ...], code: int, told: str
+    shop: Crib, words: tuple[str, ...], code: int, printed: str
 ) -> None:
     before = (shop.home / "config.yml").read_bytes()
     done = cli(shop, "policy", "add", *words, "--yes")
-    assert (done.code, told in done.err) == (code, True), done.err
+    assert (done.code, printed in done.err) == (code, True), done.err
     assert (shop.home / "config.yml").read_bytes() == before
 
 

@@ -110,7 +110,7 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "printed"),
     [
         (["a b"], 2, "no name"),
         (["x", "--kind", "http", "--run", "api.example.com"], 2, "URL"),
@@ -120,7 +120,7 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
         (["there", "--run", "true"], 7, "exist already"),
     ],
 )
-def test_what_cannot_be_made_is_explained(folder: Path, words: list[str], code: int, told: str) -> None:
+def test_what_cannot_be_made_is_explained(folder: Path, words: list[str], code: int, printed: str) -> None:
     cli(folder, "new", "there", "--run", "true")
     done = cli(folder, "new", *words)
-    assert (done.code, told in done.err) == (code, True), done.err
+    assert (done.code, printed in done.err) == (code, True), done.err
