@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -499,7 +501,13 @@ async def test_launchers_are_bounded_in_number(folder: Path, tmp_path: Path) -> 
 
 def remove_group(folder: Path) -> None:
     for path in (*folder.glob("slot-*"), folder):
+        assert eventually(partial(removed, path)), f"{path} stays busy"
+
+
+def removed(path: Path) -> bool:
+    with suppress(OSError):  # busy while the last process of another test ends
         path.rmdir()
+    return not path.exists()
 
 
 async def test_control_groups_that_were_removed_are_made_anew() -> None:
