@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -70,7 +70,7 @@ Handled = Answer | Response
 Handler = Callable[[HttpRequest], Handled | Awaitable[Handled]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """One method of one address. Paths are relative to where the application is mounted."""
 
@@ -82,14 +82,15 @@ class Route:
     may wait for files; a coroutine function runs on the event loop, so it must not."""
     scope: Scope | None
     """The right that a token needs; None for a route without a token or session."""
+    answers: Mapping[int, Any]
+    """Status to the type of the JSON answer, None for one without a body, or a media type."""
+    _: KW_ONLY
     query: Any = None
     """The msgspec struct of the query, if there is one."""
     body: Any = None
     """The type of the JSON body, if there is one."""
     raw: Mapping[str, str] = field(default_factory=dict)
     """Other media types of the body, with their description: the handler gets the bytes."""
-    answers: Mapping[int, Any]
-    """Status to the type of the JSON answer, None for one without a body, or a media type."""
     errors: tuple[type[ToolcribError], ...] = ()
     """Errors besides those that every route can have."""
     max_body: int = MAX_BODY

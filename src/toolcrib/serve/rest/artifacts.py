@@ -55,11 +55,11 @@ def _range(text: str, size: int) -> tuple[int, int] | None:
 
 ROUTES: tuple[Route, ...] = (
     Route(
-        method="GET",
-        path="/tools/artifacts/{artifactID}",
-        handler=get_artifact,
-        scope="read",
-        answers={200: "application/octet-stream", 206: "application/octet-stream", 416: None},
+        "GET",
+        "/tools/artifacts/{artifactID}",
+        get_artifact,
+        "read",
+        {200: "application/octet-stream", 206: "application/octet-stream", 416: None},
         errors=(NotFoundError,),
     ),
 )

@@ -38,13 +38,7 @@ ROUTES: tuple[Route, ...] = (
     *audit.ROUTES,
     *standing.ROUTES,
     *manifests.ROUTES,
-    Route(
-        method="GET",
-        path="/openapi.json",
-        handler=get_openapi,
-        scope=None,
-        answers={200: dict[str, Any], 304: None},
-    ),
+    Route("GET", "/openapi.json", get_openapi, None, {200: dict[str, Any], 304: None}),
 )
 
 

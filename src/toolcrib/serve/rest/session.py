@@ -99,23 +99,9 @@ def _prefix(request: HttpRequest) -> str:
 
 
 ROUTES = (
-    Route(method="GET", path="/", handler=about, scope=None, answers={200: About}),
-    Route(
-        method="GET",
-        path="/login",
-        handler=log_in,
-        scope=None,
-        query=LoginQuery,
-        answers={303: None},
-        errors=(InvalidToken,),
-    ),
-    Route(
-        method="POST",
-        path="/login",
-        handler=create_login_link,
-        scope="admin",
-        answers={201: LoginLink},
-    ),
-    Route(method="GET", path="/session", handler=show_identity, scope="read", answers={200: Identity}),
-    Route(method="DELETE", path="/session", handler=log_out, scope="read", answers={204: None}),
+    Route("GET", "/", about, None, {200: About}),
+    Route("GET", "/login", log_in, None, {303: None}, query=LoginQuery, errors=(InvalidToken,)),
+    Route("POST", "/login", create_login_link, "admin", {201: LoginLink}),
+    Route("GET", "/session", show_identity, "read", {200: Identity}),
+    Route("DELETE", "/session", log_out, "read", {204: None}),
 )

@@ -103,20 +103,13 @@ def _unreadable(error: OSError) -> AuditUnavailable:
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/audit",
-        handler=list_audit_lines,
-        scope="admin",
+        "GET",
+        "/audit",
+        list_audit_lines,
+        "admin",
+        {200: LinePage},
         query=LinesQuery,
-        answers={200: LinePage},
         errors=(UsageError, AuditUnavailable),
     ),
-    Route(
-        method="GET",
-        path="/audit/verify",
-        handler=verify_audit,
-        scope="admin",
-        answers={200: AuditVerdict},
-        errors=(AuditUnavailable,),
-    ),
+    Route("GET", "/audit/verify", verify_audit, "admin", {200: AuditVerdict}, errors=(AuditUnavailable,)),
 )

@@ -185,17 +185,17 @@ def show_machine(request: HttpRequest) -> Answer:  # noqa: ARG001 - the signatur
 
 
 ROUTES = (
-    Route(method="GET", path="/secrets", handler=list_secrets, scope="admin", answers={200: Secrets}),
-    Route(method="GET", path="/policy", handler=show_policy, scope="admin", answers={200: PolicyState}),
+    Route("GET", "/secrets", list_secrets, "admin", {200: Secrets}),
+    Route("GET", "/policy", show_policy, "admin", {200: PolicyState}),
     Route(
-        method="POST",
-        path="/policy/explain",
-        handler=explain_policy,
-        scope="admin",
+        "POST",
+        "/policy/explain",
+        explain_policy,
+        "admin",
+        {200: Explanation},
         body=Explain,
-        answers={200: Explanation},
         errors=(InvalidInput, ManifestError, NotFoundError, ToolNotFound),
     ),
-    Route(method="GET", path="/trust", handler=show_trust, scope="admin", answers={200: TrustState}),
-    Route(method="GET", path="/doctor", handler=show_machine, scope="admin", answers={200: Machine}),
+    Route("GET", "/trust", show_trust, "admin", {200: TrustState}),
+    Route("GET", "/doctor", show_machine, "admin", {200: Machine}),
 )

@@ -170,22 +170,14 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
 
 
 ROUTES = (
+    Route("GET", "/tools", list_tools, "read", {200: ToolList}, query=ToolsQuery, errors=(UsageError,)),
     Route(
-        method="GET",
-        path="/tools",
-        handler=list_tools,
-        scope="read",
-        query=ToolsQuery,
-        answers={200: ToolList},
-        errors=(UsageError,),
-    ),
-    Route(
-        method="GET",
-        path="/tools/search",
-        handler=search_tools,
-        scope="read",
+        "GET",
+        "/tools/search",
+        search_tools,
+        "read",
+        {200: FoundTools},
         query=SearchQuery,
-        answers={200: FoundTools},
         errors=(UsageError,),
     ),
 )

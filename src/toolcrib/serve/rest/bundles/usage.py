@@ -114,20 +114,13 @@ def count_tools(request: HttpRequest) -> Answer:
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/usage",
-        handler=get_usage,
-        scope="read",
+        "GET",
+        "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/usage",
+        get_usage,
+        "read",
+        {200: ToolUsage},
         query=UsageQuery,
-        answers={200: ToolUsage},
         errors=(InvalidId, NotFoundError, ToolNotFound, BundleDeleting),
     ),
-    Route(
-        method="GET",
-        path="/tools/facets",
-        handler=count_tools,
-        scope="read",
-        query=FacetsQuery,
-        answers={200: Facets},
-    ),
+    Route("GET", "/tools/facets", count_tools, "read", {200: Facets}, query=FacetsQuery),
 )

@@ -70,8 +70,6 @@ def _status(request: HttpRequest) -> dict[str, Any]:
 
 
 ROUTES = (
-    Route(
-        method="GET", path="/workers", handler=list_workers, scope="admin", answers={200: Workers}, errors=()
-    ),
-    Route(method="GET", path="/queue", handler=get_queue, scope="admin", answers={200: Queue}, errors=()),
+    Route("GET", "/workers", list_workers, "admin", {200: Workers}),
+    Route("GET", "/queue", get_queue, "admin", {200: Queue}),
 )

@@ -93,24 +93,15 @@ def _answer(workflow: Workflow) -> WorkflowAnswer:
 _PATH = "/workflows"
 _ONE = f"{_PATH}/{{workflow}}"
 ROUTES = (
+    Route("GET", _PATH, list_workflows, "read", {200: WorkflowList}),
+    Route("GET", _ONE, get_workflow, "read", {200: WorkflowAnswer}, errors=(NotFoundError, NotTrusted)),
     Route(
-        method="GET", path=_PATH, handler=list_workflows, scope="read", answers={200: WorkflowList}, errors=()
-    ),
-    Route(
-        method="GET",
-        path=_ONE,
-        handler=get_workflow,
-        scope="read",
-        answers={200: WorkflowAnswer},
-        errors=(NotFoundError, NotTrusted),
-    ),
-    Route(
-        method="POST",
-        path=f"{_ONE}/runs",
-        handler=start_workflow,
-        scope="invoke",
+        "POST",
+        f"{_ONE}/runs",
+        start_workflow,
+        "invoke",
+        {202: WorkflowRun},
         body=WorkflowStart,
-        answers={202: WorkflowRun},
         errors=(NotFoundError, NotTrusted, InvalidInput),
     ),
 )
