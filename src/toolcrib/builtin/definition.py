@@ -23,8 +23,6 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["BUILTIN_BUNDLE", "Builtin"]
-
 BUILTIN_BUNDLE = "builtin"
 """The bundle of every built-in tool."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["FOLDER_OF", "NAMES"]
-
 _FOLDERS = {
     "files": (
         "read_file",

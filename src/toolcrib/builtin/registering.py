@@ -15,8 +15,6 @@ from toolcrib.errors import UsageError
 from toolcrib.executors.directory import WithSecrets, host_of
 from toolcrib.spec import Catalog, Executor, Tool
 
-__all__ = ["open_builtins"]
-
 _ALONE = tuple(name for name in NAMES if name != "artifact_read")
 """Those that are of use without a project."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from toolcrib.errors import UsageError
 
-__all__ = ["HOSTS", "PROJECT_ROOT", "BuiltinSettings", "RootFolder", "pod_roots", "root_folders"]
-
 HOSTS: Mapping[str, Any] = {
     "type": "object",
     "properties": {"allow": {"type": "array", "items": {"type": "string", "minLength": 1}}},

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from toolcrib.sandbox import Roots
     from toolcrib.state import Artifacts, Database
 
-__all__ = ["BuiltinExecutor", "Outputs", "Site"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from toolcrib.errors import ToolNotFound
 from toolcrib.spec import Executor, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["builtin", "define", "executor_of"]
-
 
 @cache
 def builtin(name: str) -> Builtin:

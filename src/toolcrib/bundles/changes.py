@@ -17,8 +17,6 @@ from toolcrib.bundles.records import BundleRecord, ToolRecord
 if TYPE_CHECKING:
     from toolcrib.guard import AuditLog
 
-__all__ = ["MOST_LINES", "ChangeLog", "RecordedChange", "log_of"]
-
 MOST_LINES = 256
 """Changes of a tool that are returned."""
 

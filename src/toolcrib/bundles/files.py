@@ -14,18 +14,6 @@ import msgspec
 
 from toolcrib.errors import StateUnavailable
 
-__all__ = [
-    "StoreLock",
-    "create_file",
-    "encoded",
-    "make_folder",
-    "remove_file",
-    "replace_file",
-    "sync_folder",
-    "unavailable",
-    "write_derived",
-]
-
 
 class StoreLock:
     """The lock of a store, for all its processes and threads.

@@ -21,16 +21,6 @@ from toolcrib.errors import ConflictError, InvalidError, InvalidInput, ManifestE
 if TYPE_CHECKING:
     from toolcrib.manifest import Entry
 
-__all__ = [
-    "PutTool",
-    "entry_of",
-    "read_manifest",
-    "read_record",
-    "record_text",
-    "require_one_name",
-    "slug_of",
-]
-
 _OWN = ("id", "toolID", "createdAt", "modifiedAt")
 """Set by the store, and different for each tool."""
 

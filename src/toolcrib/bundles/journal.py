@@ -16,8 +16,6 @@ from typing import NamedTuple
 from toolcrib.bundles.files import StoreLock, create_file, replace_file, unavailable
 from toolcrib.state import boot_id
 
-__all__ = ["Change", "Journal", "Position"]
-
 _MOST_BYTES = 16 * 1024 * 1024
 """A longer journal begins anew."""
 

@@ -21,8 +21,6 @@ from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
 
-__all__ = ["ListedTool", "Listing", "Mark", "Put"]
-
 _Order = tuple[str, str]
 """`createdAt` and id: what was made last comes last."""
 _Key = tuple[str, str]

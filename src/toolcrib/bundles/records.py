@@ -17,23 +17,6 @@ from msgspec import Struct, field
 
 from toolcrib.errors import InvalidError, InvalidId, InvalidSlug, MissingField
 
-__all__ = [
-    "MIGRATIONS",
-    "SCHEMA_VERSION",
-    "BundleBody",
-    "BundleRecord",
-    "Switches",
-    "ToolBody",
-    "ToolRecord",
-    "check_bundle_body",
-    "check_id",
-    "check_slug",
-    "check_tool_body",
-    "check_version",
-    "decode",
-    "file_of",
-]
-
 SCHEMA_VERSION = "2026-11-01"
 """The form of the records. A file of an earlier one is migrated when it is read."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")

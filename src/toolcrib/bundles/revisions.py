@@ -14,8 +14,6 @@ from toolcrib.bundles.files import create_file, make_folder
 from toolcrib.bundles.records import SCHEMA_VERSION, ToolRecord, file_of
 from toolcrib.spec.identifier import new_id
 
-__all__ = ["FOLDER", "MOST", "Revision", "ToolChange", "keep", "revision_files"]
-
 FOLDER = "revisions"
 MOST = 50
 """Records that are kept of one version of a tool; the oldest go first."""

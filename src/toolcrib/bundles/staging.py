@@ -19,8 +19,6 @@ from typing import Any
 from toolcrib.bundles.files import StoreLock, encoded, sync_folder, unavailable
 from toolcrib.errors import StateUnavailable
 
-__all__ = ["put_in_place", "remove_left", "staged"]
-
 _PREFIX = ".import-"
 """Lists leave out names that begin with a dot."""
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2

@@ -53,8 +53,6 @@ from toolcrib.errors import (
 )
 from toolcrib.spec.identifier import new_id
 
-__all__ = ["REAP_AFTER_S", "BuiltIn", "Store"]
-
 REAP_AFTER_S = 48 * 3600
 """Seconds from the deletion of a bundle to its removal, if it is still empty."""
 _Form = TypeVar("_Form")

@@ -11,8 +11,6 @@ from pathlib import Path
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import SqliteDatabase
 
-__all__ = ["HourOfUse", "Usage", "UsageOfTool"]
-
 _TABLES = (
     """
 CREATE TABLE used (

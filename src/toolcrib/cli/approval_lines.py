@@ -13,17 +13,6 @@ from toolcrib.cli.yaml_text import rule_for
 if TYPE_CHECKING:
     from toolcrib.project.control.approvals.service import ApprovalSheet
 
-__all__ = [
-    "SCOPES",
-    "SHOWN",
-    "content_lines",
-    "cut",
-    "lines_of_approval",
-    "narrower_choices",
-    "narrower_rule",
-    "row_of",
-]
-
 SCOPES = {
     "session": " for this session",
     "arguments": " always, for these arguments",

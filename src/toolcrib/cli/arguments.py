@@ -16,8 +16,6 @@ from toolcrib.cli.typed import as_typed, property_of, types_of
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.spec.naming import nearest, parts_of
 
-__all__ = ["call_command", "complete_tool", "parse_arguments", "parse_duration", "parse_target"]
-
 _PAIR = re.compile(r"([^=:]+(?::(?!=)[^=:]*)*)(:?=)(.*)", re.DOTALL)
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

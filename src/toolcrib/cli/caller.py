@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolcrib.spec import Caller, Scope
     from toolcrib.state import Vault
 
-__all__ = ["admit", "caller_of", "given_token", "identity_of", "require_open", "take_token"]
-
 _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
     "calls cancel": "invoke",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, Tool
 
-__all__ = ["Channel", "at_terminal", "choose", "confirm", "decide", "page", "require_person", "seek_approval"]
-
 Channel = Literal["terminal", "flag"]
 """The decision of a person on the command line: an answer at the terminal, `--yes` or `--approve`."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["examples_of"]
-
 _SHOWN = 2
 _EXAMPLES = """
 toolcrib init --examples

@@ -16,8 +16,6 @@ from toolcrib.cli.examples import examples_of
 from toolcrib.cli.output import print_error, print_interrupted
 from toolcrib.errors import ToolcribError, UsageError
 
-__all__ = ["COMMANDS", "toolcrib"]
-
 COMMANDS = {
     "agents": ("run.agents", "Show, import and choose agents, and hand tasks to them."),
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),

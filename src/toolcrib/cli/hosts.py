@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from toolcrib.errors import ConflictError, UsageError
 
-__all__ = ["HOSTS", "Host", "add_server", "replace_file", "write_with_backup"]
-
 
 class Host(NamedTuple):
     """A program that connects to MCP servers."""

@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-__all__ = ["with_member"]
-
 _BLANK = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 

@@ -9,15 +9,6 @@ import click
 
 from toolcrib.cli.caller import admit
 
-__all__ = [
-    "approve_option",
-    "json_option",
-    "project_options",
-    "root_option",
-    "timeout_option",
-    "yes_option",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

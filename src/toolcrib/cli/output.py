@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
     from toolcrib.project import Project
 
-__all__ = [
-    "count",
-    "diagnostics_in",
-    "one_line",
-    "print_diagnostics",
-    "print_error",
-    "print_interrupted",
-    "print_json",
-    "print_note",
-    "print_result",
-    "print_warnings",
-    "printable",
-    "shown",
-]
-
 _ALLOWED = frozenset("\n\t")
 _CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from toolcrib.core.toolset import Toolset
 
-__all__ = ["is_program", "load_program"]
-
 
 def is_program(text: str | None) -> bool:
     """Return True for `FILE.py` and `FILE.py:OBJECT`."""

@@ -13,8 +13,6 @@ import click
 
 from toolcrib.cli.output import print_note, printable
 
-__all__ = ["waiting"]
-
 _QUIET_S = 0.3
 """A shorter wait shows nothing."""
 _EVERY_S = 0.1

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.state import Vault
 
-__all__ = ["lines_of", "lines_once", "names_of"]
-
 _STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
 _MAX_NAMES = 60
 _SHOWN = "shown.json"

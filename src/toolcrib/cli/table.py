@@ -10,8 +10,6 @@ from typing import Any
 
 from toolcrib.cli.output import print_json, print_note, printable
 
-__all__ = ["brief", "format_table", "print_listing", "print_table"]
-
 _GAP = 2
 _BRIEF = 240
 """Characters of a description in a list."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["as_typed", "property_of", "resolved", "types_of"]
-
 _DEPTH = 16
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 
-__all__ = ["rule_for", "when_of", "with_rule"]
-
 
 def rule_for(tool: str, caller: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the rule that allows a caller's calls of a tool with these arguments."""

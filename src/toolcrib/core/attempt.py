@@ -26,8 +26,6 @@ from toolcrib.errors import (
 )
 from toolcrib.spec import Call, Outcome, Retry
 
-__all__ = ["AttemptPolicy", "check_snooze", "decide", "run_attempt"]
-
 _MAX_SNOOZES = 100
 """Snoozes of one call that waits in memory."""
 

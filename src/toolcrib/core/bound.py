@@ -22,16 +22,6 @@ from toolcrib.spec import (
 )
 from toolcrib.spec.naming import nearest
 
-__all__ = [
-    "DEFAULT_TIMEOUT_MS",
-    "Bound",
-    "BoundTool",
-    "FunctionTool",
-    "Options",
-    "ToolOptions",
-    "check_retry",
-]
-
 DEFAULT_TIMEOUT_MS = 300_000
 """Limit of one attempt unless something says otherwise."""
 

@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from toolcrib.core.events import Chunks, EventBus
     from toolcrib.guard import Decision, Permit, Pinned, Redactor, ToolDigest
 
-__all__ = [
-    "Context",
-    "RunContext",
-    "current",
-    "get_run_context",
-    "get_run_id",
-    "get_session_id",
-    "get_variable",
-    "get_variable_or",
-    "get_variables",
-    "must_get_variable",
-]
-
 T = TypeVar("T")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 

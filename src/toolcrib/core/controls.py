@@ -12,9 +12,6 @@ from toolcrib.core.results import Mask
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.spec import Caller, Result, Tool
 
-__all__ = ["Check", "Controls", "Proceed", "Wrapper", "needs_approval", "plain_controls"]
-
-
 Check = Callable[[Context], None]
 """Refuses a call by raising a ToolcribError."""
 Proceed = Callable[[Context], Awaitable[Result]]

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 
 from toolcrib.core.failures import failed
 
-__all__ = ["DeadlineExceeded", "run_with_deadline"]
-
 T = TypeVar("T")
 
 CLEAN_UP_S = 2.0

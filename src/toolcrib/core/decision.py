@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from toolcrib.errors import ToolcribError, ToolFailed
 
-__all__ = ["AttemptDecision", "Cancel", "Discard", "Fail", "RetryAfter", "SnoozeFor", "failure_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.core.results import Mask
     from toolcrib.guard import Redactor
 
-__all__ = ["Chunks", "EventBus", "Subscription", "stream_events"]
-
 _log = logging.getLogger("toolcrib.core")
 
 _MAX_EVENTS = 1_000

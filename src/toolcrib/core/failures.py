@@ -15,8 +15,6 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 
-__all__ = ["failed", "own_exception", "shorten", "to_error"]
-
 _MAX_MESSAGE = 10_000
 """Characters kept of an error's message."""
 

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from toolcrib.guard import Approval, ApprovalStatus, GrantScope
 from toolcrib.spec import Caller, Catalog, Tool
 
-__all__ = ["ApprovalView", "Approvals", "ToolService"]
-
 
 class ApprovalView(Protocol):
     """One approval as a person sees it."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from toolcrib.errors import ToolUnavailable
 
-__all__ = ["ToolLifespan"]
-
 
 class ToolLifespan:
     """An object with `open` and `close`, or an async context manager, and the number of its users."""

@@ -27,9 +27,6 @@ from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Re
 from toolcrib.spec.calls.content import blocks_of
 from toolcrib.spec.naming import nearest
 
-__all__ = ["Pipeline", "SystemClock"]
-
-
 _MAY_HOLD_CONTENT = frozenset((Content, list, tuple))
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from toolcrib.spec import Tool
 
-__all__ = ["plan_of"]
-
 _WITHOUT_FILE = ("http", "command", "file", "sql")
 """Kinds of tools that are stored without a manifest, such as records of bundles."""
 

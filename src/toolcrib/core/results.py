@@ -11,8 +11,6 @@ from toolcrib.errors import InvalidOutput, ToolFailed, Violation
 from toolcrib.schema import to_json
 from toolcrib.spec import Result
 
-__all__ = ["Mask", "check_output", "mask_result", "normalise"]
-
 Mask = Callable[[Any], Any]
 """Returns a JSON value with every secret in it masked."""
 

@@ -31,8 +31,6 @@ from toolcrib.schema.fitting import fitting
 from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
 
-__all__ = ["Toolset"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXTS = (Context, CallContext)
 

@@ -6,8 +6,6 @@ import re
 import secrets
 import sys
 
-__all__ = ["current_trace", "new_trace", "read_trace"]
-
 _is_trace = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z").match
 
 

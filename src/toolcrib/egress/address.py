@@ -10,8 +10,6 @@ from typing import Literal
 
 from toolcrib.errors import HostNotAllowed
 
-__all__ = ["NAMED_KINDS", "AddressKind", "address_kind", "allowed_addresses"]
-
 AddressKind = Literal[
     "public", "loopback", "private", "shared", "link-local", "metadata", "multicast", "unspecified",
     "reserved", "translated",

@@ -16,8 +16,6 @@ from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.recording import RECORDER, Send
 from toolcrib.errors import HttpFailed, InvalidInput
 
-__all__ = ["Cassette", "cassette"]
-
 Mode = Literal["record", "replay", "auto"]
 _KEPT = frozenset(
     ("content-type", "location", "retry-after", "etag", "link", "last-modified", "cache-control")

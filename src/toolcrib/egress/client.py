@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp.abc import AbstractResolver
 
-__all__ = ["MAX_REDIRECTS", "Egress"]
-
 MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ALWAYS_SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})

@@ -11,8 +11,6 @@ from toolcrib.egress.proxy.refusal import Denied
 from toolcrib.egress.resolver import Resolver, SystemResolver
 from toolcrib.errors import HostNotAllowed, InvalidInput, ToolFailed
 
-__all__ = ["connect"]
-
 
 async def connect(
     host: str, port: int, policy: HostPolicy, *, timeout_s: float, resolver: Resolver | None = None

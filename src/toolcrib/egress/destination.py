@@ -8,8 +8,6 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote, urljoin
 
-__all__ = ["Destination", "normal_host", "split_authority"]
-
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(#.*)?", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 _NUMERIC = re.compile(r"(.*\.)?(\d+|0x[0-9a-f]*)")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from toolcrib.egress.client import Egress
 
-__all__ = ["guarded_transport"]
-
 _NOT_SENT = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers of an answer that no longer apply: aiohttp has decoded it."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_RESPONSE_BYTES", "MAX_REQUEST_BYTES", "EgressRequest", "EgressResponse"]
-
 DEFAULT_RESPONSE_BYTES = 2 * 1024 * 1024
 """The decoded bytes of a body that are read if the request sets no other limit."""
 MAX_REQUEST_BYTES = 64 * 1024 * 1024

@@ -11,8 +11,6 @@ from toolcrib.egress.destination import Destination, normal_host, split_authorit
 from toolcrib.errors import HostNotAllowed
 from toolcrib.spec import Network
 
-__all__ = ["HostPolicy", "HostRule", "program_policy"]
-
 _WEB_PORTS = frozenset({80, 443})
 _HINT = "name it in permissions.network.allow"
 

@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from toolcrib.egress.message import EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
 
-__all__ = ["RECORDER", "Send"]
-
 Send = Callable[[EgressRequest, HostPolicy], Awaitable[EgressResponse]]
 RECORDER: ContextVar[Callable[[EgressRequest, HostPolicy, Send], Awaitable[EgressResponse]] | None] = (
     ContextVar("toolcrib.recorder", default=None)

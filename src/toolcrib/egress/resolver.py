@@ -7,8 +7,6 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["Resolver", "SystemResolver"]
-
 
 class Resolver(Protocol):
     """Turns a host name into addresses."""

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 
 from toolcrib.errors import RetryableError, ToolCancel, ToolDiscard, ToolFailed, ToolSignal, ToolSnooze
 
-__all__ = ["SIGNALS", "raise_failure"]
-
 SIGNALS: dict[str, type[ToolSignal]] = {
     kind.__name__: kind for kind in (RetryableError, ToolCancel, ToolDiscard, ToolSnooze)
 }

@@ -13,8 +13,6 @@ from toolcrib.errors import ToolUnavailable
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-__all__ = ["Connections"]
-
 _IDLE = 8
 """Idle connections to one server that are kept."""
 _CONNECT_S = 10

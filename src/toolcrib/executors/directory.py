@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.workspace.workspace import Workspace
 
-__all__ = ["WithSecrets", "host_of", "open_directory"]
-
 LoadedTool = tuple[Tool, Callable[[], Executor]]
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.workspace.workspace import Workspace
 
-__all__ = ["Host", "in_workspace"]
-
 
 def in_workspace(target: str) -> Callable[[Tool, Host], Executor]:
     """Return the `Kind.executor` of a class (`module:attribute`) that takes a tool and its workspace."""

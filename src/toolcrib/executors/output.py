@@ -14,24 +14,6 @@ from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed
 from toolcrib.spec import CallContext
 
-__all__ = [
-    "MAX_OUTPUT",
-    "Lines",
-    "beginning",
-    "decoded",
-    "ending",
-    "error_facts",
-    "facts",
-    "log_streams",
-    "masked",
-    "place_warnings",
-    "redactor_of",
-    "refuse_exit",
-    "timed_out",
-    "uncut",
-    "value_of",
-]
-
 _log = logging.getLogger("toolcrib.tools")
 
 MAX_OUTPUT = 1_048_576

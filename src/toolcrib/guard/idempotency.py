@@ -13,8 +13,6 @@ from toolcrib.guard.approvals.records import digest_of
 from toolcrib.spec.moment import written
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
-__all__ = ["KeyedCall", "RecordedCalls"]
-
 _DAY_S = 86_400.0
 _MAX_KEY = 255
 _SWEEP_S = 60.0

@@ -12,8 +12,6 @@ from types import TracebackType
 from toolcrib.errors import RateLimited, StateUnavailable
 from toolcrib.state import Database, Transaction
 
-__all__ = ["RateLease", "Rates"]
-
 _WINDOW_S = 60.0
 _RETRY_S = 1.0
 """Seconds until a retry if too many calls run: nobody knows when one ends."""

@@ -9,8 +9,6 @@ from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
 from toolcrib.integrations.offered import Offered, Source
 from toolcrib.spec.views import text_view
 
-__all__ = ["tools"]
-
 
 def tools(source: Source, *, caller: str = "local") -> list[BetaAsyncBuiltinFunctionTool]:
     """Return the tools for `AsyncAnthropic().beta.messages.tool_runner(tools=…)`.

@@ -9,8 +9,6 @@ from langchain_core.tools import BaseTool, ToolException
 from toolcrib.integrations.offered import Offered, Source
 from toolcrib.spec.views import text_view
 
-__all__ = ["tools"]
-
 
 def tools(source: Source, *, caller: str = "local") -> list[BaseTool]:
     """Return the tools for `model.bind_tools(…)` and for agents; they are called by `ainvoke`.

@@ -10,8 +10,6 @@ from toolcrib.schema.provider_shapes import shape_tools
 from toolcrib.spec import Call, Result, Tool
 from toolcrib.spec.views import text_view
 
-__all__ = ["Offered", "Source"]
-
 
 class Source(Protocol):
     """A `Toolset` or a `Project`."""

@@ -9,8 +9,6 @@ from openai.lib.responses_tool_runner import AsyncRegisteredFunction
 
 from toolcrib.integrations.offered import Offered, Source
 
-__all__ = ["tools"]
-
 
 def tools(source: Source, *, caller: str = "local") -> list[AsyncRegisteredFunction]:
     """Return the tools for `AsyncResponsesToolRunner(functions=…)`.

@@ -11,8 +11,6 @@ from toolcrib.integrations.offered import Offered, Source
 from toolcrib.schema.decode import decode_object
 from toolcrib.spec.views import error_text
 
-__all__ = ["tools"]
-
 
 def tools(source: Source, *, caller: str = "local") -> list[FunctionTool]:
     """Return the tools for `Agent(tools=…)`.

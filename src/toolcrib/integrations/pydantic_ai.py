@@ -13,8 +13,6 @@ from pydantic_core import SchemaValidator, core_schema
 from toolcrib.integrations.offered import Offered, Source
 from toolcrib.spec.views import text_view
 
-__all__ = ["tools"]
-
 _ANY = SchemaValidator(core_schema.any_schema())
 """The call path checks arguments against the tool's own schema."""
 

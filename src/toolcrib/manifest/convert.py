@@ -22,8 +22,6 @@ from toolcrib.spec import ABSENT, Tool
 from toolcrib.spec.naming import json_path, nearest
 from toolcrib.template import untied
 
-__all__ = ["Loss", "Written", "as_native", "convert", "in_terms", "losses", "read_all", "targets"]
-
 _MEANING: dict[str, str] = {
     "version": "the format keeps no such version",
     "tags": "the tool is not found by them",

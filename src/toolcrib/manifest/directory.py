@@ -14,8 +14,6 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.spec import Permissions, Tool
 
-__all__ = ["load_directory", "load_file"]
-
 
 def load_directory(
     folder: Path, granted: Permissions, dialect: str = DEFAULT_DIALECT, files: SourceFiles = ANY_FILE

@@ -12,8 +12,6 @@ from toolcrib.manifest.kinds import LIMITS, Effect, kind_of, plain_effect
 from toolcrib.spec import Tool
 from toolcrib.template import Namespaces, untied
 
-__all__ = ["differences", "is_about_calls", "parts_of"]
-
 _CALLS = ("exec", "auth", "outputs.format")
 """The places of a manifest that decide what a call does."""
 

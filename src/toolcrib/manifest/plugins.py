@@ -17,8 +17,6 @@ from toolcrib.errors import ConfigError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["Registry", "on_call", "on_use"]
-
 R = TypeVar("R")
 
 

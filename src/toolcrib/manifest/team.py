@@ -15,8 +15,6 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec.naming import nearest
 
-__all__ = ["Member", "Team", "check_team", "read_team"]
-
 
 @dataclass(frozen=True, slots=True)
 class Member:

@@ -11,8 +11,6 @@ from dataclasses import replace
 from toolcrib.middleware.handler import Handler, Middleware, tool_of
 from toolcrib.spec import Call, CallContext, Outcome
 
-__all__ = ["cache_middleware"]
-
 
 def cache_middleware(
     ttl_s: float = 60.0, *, entries: int = 1_000, clock: Callable[[], float] = time.monotonic

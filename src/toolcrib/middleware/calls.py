@@ -12,8 +12,6 @@ from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.middleware.handler import Handler, Middleware, tool_of
 from toolcrib.spec import Call, CallContext, Outcome
 
-__all__ = ["logging_middleware", "retry_middleware", "timeout_middleware"]
-
 
 def logging_middleware(logger: logging.Logger | None = None, level: int = logging.INFO) -> Middleware:
     """Log the start of each call, and its end with the milliseconds it took. Arguments are not logged."""

@@ -11,17 +11,6 @@ from typing import Any
 from toolcrib.errors import DefinitionError
 from toolcrib.spec import Call, CallContext, Outcome, Tool
 
-__all__ = [
-    "Handler",
-    "Middleware",
-    "as_middleware",
-    "middleware_name",
-    "named",
-    "names_for",
-    "only",
-    "tool_of",
-]
-
 Handler = Callable[[Call, CallContext], Awaitable[Outcome]]
 """Runs a call whose arguments are checked; raises if it fails."""
 Middleware = Callable[[Handler], Handler]

@@ -10,8 +10,6 @@ from toolcrib.errors import RateLimited
 from toolcrib.middleware.handler import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Outcome
 
-__all__ = ["rate_limit_middleware"]
-
 _WINDOW_S = 60.0
 
 

@@ -10,8 +10,6 @@ from toolcrib.errors import ToolcribError
 from toolcrib.middleware.handler import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Outcome
 
-__all__ = ["redaction_middleware"]
-
 
 def redaction_middleware(
     patterns: Iterable[str] = (), *, keys: Iterable[str] = (), mask: str = "***"

@@ -12,8 +12,6 @@ from toolcrib.spec import Call, CallContext, Outcome
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-__all__ = ["tracing_middleware"]
-
 _INSTALL = "pip install 'toolcrib[otel]'"
 _TYPES = {"function": "function", "python": "function", "sql": "datastore"}
 

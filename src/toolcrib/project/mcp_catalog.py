@@ -17,8 +17,6 @@ from toolcrib.project.project import Project
 from toolcrib.search import words_of
 from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result, Retry, Tool
 
-__all__ = ["McpCatalog"]
-
 _MOST = 500
 _NAME_WORDS = 2
 _ONCE = Retry(max_attempts=1)

@@ -12,8 +12,6 @@ from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Call, CompositeExec, Permissions, Tool
 
-__all__ = ["Preview"]
-
 
 class Preview:
     """Looks ahead at the calls of one project. Nothing is run."""

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from toolcrib.project.tools.servers import Servers
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
-__all__ = ["Accept", "Project"]
-
 Accept = Literal["reviewed", "all"]
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from toolcrib.errors import ConflictError, ProjectNotFound
 
-__all__ = ["HOMES", "Place", "find"]
-
 HOMES = (".toolcrib", ".glee")
 """Names of the folder that makes its parent a project; one of the two."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from toolcrib.project.config.settings import Config
 from toolcrib.spec import LEVELS, Level
 
-__all__ = ["SandboxLevel", "sandbox_level_of"]
-
 _ALLOW = "if that is not possible, sandbox.minimum in the project's settings allows a weaker level"
 
 

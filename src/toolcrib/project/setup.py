@@ -20,8 +20,6 @@ from toolcrib.state import Vault, cache_home, user_settings_place
 if TYPE_CHECKING:
     from toolcrib.executors import Workspace
 
-__all__ = ["Setup", "private_folders"]
-
 
 @dataclass(frozen=True, slots=True)
 class Setup:

@@ -13,8 +13,6 @@ from toolcrib.manifest import Document, kind_of, load, parse_tool
 from toolcrib.project.project import Project
 from toolcrib.spec import Network, Result, Tool
 
-__all__ = ["Allowed", "Trace"]
-
 _FLAGS = {
     "fs.read": "--allow-read",
     "fs.write": "--allow-write",

@@ -29,8 +29,6 @@ from toolcrib.runs.stored import StoredCalls
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
-__all__ = ["ClaimedCall", "DurableCalls", "entry_of"]
-
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"

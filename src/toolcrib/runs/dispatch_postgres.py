@@ -19,8 +19,6 @@ from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.serving import Serving, Take
 from toolcrib.state import POSTGRES_NOW, Database, PostgresDatabase, Transaction
 
-__all__ = ["PgQueuerDispatcher", "dispatcher_for"]
-
 _log = logging.getLogger("toolcrib.runs")
 
 _LEAST, _MOST = -(2**31), 2**31 - 1

@@ -14,19 +14,6 @@ from toolcrib.runs.questions import client_of
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Caller, Result
 
-__all__ = [
-    "Asks",
-    "Done",
-    "Ending",
-    "HandedBack",
-    "Lost",
-    "Waits",
-    "context_of",
-    "ending_of",
-    "from_json",
-    "record",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Done:

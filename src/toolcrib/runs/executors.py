@@ -17,8 +17,6 @@ from toolcrib.errors import TimedOut, UnavailableError
 from toolcrib.runs.calls import ClaimedCall
 from toolcrib.runs.ending import Ending, Lost, from_json
 
-__all__ = ["Executors"]
-
 _log = logging.getLogger("toolcrib.runs")
 
 _LONGEST_LINE = 64 * 1_048_576

@@ -10,8 +10,6 @@ from toolcrib.errors import Cancelled, ToolcribError
 from toolcrib.spec import Result
 from toolcrib.spec.moment import written
 
-__all__ = ["COLUMNS", "ENDED", "CallAttempt", "CallChange", "CallState", "DurableCall", "QueuedTool"]
-
 CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
 """`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide, or a client to answer.
 `discarded`: the tool said that its input is wrong.

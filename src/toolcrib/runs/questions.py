@@ -11,8 +11,6 @@ from typing import Any
 
 from toolcrib.spec import CallClient, RoundClient
 
-__all__ = ["add_answers", "add_questions", "client_of", "facts_of", "open_questions"]
-
 _Facts = dict[str, Any]
 
 

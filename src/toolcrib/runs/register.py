@@ -11,8 +11,6 @@ from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
 from toolcrib.state import Database
 
-__all__ = ["LiveWorker", "Register", "WorkerKind"]
-
 WorkerKind = Literal["worker", "embedded"]
 """`worker`: a process that serves for all. `embedded`: one that has opened the project for something else."""
 _BEAT = (

@@ -28,8 +28,6 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.runs.serving import Serving, Take, Work
 from toolcrib.state import PostgresDatabase, PostgresServer
 
-__all__ = ["Works", "install_script", "serve_once", "settings"]
-
 _BATCH = 50
 """Messages that are picked, and rows that are taken, in one transaction."""
 

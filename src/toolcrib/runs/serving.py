@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from toolcrib.state import Transaction
 
-__all__ = ["Serving", "Take", "Work", "whole"]
-
 _T = TypeVar("_T")
 Work = Callable[[], Awaitable[None]]
 """What to do once a row is taken. It records its own failures and never raises."""

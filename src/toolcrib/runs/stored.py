@@ -9,8 +9,6 @@ from toolcrib.errors import NotFoundError, UsageError
 from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall, QueuedTool
 from toolcrib.state import Database
 
-__all__ = ["StoredCalls"]
-
 _HINT = "To see all: toolcrib calls list"
 
 

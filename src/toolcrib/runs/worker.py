@@ -17,8 +17,6 @@ from toolcrib.runs.register import Register, WorkerKind
 from toolcrib.runs.serving import Take, Work, whole
 from toolcrib.state import Transaction
 
-__all__ = ["Attempt", "Worker", "worker_name"]
-
 _log = logging.getLogger("toolcrib.runs")
 _AGAIN_S = 0.5
 """Seconds until the end of an attempt is recorded again, while the database is away."""

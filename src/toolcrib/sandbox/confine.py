@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolcrib.errors import SandboxUnavailable
 from toolcrib.sandbox.job import Completed, Confinement, Warmth
 
-__all__ = ["configure", "explained", "run"]
-
 
 async def run(job: Confinement) -> Completed:
     """Run one command confined and wait for the end of its whole process tree.

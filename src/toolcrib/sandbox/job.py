@@ -12,8 +12,6 @@ from toolcrib.spec import Level
 if TYPE_CHECKING:
     from toolcrib.sandbox.tracing.watch import Seen
 
-__all__ = ["Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"]
-
 MIB = 1_048_576
 
 NetworkAccess = Literal["none", "proxy", "host"]

@@ -13,8 +13,6 @@ from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.choice import chosen
 from toolcrib.spec import Level
 
-__all__ = ["Stream", "open_stream"]
-
 TAIL = 65_536
 CHUNK = 65_536
 LINGER = 0.3

@@ -24,8 +24,6 @@ from toolcrib.schema.types import (
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec.naming import json_path
 
-__all__ = ["Converter", "convert", "misfits"]
-
 Converter = Callable[[Any], Any]
 
 _FROM_TEXT: dict[Any, Converter] = {

@@ -13,8 +13,6 @@ from toolcrib.errors import InvalidInput, Violation
 from toolcrib.schema.jsonable import to_json_text
 from toolcrib.spec.naming import json_path
 
-__all__ = ["as_text", "decode_object", "decode_value", "without_space"]
-
 _loads, _dumps = orjson.loads, orjson.dumps
 _SPACE = b" \n\r\t"
 """The white space between tokens (RFC 8259, 2)."""

@@ -26,8 +26,6 @@ from toolcrib.schema.types import (
 from toolcrib.schema.validate import refuse
 from toolcrib.spec import Content, Outcome
 
-__all__ = ["FunctionShape", "inspect_function"]
-
 _EMPTY = inspect.Parameter.empty
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _EXTRA = inspect.Parameter.VAR_KEYWORD

@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple
 
-__all__ = ["Docs", "parse_docstring"]
-
 
 class Docs(NamedTuple):
     """A description, and the texts of parameters or attributes by name."""

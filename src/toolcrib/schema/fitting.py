@@ -8,8 +8,6 @@ from toolcrib.errors import DefinitionError
 from toolcrib.schema.derive import FunctionShape
 from toolcrib.schema.validate import ArgumentCheck
 
-__all__ = ["fitting"]
-
 _COMBINED = {"$ref", "allOf", "anyOf", "if", "oneOf", "patternProperties", "unevaluatedProperties"}
 """Keywords by which a schema has properties outside of its `properties`."""
 

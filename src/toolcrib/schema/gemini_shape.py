@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["gemini_json", "gemini_schema", "single_types"]
-
 _DATA = ("enum", "const", "default", "examples", "required")
 _OF_VALUES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["to_json", "to_json_text"]
-
 # orjson 3.13 writes 10,000 microseconds of a time as .10000, so dates and times are written here.
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATETIME
 

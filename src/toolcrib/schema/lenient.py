@@ -14,8 +14,6 @@ from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import decode_object
 from toolcrib.spec.naming import pointed
 
-__all__ = ["relaxed"]
-
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 _TRUTH = {"true": True, "false": False}

@@ -20,8 +20,6 @@ from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import pointed
 
-__all__ = ["SHAPES", "Shaped", "gemini_tool", "openai_tool", "shape_tools"]
-
 _DEEPEST = 5
 """Levels of a recursive reference that are written out."""
 _DESCRIPTION = 1024

@@ -13,16 +13,6 @@ from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
 from toolcrib.spec.tools.policies import MCP_HINTS
 
-__all__ = [
-    "anthropic_tool",
-    "compact",
-    "mcp_output_schema",
-    "mcp_tool",
-    "wire_conflict",
-    "wire_names",
-    "wraps_output",
-]
-
 _NAME_LENGTH = 64
 _HASH_LENGTH = 8
 _EXAMPLES_LENGTH = 2_000

@@ -9,8 +9,6 @@ from typing import Any
 
 from toolcrib.spec.naming import pointed
 
-__all__ = ["settler"]
-
 _Settle = Callable[[Any], Any]
 
 

@@ -14,8 +14,6 @@ import orjson
 from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import as_text, without_space
 
-__all__ = ["typed_check"]
-
 _dumps = orjson.dumps
 
 _NOTES = frozenset(

@@ -25,23 +25,6 @@ from toolcrib.schema.docstring import parse_docstring
 from toolcrib.schema.jsonable import to_json
 from toolcrib.schema.validate import SchemaCheck
 
-__all__ = [
-    "ABSENT",
-    "LISTS",
-    "MAPPINGS",
-    "StructField",
-    "TypeSchemas",
-    "UnresolvedName",
-    "check_constraints",
-    "described",
-    "fields",
-    "is_model",
-    "is_struct",
-    "is_typed_dict",
-    "json_default",
-    "metadata",
-]
-
 ABSENT: Any = dataclasses.MISSING
 """No default, or a default without a JSON form."""
 

@@ -15,8 +15,6 @@ from toolcrib.spec.naming import json_path, nearest
 if TYPE_CHECKING:
     import jsonschema_rs
 
-__all__ = ["ArgumentCheck", "SchemaCheck", "check_schema", "refuse"]
-
 _LIMIT = 50
 """Violations that are listed; the rest is counted."""
 _OFTEN = 3

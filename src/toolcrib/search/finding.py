@@ -15,8 +15,6 @@ from toolcrib.search.ranking import HitClass, Queries
 if TYPE_CHECKING:
     from tantivy import Query, Searcher
 
-__all__ = ["Found", "Hit", "Part", "Place", "Wanted", "find"]
-
 _ENOUGH = 5
 """With so many hits nobody looks further for typing errors."""
 _FACETS = {

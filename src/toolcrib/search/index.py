@@ -24,8 +24,6 @@ from toolcrib.search.words import indexed_words, words_of
 if TYPE_CHECKING:
     from tantivy import Index
 
-__all__ = ["Entry", "IndexUnavailable", "SearchIndex", "Update"]
-
 _FORM = 3
 _WAIT_S = 1.0
 _HEAP = 50_000_000

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from toolcrib.search.index import Entry, SearchIndex, Update
 
-__all__ = ["Card", "MarkedIndex"]
-
 _Marks = dict[str, tuple[int, list[Any], str, tuple[str, ...]]]
 """Key of a tool to its rank, mark, kind and tags."""
 

@@ -10,8 +10,6 @@ from toolcrib.search.words import words_of
 if TYPE_CHECKING:
     from tantivy import TextAnalyzer
 
-__all__ = ["Meaning", "meanings", "stemmer"]
-
 _LONGEST = 3
 """Words of the longest phrase in the table."""
 _TABLE = """

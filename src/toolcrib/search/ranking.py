@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from tantivy import Query, Searcher
 
-__all__ = ["FIELDS", "START_LENGTH", "HitClass", "Queries"]
-
 FIELDS = ("name", "tags", "description", "arguments")
 """The searched fields. A hit with its words in more than one of them has the field `several`."""
 START_LENGTH = 32

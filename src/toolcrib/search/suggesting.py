@@ -16,8 +16,6 @@ from toolcrib.search.ranking import Queries
 if TYPE_CHECKING:
     from tantivy import Query
 
-__all__ = ["suggest"]
-
 _FIELDS = (("heading", 1.0), ("text", 0.3))
 _PHRASE = 1.2
 _FURTHER = 0.1

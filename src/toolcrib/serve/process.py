@@ -10,8 +10,6 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
-__all__ = ["run_until_end"]
-
 
 def run_until_end(main: Coroutine[Any, Any, int], loop: asyncio.AbstractEventLoop | None = None) -> NoReturn:
     """Run a coroutine that serves, and end the process with the status that it returns.

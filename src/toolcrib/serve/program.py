@@ -13,8 +13,6 @@ from toolcrib.serve.process import run_until_end
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
 
-__all__ = ["AT_TERMINAL", "serve_toolset"]
-
 AT_TERMINAL = (
     "Serving MCP on standard input and output, for a client that starts this command itself. Ctrl-C ends it."
 )

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-__all__ = ["new_id"]
-
-
 _latest = [0, 0]
 """The millisecond of the identifier made last in this process, and its number within that millisecond."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-__all__ = ["MODEL_APIS", "ModelApi", "ModelProvider"]
-
 ModelApi = Literal["anthropic", "openai", "google"]
 """The API that a server speaks; `openai` is also that of most local servers."""
 MODEL_APIS: tuple[ModelApi, ...] = get_args(ModelApi)

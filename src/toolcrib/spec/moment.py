@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import overload
 
-__all__ = ["written"]
-
 _LAST = 253_402_300_799.0
 """The end of the year 9999."""
 

@@ -9,20 +9,6 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
-__all__ = [
-    "HOMES",
-    "dotted",
-    "fits",
-    "json_path",
-    "nearest",
-    "parts_of",
-    "pointed",
-    "short_name",
-    "steps_of",
-    "stored_name",
-    "wire_name",
-]
-
 HOMES = (".toolcrib", ".glee")
 """Names of the folder that makes its parent a project; one of the two."""
 

@@ -12,8 +12,6 @@ from toolcrib.spec.calls.client import CallClient
 from toolcrib.spec.calls.events import CallEvent, CallEvents
 from toolcrib.spec.tools.tool import Tool
 
-__all__ = ["CallContext", "Catalog", "Clock", "Executor", "Invoke", "Masker", "SecretSource"]
-
 
 class Masker(Protocol):
     """Masks secrets."""

@@ -10,8 +10,6 @@ from toolcrib.spec.calls.call import Result
 from toolcrib.spec.calls.content import blocks_text
 from toolcrib.spec.tools.words import HINT_ASKED
 
-__all__ = ["TEXT_LIMIT", "artifact_of", "cut_text", "error_text", "pending_error", "text_view", "value_text"]
-
 TEXT_LIMIT = 50_000
 """Bytes of UTF-8 that `text_view` shows by default."""
 

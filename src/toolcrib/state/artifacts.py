@@ -18,8 +18,6 @@ from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
 from toolcrib.state.private import put_private, read_private, write_private
 
-__all__ = ["KEPT_S", "MAX_BYTES", "QUOTA_BYTES", "URI", "Artifact", "Artifacts"]
-
 KEPT_S = 7 * 86_400.0
 """Seconds that an artifact is kept."""
 MAX_BYTES = 32 * 1024 * 1024

@@ -6,8 +6,6 @@ import hashlib
 import os
 from pathlib import Path
 
-__all__ = ["cache_folder", "cache_home"]
-
 
 def cache_folder(root: Path) -> Path | None:
     """Return the cache folder of one project, which may not exist yet; None if this user has none."""

@@ -7,8 +7,6 @@ import re
 
 from toolcrib.errors import UsageError
 
-__all__ = ["IN_FILE", "is_database", "name_database", "named_database", "require_database"]
-
 IN_FILE = "sqlite"
 """The name of the project's own file."""
 _VARIABLE = "DATABASE_URL"

@@ -17,8 +17,6 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, uptime
 
-__all__ = ["ForwardClock"]
-
 _KEEP_EVERY_S = 60.0
 
 

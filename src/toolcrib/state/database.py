@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-__all__ = ["Database", "Transaction"]
-
 
 class Transaction(ABC):
     """Statements that take effect together, or not at all."""

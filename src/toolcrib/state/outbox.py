@@ -14,8 +14,6 @@ from typing import NamedTuple
 from toolcrib.state.database import Database, Transaction
 from toolcrib.state.watch import DatabaseWatch
 
-__all__ = ["OUTBOX", "Message", "Outbox", "next_number"]
-
 OUTBOX = """
 CREATE TABLE topics (
     topic TEXT PRIMARY KEY,

@@ -11,8 +11,6 @@ from typing import Any
 
 from toolcrib.errors import StateUnavailable
 
-__all__ = ["put_private", "read_private", "write_private"]
-
 _MAX_BYTES = 64 * 1024 * 1024
 
 

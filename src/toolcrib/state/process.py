@@ -11,8 +11,6 @@ import time
 from functools import cache
 from pathlib import Path
 
-__all__ = ["boot_id", "is_alive", "this_process", "uptime"]
-
 _ELSEWHERE_S = 3_600.0
 """Seconds for which a process of another container, invisible from here, counts as alive."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from toolcrib.state.outbox import OUTBOX
 
-__all__ = ["PROJECT", "VAULT_GRANTS", "VAULT_REVIEWS"]
-
 PROJECT: tuple[str, ...] = (
     """
 CREATE TABLE approvals (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 
-__all__ = ["user_name"]
-
 
 def user_name() -> str:
     """Return the name of this process's user, from the system rather than the environment."""

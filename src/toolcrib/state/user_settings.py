@@ -19,8 +19,6 @@ from toolcrib.state.choice import is_database
 if TYPE_CHECKING:
     from toolcrib.manifest import Document
 
-__all__ = ["UserSettings", "load_user_settings", "user_settings_file", "user_settings_place"]
-
 _VARIABLE = "TOOLCRIB_CONFIG"
 _HOMES = (".toolcrib", ".glee")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -16,8 +16,6 @@ from pathlib import Path
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.private import put_private
 
-__all__ = ["Vault", "data_home"]
-
 _is_key = re.compile(r"[0-9a-f]{64}\Z").match
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 

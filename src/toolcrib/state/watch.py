@@ -13,8 +13,6 @@ from toolcrib.state.database import Database
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["DatabaseWatch"]
-
 _V = TypeVar("_V")
 
 _INTERVAL_S = 0.2

@@ -39,18 +39,6 @@ from toolcrib.template.tree import (
 )
 from toolcrib.template.values import literal_text
 
-__all__ = [
-    "CONTEXT_NAMES",
-    "Namespaces",
-    "escape",
-    "names_in",
-    "parse",
-    "parse_conditional",
-    "parse_text",
-    "problems",
-    "references",
-]
-
 CONTEXT_NAMES = frozenset({"version", "slug", "name", "run_id", "session_id"})
 """Names known in every template without being declared."""
 

@@ -35,20 +35,6 @@ from toolcrib.template.tree import (
 )
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
 
-__all__ = [
-    "Styles",
-    "render_argv",
-    "render_env",
-    "render_header",
-    "render_parts",
-    "render_path",
-    "render_path_segment",
-    "render_query_value",
-    "render_text",
-    "render_value",
-    "settled",
-]
-
 Styles = Mapping[str, ParameterStyle]
 """The style in which a list or an object is written, by argument."""
 

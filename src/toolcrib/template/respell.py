@@ -12,8 +12,6 @@ from toolcrib.template.parser import Namespaces, escape, parse_conditional
 from toolcrib.template.spellings import default_text, is_tag
 from toolcrib.template.tree import ConditionNode, LiteralText, Reference, untied
 
-__all__ = ["respell", "spell"]
-
 _TAG = "{{"
 _CONDITION = "a condition (`{{if …}}`) has no other spelling"
 

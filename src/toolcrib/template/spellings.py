@@ -28,8 +28,6 @@ from toolcrib.template.tree import (
     text_of,
 )
 
-__all__ = ["Part", "TemplateProblem", "default_text", "directive", "is_tag", "scan", "tested"]
-
 Part = LiteralText | Reference | ConditionNode
 
 _OPEN = re.compile(r"(\$+)\{")

@@ -9,8 +9,6 @@ from toolcrib.spec import Tool
 from toolcrib.template.parser import Namespaces, parse
 from toolcrib.template.tree import references_in
 
-__all__ = ["LOOP_NAMES", "STEPS_NAME", "step_namespaces", "steps_used"]
-
 STEPS_NAME = "steps"
 """`${steps.ID.value}` is the result of a step; `status` and `error.code` in its place say how it ended."""
 LOOP_NAMES = ("item", "index")

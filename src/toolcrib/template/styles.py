@@ -22,8 +22,6 @@ from toolcrib.spec import ParameterStyle
 from toolcrib.template.tree import Reference
 from toolcrib.template.values import bad_value, scalar_text
 
-__all__ = ["STYLES", "Pairs", "styled_cookies", "styled_header", "styled_pairs", "styled_path"]
-
 STYLES: dict[str, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix", "json"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "tabDelimited", "deepObject", "json"),

@@ -9,25 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
-__all__ = [
-    "Branch",
-    "ConditionNode",
-    "ConditionalText",
-    "Constant",
-    "ListTemplate",
-    "LiteralText",
-    "Namespace",
-    "ObjectTemplate",
-    "Reference",
-    "Template",
-    "Text",
-    "TextTemplate",
-    "references_in",
-    "references_of",
-    "text_of",
-    "untied",
-]
-
 Namespace = Literal["argument", "secret", "env", "context"]
 
 

@@ -25,8 +25,6 @@ from toolcrib.template.tree import (
 )
 from toolcrib.template.values import MISSING, Values, bad_value, literal_text
 
-__all__ = ["Query", "UrlTemplate", "parse_query", "parse_url", "render_query", "render_url"]
-
 Query = tuple[tuple[str, Text | None], ...]
 """Entries of a query in order: the encoded name, and the value (None for a bare name)."""
 

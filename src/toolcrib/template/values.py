@@ -14,8 +14,6 @@ from toolcrib.spec import Call, CallContext, Tool
 from toolcrib.spec.naming import short_name
 from toolcrib.template.tree import Reference
 
-__all__ = ["MISSING", "Missing", "Values", "bad_value", "literal_text", "scalar_text"]
-
 _SLUG = re.compile(r"[^\W_]([^\W_]|-)*")
 _NOUNS = {
     "argument": "argument",

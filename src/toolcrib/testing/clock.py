@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-__all__ = ["FakeClock"]
-
 
 class FakeClock:
     """A `Clock` that jumps. Give it to a `Toolset` to see how long it would have waited between attempts."""

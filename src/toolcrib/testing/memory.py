@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from toolcrib.bundles import Store
 
-__all__ = ["MemoryStore"]
-
 _MEMORY = "/dev/shm"  # noqa: S108 - a folder of the kernel's, in memory
 
 

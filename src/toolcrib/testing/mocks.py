@@ -10,8 +10,6 @@ from typing import Any, Self
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import NotFoundError
 
-__all__ = ["ANY", "MockTools", "Recorded", "Stub"]
-
 
 class _Any:
     def __eq__(self, other: object) -> bool:

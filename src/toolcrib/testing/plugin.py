@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
     from toolcrib.project import Project
 
-__all__ = ["project", "toolset"]
-
 
 @pytest.fixture
 def toolset() -> Toolset:

@@ -12,8 +12,6 @@ from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
 from toolcrib.spec.calls.binary import content_of, is_binary
 
-__all__ = ["BUILTIN"]
-
 MAX_BYTES = 50_000
 
 

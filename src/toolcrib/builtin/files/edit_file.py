@@ -12,8 +12,6 @@ from toolcrib.errors import InvalidInput, TooLarge, Violation
 from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
-__all__ = ["BUILTIN"]
-
 MAX_BYTES = 10_000_000
 
 

@@ -6,8 +6,6 @@ from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
-__all__ = ["BUILTIN"]
-
 
 async def list_directory(site: Site, _ctx: CallContext, path: str) -> str:
     """Return one line for each entry of a folder: type, size and name."""

@@ -6,8 +6,6 @@ from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Output, Permissions
 
-__all__ = ["BUILTIN"]
-
 
 async def list_files(site: Site, _ctx: CallContext, path: str = ".") -> list[str]:
     """Return the names in a folder; those of folders end with a slash."""

@@ -11,8 +11,6 @@ from toolcrib.executors.output import uncut
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome, Permissions
 from toolcrib.spec.calls.binary import content_of, is_binary
 
-__all__ = ["BUILTIN"]
-
 MAX_BYTES = 100_000
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolcrib.errors import InvalidInput
 
-__all__ = ["encoded", "whole_characters"]
-
 
 def encoded(text: str) -> bytes:
     """Return the text as UTF-8. Raises InvalidInput for half of a surrogate pair."""

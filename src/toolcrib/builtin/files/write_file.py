@@ -8,8 +8,6 @@ from toolcrib.builtin.site import Site
 from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
-__all__ = ["BUILTIN"]
-
 
 async def write_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
     """Write a file whole; missing folders are made."""

@@ -14,8 +14,6 @@ from toolcrib.spec import Annotations, CallContext, Example
 from toolcrib.spec.moment import written
 from toolcrib.state import Outbox
 
-__all__ = ["BUILTIN", "TOPIC"]
-
 TOPIC = "channel.message.send"
 """The topic of the outbox, and of the bus that a bridge delivers to."""
 CHANNELS = ("whatsapp", "telegram", "discord", "slack")

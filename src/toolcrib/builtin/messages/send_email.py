@@ -22,8 +22,6 @@ from toolcrib.spec import Annotations, CallContext, Example, Network, Permission
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
 
-__all__ = ["BUILTIN"]
-
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 _IMPLICIT_TLS = 465
 _TIMEOUT_S = 20.0

@@ -14,8 +14,6 @@ from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import CallContext, Network, Outcome, Permissions
 
-__all__ = ["SHELL_OPTIONS", "shell_permissions", "shell_result"]
-
 SHELL_OPTIONS: Mapping[str, Any] = {
     "properties": {
         "network": {

@@ -9,8 +9,6 @@ from toolcrib.builtin.shell.confined import SHELL_OPTIONS, shell_permissions, sh
 from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Outcome
 
-__all__ = ["BUILTIN"]
-
 DEFAULT_S = 30
 
 

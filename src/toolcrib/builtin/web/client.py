@@ -14,16 +14,6 @@ from toolcrib.egress import EgressRequest, EgressResponse, program_policy
 from toolcrib.errors import HttpFailed, InvalidInput, ToolUnavailable, Violation
 from toolcrib.spec import CallContext, Network, Permissions
 
-__all__ = [
-    "TIMEOUT_S",
-    "WEB_OPTIONS",
-    "missing_extra",
-    "send",
-    "status_failure",
-    "text_of",
-    "web_permissions",
-]
-
 TIMEOUT_S = 30.0
 WEB_OPTIONS: Mapping[str, Any] = {
     "properties": {

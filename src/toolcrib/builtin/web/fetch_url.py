@@ -13,8 +13,6 @@ from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
 from toolcrib.spec.calls.binary import content_of, is_binary
 
-__all__ = ["BUILTIN"]
-
 DEFAULT_CHARS, MAX_CHARS = 50_000, 100_000
 _ACCEPT = "text/html,application/xhtml+xml,application/json,text/plain,*/*"
 

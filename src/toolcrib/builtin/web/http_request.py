@@ -14,8 +14,6 @@ from toolcrib.builtin.web.client import WEB_OPTIONS, send, text_of, web_permissi
 from toolcrib.egress import EgressResponse
 from toolcrib.spec import Annotations, CallContext, Example, Outcome, Output
 
-__all__ = ["BUILTIN"]
-
 _SHOWN = ("content-type", "location", "retry-after", "etag", "last-modified", "link", "allow", "date")
 
 

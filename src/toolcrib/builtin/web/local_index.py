@@ -11,8 +11,6 @@ from toolcrib.builtin.web.readable import readable, title_of
 from toolcrib.errors import TooLarge
 from toolcrib.sandbox import Roots
 
-__all__ = ["LocalIndex"]
-
 _HTML = (".html", ".htm", ".xhtml")
 _NAMES = (".md", ".markdown", ".txt", ".rst", *_HTML)
 _MAX_FILES = 10_000

@@ -17,8 +17,6 @@ from toolcrib.errors import HttpFailed
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import CallContext
 
-__all__ = ["BRAVE", "PROVIDERS", "Provider"]
-
 BRAVE = "https://api.search.brave.com"
 _RANGES = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 _TAG = re.compile(r"<[^<>]*>")

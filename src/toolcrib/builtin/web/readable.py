@@ -12,8 +12,6 @@ from toolcrib.errors import ToolFailed
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
-__all__ = ["readable", "title_of"]
-
 _GONE = "script, style, head, noscript, svg, template"
 _LINES = "div, br, li, dt, dd, tr, figcaption, summary, address, header, footer, nav, main, aside"
 _PARAGRAPHS = (

@@ -19,8 +19,6 @@ from toolcrib.spec import (
     SecretSpec,
 )
 
-__all__ = ["BUILTIN"]
-
 MAX_COUNT = 20
 
 

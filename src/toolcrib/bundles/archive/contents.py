@@ -23,8 +23,6 @@ from toolcrib.bundles.records import (
 from toolcrib.bundles.store import Store
 from toolcrib.errors import InvalidError
 
-__all__ = ["ArchivedBundle", "ArchivedTool", "Contents", "check_record", "contents_of"]
-
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 
 

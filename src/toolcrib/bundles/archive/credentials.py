@@ -15,8 +15,6 @@ from toolcrib.errors import DeniedError, ManifestError, Violation
 from toolcrib.spec import SecretSource
 from toolcrib.spec.naming import json_path
 
-__all__ = ["require_no_secrets"]
-
 _NAME = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)")
 _VARIABLE = re.compile(
     r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_?KEY)$|_KEY$"

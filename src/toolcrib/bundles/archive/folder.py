@@ -15,8 +15,6 @@ from toolcrib.manifest import ANY_FILE, DIALECTS, FILE_NAME, SourceFiles, failur
 from toolcrib.manifest.convert import Loss, convert
 from toolcrib.spec import ABSENT, Tool
 
-__all__ = ["NativeFolder", "ToolLoss", "read_folder", "to_native"]
-
 
 class ToolLoss(NamedTuple):
     """A part of a tool that the other form does not keep."""

@@ -24,17 +24,6 @@ from toolcrib.errors import (
 )
 from toolcrib.spec.identifier import new_id
 
-__all__ = [
-    "ON_CONFLICT",
-    "ImportPlan",
-    "OnConflict",
-    "PlannedTool",
-    "apply",
-    "apply_import",
-    "plan",
-    "plan_import",
-]
-
 OnConflict = Literal["refuse", "skip", "replace", "new-id"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)
 """The treatment of a bundle or tool that is here and differs. `new-id`: import all as a new bundle."""

@@ -36,8 +36,6 @@ from toolcrib.bundles.store import Store
 from toolcrib.errors import InvalidArchive, InvalidError
 from toolcrib.spec import SecretSource
 
-__all__ = ["FORMAT_VERSION", "MAX_ARCHIVE", "export_bundle", "read_zip", "write_zip"]
-
 FORMAT_VERSION = 1
 _FORMAT = "toolcrib-bundle"
 _MANIFEST, _BUNDLE = "manifest.json", "bundle.json"

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator
 from toolcrib.egress.proxy.head import BadMessage, BodyLength
 from toolcrib.egress.proxy.stream import SocketStream, TooLong
 
-__all__ = ["LAST_CHUNK", "chunk", "read_body"]
-
 LAST_CHUNK = b"0\r\n\r\n"
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[\t ]*(;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _MAX_LINE = 4 * 1024

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MAX_HELLO_BYTES", "ClientHello", "HelloReader"]
-
 MAX_HELLO_BYTES = 32 * 1024
 """Bytes on the wire; a hello with post-quantum key shares has about 2,000."""
 

@@ -17,8 +17,6 @@ from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.resolver import Resolver
 from toolcrib.errors import HostNotAllowed
 
-__all__ = ["Dialer", "ProxyLimits", "Unreachable"]
-
 _log = logging.getLogger(__name__)
 _MAX_REFUSALS = 100
 _FIRST_ADDRESS_S = 3.0

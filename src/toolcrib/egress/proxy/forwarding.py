@@ -10,8 +10,6 @@ from toolcrib.egress.proxy.body import LAST_CHUNK, chunk, read_body
 from toolcrib.egress.proxy.head import BadMessage, RequestHead, ResponseHead, plain_answer, read_head
 from toolcrib.egress.proxy.stream import SocketStream, idle_limit
 
-__all__ = ["forward"]
-
 _MAX_INTERIM = 16
 
 

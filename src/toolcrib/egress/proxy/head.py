@@ -21,16 +21,6 @@ from typing import Literal
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.proxy.stream import SocketStream, TooLong
 
-__all__ = [
-    "MAX_HEAD_BYTES",
-    "BadMessage",
-    "BodyLength",
-    "RequestHead",
-    "ResponseHead",
-    "plain_answer",
-    "read_head",
-]
-
 MAX_HEAD_BYTES = 64 * 1024
 
 BodyLength = int | Literal["chunked", "rest"]

@@ -13,8 +13,6 @@ from toolcrib.egress.proxy.refusal import Denied, HostRefusal
 from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.proxy.tunnel import tunnel
 
-__all__ = ["serve_http"]
-
 _AUTHORITY = re.compile(r"[^/?#@]+:[0-9]+")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"

@@ -9,8 +9,6 @@ from toolcrib.egress.address import NAMED_KINDS
 from toolcrib.egress.destination import Destination
 from toolcrib.errors import HostNotAllowed
 
-__all__ = ["Denied", "HostRefusal", "grant_line"]
-
 _WEB_PORTS = frozenset({80, 443})
 
 

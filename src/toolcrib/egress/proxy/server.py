@@ -17,8 +17,6 @@ from toolcrib.egress.proxy.socks import VERSION, serve_socks
 from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.resolver import Resolver, SystemResolver
 
-__all__ = ["Proxy"]
-
 _log = logging.getLogger(__name__)
 _RETRY_S = 0.2
 _DEFAULT_LIMITS = ProxyLimits()

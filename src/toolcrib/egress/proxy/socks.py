@@ -11,8 +11,6 @@ from toolcrib.egress.proxy.refusal import Denied, HostRefusal
 from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.proxy.tunnel import tunnel
 
-__all__ = ["VERSION", "serve_socks"]
-
 VERSION = b"\x05"
 _CONNECT = 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4

@@ -11,8 +11,6 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-__all__ = ["CHUNK", "SocketStream", "TooLong", "idle_limit"]
-
 CHUNK = 64 * 1024
 _SENDS_IN_A_ROW = 8
 _LINGER_S = 1.0

@@ -20,8 +20,6 @@ from toolcrib.egress.proxy.head import MAX_HEAD_BYTES, BadMessage, RequestHead, 
 from toolcrib.egress.proxy.refusal import Denied, HostRefusal
 from toolcrib.egress.proxy.stream import SocketStream, idle_limit
 
-__all__ = ["Protocol", "protocol_of", "tunnel"]
-
 Protocol = Literal["more", "tls", "http", "http2", "other"]
 _BLANKS = b"\t\n\v\f\r \x1c\x1d\x1e\x1f"  # for some server, or skipped by it before a request
 _TEXT = re.compile(rb"[\t-\r\x1c-\x7e\x80-\xff]*")

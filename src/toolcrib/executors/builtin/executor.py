@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolcrib.errors import ToolNotFound, ToolUnavailable
 from toolcrib.spec import BuiltinExec, Call, CallContext, Catalog, Outcome, Tool
 
-__all__ = ["BuiltinExecutor"]
-
 
 class BuiltinExecutor:
     """Calls the function on the call path, so that its own checks, approval and limits apply too."""

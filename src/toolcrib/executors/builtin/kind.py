@@ -6,8 +6,6 @@ from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind
 from toolcrib.spec import BuiltinExec, Executor, Tool
 
-__all__ = ["KIND"]
-
 
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.builtin.executor import BuiltinExecutor

@@ -19,8 +19,6 @@ from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, beginning
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["PROGRAM_FOLDERS", "code_files", "code_of_tool"]
-
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The folders in which a confined command is searched, in this order."""
 _SUFFIXES = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", ".tcl", ".ts")

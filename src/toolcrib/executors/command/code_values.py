@@ -13,8 +13,6 @@ from toolcrib.spec import CommandExec, Tool
 from toolcrib.template.parser import Namespaces, parse, parse_conditional
 from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
 
-__all__ = ["CodeValue", "code_reason", "code_values"]
-
 _CLOSED_TYPES = frozenset({"integer", "number", "boolean", "null"})
 _FIXED = frozenset({"version", "name", "slug"})
 

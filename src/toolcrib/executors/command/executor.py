@@ -35,8 +35,6 @@ from toolcrib.template import (
     render_value,
 )
 
-__all__ = ["CommandExecutor"]
-
 
 class CommandExecutor:
     """Runs one command tool. The constructor raises `ManifestError` for a bad template."""

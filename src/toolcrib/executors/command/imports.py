@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator
 
 from toolcrib.sandbox.files.paths import Paths, beginning
 
-__all__ = ["IMPORTING", "imported_files", "module_files"]
-
 _SCRIPTS = (".cjs", ".js", ".mjs", ".ts")
 IMPORTING = (".py", *_SCRIPTS)
 """Endings of files that are read for their imports."""

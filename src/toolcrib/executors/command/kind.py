@@ -14,8 +14,6 @@ from toolcrib.spec import CommandExec, Permissions, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
 
-__all__ = ["KIND"]
-
 _FOLDER = "toolcrib.executors.command"
 
 

@@ -12,8 +12,6 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
 
-__all__ = ["absent", "check"]
-
 _COMMAND: KeyPath = ("exec", "command")
 _DIRECT = frozenset((
     "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",

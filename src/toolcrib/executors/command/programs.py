@@ -15,20 +15,6 @@ from pathlib import Path
 
 from toolcrib.template.tree import Reference
 
-__all__ = [
-    "EXPANSION",
-    "FIND_COMMANDS",
-    "CodeWord",
-    "Command",
-    "Piece",
-    "Program",
-    "base_name",
-    "code_word",
-    "is_steering",
-    "known_program",
-    "marked",
-]
-
 Piece = str | Reference
 """A piece of a word: text without its quotes, or a value."""
 EXPANSION = "\1"

@@ -16,8 +16,6 @@ from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.tree import MOST_VARIANTS, Reference, Text, TextTemplate
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
 
-__all__ = ["ShellLine", "ShellTemplate", "parse_shell", "shell_problems", "variables_with_values"]
-
 MOST_BYTES = 131_072
 """The limit of one variable with its name: the kernel's MAX_ARG_STRLEN (execve(2))."""
 MOST_IN_ALL = 1_000_000

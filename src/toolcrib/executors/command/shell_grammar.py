@@ -17,8 +17,6 @@ from toolcrib.executors.command.programs import EXPANSION, Command, Piece, base_
 from toolcrib.executors.command.shell_words import AS_A_WORD, Word, WordReader
 from toolcrib.template.tree import Reference, TextTemplate
 
-__all__ = ["ShellParser"]
-
 _MAX_DEPTH = 30
 _ENDS = frozenset("\n;&|)")
 _SHELL_STATE = re.compile(

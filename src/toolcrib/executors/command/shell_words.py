@@ -17,8 +17,6 @@ from toolcrib.executors.command.programs import EXPANSION, Piece
 from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.tree import LiteralText, Reference, TextTemplate
 
-__all__ = ["AS_A_WORD", "PREFIX", "Unsafe", "Word", "WordReader", "mentioned"]
-
 PREFIX = "TOOLCRIB_"
 """The beginning of the variables for values; no line may name one itself."""
 MOST_VALUES = 500

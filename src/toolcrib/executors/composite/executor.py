@@ -25,8 +25,6 @@ from toolcrib.template import (
     steps_used,
 )
 
-__all__ = ["MOST_DEEP", "CompositeExecutor", "Plan", "plans"]
-
 MOST_DEEP = 8
 """Depth of composite tools that call each other, the outermost included."""
 _MAX_ITEMS = 10_000

@@ -15,8 +15,6 @@ from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Values
 
-__all__ = ["KIND"]
-
 _PLANNED = ("id", "tool", "after", "when", "foreach", "concurrency", "args", "on_error")
 
 

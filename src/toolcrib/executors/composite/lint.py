@@ -13,8 +13,6 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CompositeExec, Step, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["plan", "steps"]
-
 _START: KeyPath = ("exec", "composite", "steps")
 
 

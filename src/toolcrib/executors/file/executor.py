@@ -17,8 +17,6 @@ from toolcrib.sandbox import Root, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
 from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value
 
-__all__ = ["FileExecutor"]
-
 MAX_READ = 100_000
 """Bytes read of a file unless the tool's limits say otherwise."""
 

@@ -12,8 +12,6 @@ from toolcrib.sandbox import Root
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Tool
 
-__all__ = ["GrantedFiles"]
-
 Access = Literal["read", "write"]
 
 

@@ -13,8 +13,6 @@ from toolcrib.spec import FileExec, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
 
-__all__ = ["KIND"]
-
 
 def _parse(block: dict[str, Any]) -> FileExec:
     return FileExec(**{**block, "mode": int(block.get("mode", "0644").replace("o", ""), 8)})

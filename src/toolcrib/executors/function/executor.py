@@ -13,8 +13,6 @@ from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.schema import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
 
-__all__ = ["function_executor", "isolation_of"]
-
 _Adapter = Callable[[dict[str, Any]], dict[str, Any]]
 
 

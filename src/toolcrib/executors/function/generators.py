@@ -9,8 +9,6 @@ from typing import Any
 from toolcrib.spec import CallContext
 from toolcrib.spec.calls.reports import Chunk, Progress
 
-__all__ = ["drained", "exhausted"]
-
 _NOTHING = object()
 
 

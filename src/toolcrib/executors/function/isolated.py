@@ -21,8 +21,6 @@ import orjson
 from toolcrib.errors import DefinitionError, ToolFailed
 from toolcrib.executors.answers import raise_failure
 
-__all__ = ["run_in_process"]
-
 _CHILD = str(Path(__file__).with_name("isolated_child.py").resolve())
 
 

@@ -8,8 +8,6 @@ from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind
 from toolcrib.spec import Executor, FunctionExec, Tool
 
-__all__ = ["KIND"]
-
 
 def _executor(tool: Tool, host: Host) -> Executor:
     assert isinstance(tool.config, FunctionExec)

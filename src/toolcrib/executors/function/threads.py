@@ -17,8 +17,6 @@ from typing import Any
 
 from toolcrib.errors import ToolFailed, UnavailableError
 
-__all__ = ["MAX_THREADS", "run_in_thread"]
-
 MAX_THREADS = 256
 """Threads at once, those that hang included. Further calls wait for a thread until their timeout."""
 

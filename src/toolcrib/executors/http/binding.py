@@ -35,19 +35,6 @@ from toolcrib.template import (
 )
 from toolcrib.template.values import bad_value
 
-__all__ = [
-    "Basic",
-    "Cookie",
-    "Header",
-    "bind_auth",
-    "bind_cookies",
-    "bind_headers",
-    "bind_method",
-    "holds_secret",
-    "placed",
-    "render_cookies",
-]
-
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """`cookie-octet` of RFC 6265, 4.1.1."""

@@ -37,8 +37,6 @@ from toolcrib.template import (
 )
 from toolcrib.template.values import bad_value, scalar_text
 
-__all__ = ["ReadFile", "RequestBody", "bind_body"]
-
 _FORM = "application/x-www-form-urlencoded"
 _EACH = ParameterStyle("form", explode=True)
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy
 
-__all__ = ["OneRequestEgress"]
-
 
 class OneRequestEgress(Egress):
     """A client that closes its connections after each request."""

@@ -11,8 +11,6 @@ from toolcrib.manifest.kinds import Effect
 from toolcrib.spec import HttpExec, Tool
 from toolcrib.template import Namespaces, literal_text, parse, parse_conditional, parse_query, parse_url
 
-__all__ = ["effect"]
-
 _DOTTED = re.compile(r"\$\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*|\[\d+\])*)")
 
 

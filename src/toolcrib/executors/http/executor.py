@@ -39,8 +39,6 @@ from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
 from toolcrib.spec.calls.content import Content
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
 
-__all__ = ["HttpExecutor"]
-
 _RETRYABLE = frozenset({408, 429})
 _EXCERPT = 1000
 """Characters of a failed answer in `details["body"]`."""

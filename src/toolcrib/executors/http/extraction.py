@@ -15,8 +15,6 @@ from toolcrib.template import MISSING
 if TYPE_CHECKING:
     from jsonpath import JSONPathEnvironment
 
-__all__ = ["compile_fields", "compile_json_path", "compile_jsonpath", "compile_regex"]
-
 _STEP = re.compile(r"[^.\[\]]+|\[\d{1,9}\]")
 _MAX_NODES = 100_000
 _MAX_DESCENTS = 2

@@ -14,8 +14,6 @@ from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle
 if TYPE_CHECKING:
     from toolcrib.template import Values
 
-__all__ = ["KIND"]
-
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _ORDER = (
     "method", "url", "headers", "query", "cookies", "styles", "body_format", "body", "parts", "timeout_ms",

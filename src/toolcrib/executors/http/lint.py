@@ -16,8 +16,6 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import HttpExec, Tool
 from toolcrib.template import Namespaces
 
-__all__ = ["check"]
-
 
 def check(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Run all checks of HTTP tools."""

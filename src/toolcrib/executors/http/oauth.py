@@ -25,8 +25,6 @@ from toolcrib.errors import HttpFailed, SecretMissing, TimedOut, ToolUnavailable
 from toolcrib.spec import Auth, OAuth2
 from toolcrib.state import data_home, read_private, write_private
 
-__all__ = ["AccessTokens", "shared_folder"]
-
 _EARLY_S = 60.0
 """Seconds before its expiry that a token is renewed; at most half of its lifetime."""
 _TIMEOUT_S = 30.0

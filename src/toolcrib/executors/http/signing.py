@@ -16,8 +16,6 @@ from toolcrib.egress import EgressRequest
 from toolcrib.errors import UnavailableError
 from toolcrib.spec import Auth, Hmac
 
-__all__ = ["Signer"]
-
 
 class Signer:
     """Signs the requests of one tool by one entry of its `auth`.

@@ -16,18 +16,6 @@ from toolcrib.spec.tools.policies import MCP_HINTS, McpForms
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = [
-    "MAX_TOOLS",
-    "PROMPT",
-    "RESOURCE",
-    "Definition",
-    "digest",
-    "fetch",
-    "names_of",
-    "resource_uri",
-    "tool_of",
-]
-
 Definition = dict[str, Any]
 """One entry of `tools/list`: name, title, description, inputSchema, outputSchema, annotations."""
 MAX_TOOLS = 1_000

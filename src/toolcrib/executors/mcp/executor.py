@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.spec import Call, CallContext, McpExec, Outcome, Tool
 
-__all__ = ["McpExecutor"]
-
 
 class McpExecutor:
     """Passes a call on to the tool's server."""

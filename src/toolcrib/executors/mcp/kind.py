@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolcrib.manifest.kinds import Kind
 from toolcrib.spec import McpExec
 
-__all__ = ["KIND"]
-
 KIND = Kind(
     name="mcp",
     config=McpExec,

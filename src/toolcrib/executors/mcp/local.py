@@ -25,19 +25,6 @@ from toolcrib.spec.tools.words import may_touch
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = [
-    "environment_of",
-    "files_of",
-    "grants_of",
-    "job_of",
-    "missing_package",
-    "needs",
-    "process_of",
-    "started_line",
-    "unconfined_program",
-]
-
-
 _USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
 """Variables that an unconfined server gets."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["Login", "OAuthTokens"]
-
 _EARLY_S = 30.0
 """Seconds before its expiry that a token is renewed."""
 _MAX_HEAD = 65_536

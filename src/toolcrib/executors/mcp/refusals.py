@@ -25,8 +25,6 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["LocalProcess", "summary"]
-
 _READ_ONLY = re.compile(r"EROFS|read-only file ?system|unable to open database", re.IGNORECASE)
 _ABSENT = re.compile(r"EACCES|EPERM|ENOENT|permission denied|not permitted|no such file", re.IGNORECASE)
 _OFFLINE = re.compile(

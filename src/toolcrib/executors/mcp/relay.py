@@ -19,8 +19,6 @@ from toolcrib.spec import CallContext
 if TYPE_CHECKING:
     from mcp_types import ErrorData
 
-__all__ = ["CallRelay", "CapabilitiesPassed", "Relays"]
-
 _CAPABILITIES: ContextVar[Mapping[str, Any]] = ContextVar("capabilities", default=MappingProxyType({}))
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"

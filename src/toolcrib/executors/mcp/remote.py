@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["HttpLink"]
-
 _EVENT_S = 300.0
 """Seconds that an open stream of events may be silent."""
 _EVENT_BYTES = 16 * 1024 * 1024

@@ -7,8 +7,6 @@ from typing import Any
 from toolcrib.errors import ToolFailed
 from toolcrib.spec import Outcome
 
-__all__ = ["outcome_of"]
-
 
 def outcome_of(server: str, tool: str, result: Any) -> Outcome:
     """Return the structured value if there is one, else the text, and the blocks if they are more than that.

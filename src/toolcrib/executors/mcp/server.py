@@ -28,8 +28,6 @@ from toolcrib.spec import CallContext, Outcome
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
-__all__ = ["Link", "McpServer", "ServerState", "pause_s"]
-
 ServerState = Literal["stopped", "starting", "ready", "waiting"]
 """Not needed yet, being started, answering, or to be started again after a pause."""
 _MAX_PAUSE_S = 60.0

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolcrib.executors.mcp.unconfined import UnconfinedStream
     from toolcrib.sandbox.stream import Stream
 
-__all__ = ["StdioLink"]
-
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
 _SHOWN = 200

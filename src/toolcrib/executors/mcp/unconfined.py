@@ -14,8 +14,6 @@ from typing import Any
 
 from toolcrib.errors import ToolUnavailable
 
-__all__ = ["UnconfinedStream", "start_unconfined"]
-
 _TAIL = 65_536
 _GRACE_S = 5.0
 _PDEATHSIG = 1

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from toolcrib.errors import ToolUnavailable
 
-__all__ = ["values_needed"]
-
 
 @contextmanager
 def values_needed() -> Iterator[None]:

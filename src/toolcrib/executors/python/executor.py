@@ -30,8 +30,6 @@ from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-__all__ = ["GOOD", "PythonExecutor", "interpreter", "returned", "runs_in"]
-
 _PYTHON = re.compile(r"python3(\.\d+)?t?")
 SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
 """Folders of the machine's own interpreters. Not all of `/usr`: a project may be in `/usr/src`."""

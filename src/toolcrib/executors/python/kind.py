@@ -18,8 +18,6 @@ from toolcrib.spec.naming import HOMES
 if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
 
-__all__ = ["KIND"]
-
 
 def _parse(block: dict[str, Any]) -> PythonExec:
     get = block.get

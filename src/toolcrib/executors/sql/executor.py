@@ -20,8 +20,6 @@ from toolcrib.sandbox import run
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-__all__ = ["SqlExecutor"]
-
 _CHILD = str(Path(__file__).with_name("child.py").resolve())
 
 

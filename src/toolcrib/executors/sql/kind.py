@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolcrib.manifest.yaml.diagnostics import Diagnostic
     from toolcrib.manifest.yaml.source import Document
 
-__all__ = ["KIND"]
-
 _ORDER = (
     "engine",
     "database",

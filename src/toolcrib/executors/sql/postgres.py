@@ -16,8 +16,6 @@ from toolcrib.executors.host import Host
 from toolcrib.manifest.http.addresses import bind_hosts
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 
-__all__ = ["PostgresExecutor", "postgres_faults"]
-
 _NAME = re.compile(r"%(?:\((\w+)\)([sbt])|(.?))", re.DOTALL)
 _MAX_ROWS = 1_000
 _MAX_BYTES = 1_048_576

@@ -16,8 +16,6 @@ from toolcrib.executors.workspace.grants import within
 from toolcrib.manifest import kind_of
 from toolcrib.spec import Tool
 
-__all__ = ["Block", "Line", "quoted", "scalar", "whole"]
-
 _MANY = 4
 """More files of one granted folder than this become one line for the folder."""
 _MAX_SHOWN = 3

@@ -23,8 +23,6 @@ from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import beginning
 from toolcrib.spec import Tool
 
-__all__ = ["Denial", "denial_of", "of_exception", "of_file", "of_interpreter"]
-
 _REFUSALS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
 _FIRST_LINE = 256
 """Bytes that the kernel reads of a script's first line (execve(2))."""

@@ -19,8 +19,6 @@ from toolcrib.spec import PythonExec, Tool
 if TYPE_CHECKING:
     from toolcrib.sandbox.tracing.watch import Seen
 
-__all__ = ["Observation", "Uses"]
-
 Uses = dict[str, dict[str, None]]
 """Path as a grant would name it, to what the tool did there, in order."""
 _READS = {"read": "read", "list": "listed", "look": "looked for", "run": "run"}

@@ -14,8 +14,6 @@ from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import BASE, BASE_ETC, PRIVATE, RESERVED
 from toolcrib.spec import Tool
 
-__all__ = ["Access", "Reach", "Verdict", "above", "in_any", "is_folder", "nearest", "parent", "there"]
-
 Access = Literal["read", "write"]
 Verdict = Literal["free", "granted", "missing", "closed"]
 """Every tool has it; the tool's permissions grant it; a permission would grant it; no permission does."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["GIT_SETTINGS", "KERNEL", "LOCK", "ClosedFolder", "ClosedPlaces", "hidden_places"]
-
 KERNEL = ("/proc", "/sys", "/dev")
 """Never granted: they show other processes, also ours."""
 SECRET_FILES = (".env",)

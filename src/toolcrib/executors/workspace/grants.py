@@ -19,8 +19,6 @@ from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import HOMES
 
-__all__ = ["FileGrants", "ProjectFiles", "ReviewedGrants", "links_on", "never_reviewed", "within"]
-
 ReviewedGrants = frozenset[tuple[str, str]]
 """The grants of a reviewed tool: `read/PATH` or `write/PATH`, as written, and the real path at the review."""
 

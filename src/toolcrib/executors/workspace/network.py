@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolcrib.egress import HostRefusal, Proxy, Resolver
     from toolcrib.sandbox import Outlet
 
-__all__ = ["CallNetwork"]
-
 _NEEDS_HOST = (
     "It did not use the proxy that leads to its hosts. If it tried to reach one: a program that speaks"
     " neither HTTP nor SOCKS5 needs `permissions.network: host`."

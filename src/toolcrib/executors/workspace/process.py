@@ -16,8 +16,6 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.sandbox import Confinement
 
-__all__ = ["process_job"]
-
 
 class _ProcessContext:
     """Takes the place of a call's context: the process belongs to no call and has no time limit."""

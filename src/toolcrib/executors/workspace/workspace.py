@@ -23,8 +23,6 @@ from toolcrib.spec import CallContext, Level, Tool
 if TYPE_CHECKING:
     from toolcrib.egress import Resolver
 
-__all__ = ["BASE_ENVIRONMENT", "HostLimits", "LowestLevel", "Observer", "Workspace"]
-
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BASE_ENVIRONMENT = {"PATH": SYSTEM_PATH, "HOME": "/tmp", "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108
 """The environment that every confined tool starts from; `/tmp` is its own."""

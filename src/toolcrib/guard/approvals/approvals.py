@@ -31,8 +31,6 @@ from toolcrib.guard.approvals.requests import Requests, RequestStatus
 from toolcrib.spec.moment import written
 from toolcrib.state import Database, DatabaseWatch
 
-__all__ = ["Approvals"]
-
 _WEEK_S = 604_800.0
 _PAGE = 500
 _ROWS = 50

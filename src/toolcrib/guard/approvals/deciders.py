@@ -6,8 +6,6 @@ from toolcrib.errors import DeniedError, InvalidToken
 from toolcrib.guard.approvals.records import Approval
 from toolcrib.spec.calls.caller import Caller
 
-__all__ = ["may_decide"]
-
 
 def may_decide(
     approval: Approval, decider: Caller | None, *, person: str = "", self_approval: bool = False

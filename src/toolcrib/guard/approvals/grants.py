@@ -20,8 +20,6 @@ from toolcrib.errors import ConflictError
 from toolcrib.guard.approvals.records import Ask, Grant, Permit
 from toolcrib.state import Database
 
-__all__ = ["Grants"]
-
 _COLUMNS = [field.name for field in fields(Grant)]
 _SELECT = f"SELECT {', '.join(_COLUMNS)}, asker, mac FROM grants"
 _COVERING = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["doubts_about"]
-
 _LONGEST = 200
 _WORDS = {
     "claims that it is safe": "safe|harmless|risk-free|no risk|read-only|trusted|routine",

@@ -11,21 +11,6 @@ from typing import Any, Literal, get_args
 from toolcrib.errors import ApprovalDenied, InvalidInput
 from toolcrib.spec.moment import written
 
-__all__ = [
-    "GRANT_SCOPES",
-    "STATUSES",
-    "Approval",
-    "ApprovalStatus",
-    "Ask",
-    "Grant",
-    "GrantScope",
-    "Permit",
-    "asker_of",
-    "canonical",
-    "cut",
-    "digest_of",
-]
-
 GrantScope = Literal["once", "session", "arguments", "rule"]
 GRANT_SCOPES: tuple[GrantScope, ...] = get_args(GrantScope)
 """The scope of an approval, always for this caller and this version of the tool. `once`: one call with these

@@ -15,8 +15,6 @@ from toolcrib.guard.approvals.records import Approval, ApprovalStatus, Ask
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, Transaction
 
-__all__ = ["RequestStatus", "Requests"]
-
 _SELECT = (
     "SELECT id, tool, bundle, tool_digest, arguments, caller, owner, token, session_id, rule, reason,"
     " touches, call_id, asked_at, expires_at, status FROM approvals"

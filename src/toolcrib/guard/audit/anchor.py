@@ -31,8 +31,6 @@ from toolcrib.guard.audit.line import Head, parse
 from toolcrib.state import is_alive
 from toolcrib.state.private import put_private
 
-__all__ = ["ANCHOR", "Anchor", "Anchored", "read_anchor"]
-
 ANCHOR = "audit-head"
 """Name of the file in a user's own folder."""
 

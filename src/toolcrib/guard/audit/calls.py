@@ -16,8 +16,6 @@ from toolcrib.guard.audit.files import newest_first
 from toolcrib.guard.audit.line import AuditEntry, parse
 from toolcrib.state import is_alive, this_process, uptime
 
-__all__ = ["ROOM", "CallTable", "RunningCalls", "call_ended", "interrupted_calls"]
-
 ROOM = 4096
 """Bytes reserved for the end of a call, beside those of its start: its end repeats the start's fields."""
 

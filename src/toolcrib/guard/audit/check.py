@@ -14,8 +14,6 @@ from toolcrib.guard.audit.calls import call_ended, interrupted_calls
 from toolcrib.guard.audit.files import locked_files, rotated_name
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 
-__all__ = ["Problem", "Verdict", "find_interrupted", "verify"]
-
 ProblemKind = Literal["added", "altered", "cut", "gap", "missing", "reordered"]
 
 

@@ -15,21 +15,6 @@ from typing import BinaryIO, NamedTuple
 
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 
-__all__ = [
-    "LogEnd",
-    "contains",
-    "find_end",
-    "first_number",
-    "lines_backwards",
-    "lock_file",
-    "locked_files",
-    "newest_first",
-    "newest_rotated",
-    "open_files",
-    "rotated_files",
-    "rotated_name",
-]
-
 _READ_WAIT_S = 5.0
 """Seconds a reader waits for a writer's lock."""
 _FIRST_BYTES = 4 * 1024 * 1024

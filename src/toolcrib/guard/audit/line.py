@@ -21,17 +21,6 @@ from typing import Any
 
 import orjson
 
-__all__ = [
-    "GENESIS",
-    "MAX_VALUE",
-    "AuditEntry",
-    "Head",
-    "encode_fields",
-    "known_events",
-    "parse",
-    "require_event",
-]
-
 GENESIS = "0" * 64
 """`prev` of the first line of a log."""
 

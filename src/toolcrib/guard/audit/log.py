@@ -41,8 +41,6 @@ from toolcrib.guard.audit.files import (
 from toolcrib.guard.audit.line import GENESIS, Head, encode_fields, known_events, require_event
 from toolcrib.guard.audit.space import reserve
 
-__all__ = ["MAX_BYTES", "AuditLog"]
-
 MAX_BYTES = 64 * 1024 * 1024
 """Size at which a file is closed and the log continues in a new one."""
 

@@ -14,8 +14,6 @@ from typing import Any, BinaryIO, NamedTuple
 from toolcrib.guard.audit.files import lines_backwards, open_files
 from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
 
-__all__ = ["AuditLine", "AuditQuery", "AuditReader"]
-
 _SHOWN = 512
 
 

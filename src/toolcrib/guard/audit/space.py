@@ -14,8 +14,6 @@ import resource
 import struct
 from fcntl import ioctl
 
-__all__ = ["reserve"]
-
 _CHUNK = 64 * 1024
 """Bytes reserved at a time: most calls find the room for their lines already there."""
 _FS_IOC_RESVSP = 0x4030_5828

@@ -21,8 +21,6 @@ from toolcrib.spec import HttpExec, Network, Permissions, Tool
 if TYPE_CHECKING:
     from toolcrib.egress import HostRule
 
-__all__ = ["excess", "opened"]
-
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 """Programs and libraries that every confined tool can read."""
 _WIDTH = {"none": 0, "hosts": 1, "any": 2, "host": 3}

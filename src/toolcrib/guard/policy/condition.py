@@ -12,8 +12,6 @@ from toolcrib.errors import DefinitionError, Violation
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec.naming import json_path, nearest
 
-__all__ = ["AnyCondition", "Condition"]
-
 _Place = tuple[str | int, ...]
 
 

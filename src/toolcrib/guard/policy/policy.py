@@ -13,8 +13,6 @@ from toolcrib.guard.policy.condition import AnyCondition
 from toolcrib.guard.policy.rules import EFFECTS, Effect, Rule, Rules
 from toolcrib.spec import Caller, Scope, Tool
 
-__all__ = ["Decision", "Policy", "RuleCheck", "require_scope"]
-
 _MOST_PLANS = 10_000
 _LONGEST_CALLER = 200
 """Callers choose their own names, so what is stored for them is limited in number and in size."""

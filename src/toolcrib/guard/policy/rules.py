@@ -10,8 +10,6 @@ from toolcrib.guard.policy.condition import Condition
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import fits
 
-__all__ = ["EFFECTS", "HINTS", "Effect", "Rule", "Rules"]
-
 Effect = Literal["deny", "ask", "allow"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 """The strongest first."""

@@ -21,8 +21,6 @@ from toolcrib.guard.secrets.sources import (
     value_of,
 )
 
-__all__ = ["CommandSecrets", "KeyringSecrets", "StartHelper", "start_unconfined"]
-
 StartHelper = Callable[[Sequence[str], float], tuple[int, bytes]]
 """Runs a command line for at most so many seconds. Returns its exit status (below 0: a signal) and output.
 

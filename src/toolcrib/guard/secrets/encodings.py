@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["Encoding", "clues_of", "encodings_of"]
-
 _START_ATOMS = 4
 """Atoms in the quick check for the beginning of a match."""
 _MIN_LINE = 8

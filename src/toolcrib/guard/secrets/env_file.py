@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["parse_env_file"]
-
 _assignment = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*").match
 _single = re.compile(r"'([^']*)'").match
 _double = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL).match

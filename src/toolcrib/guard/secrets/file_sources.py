@@ -19,8 +19,6 @@ from toolcrib.sandbox.files.beneath import open_beneath
 from toolcrib.state import Vault
 from toolcrib.state.private import read_private, write_private
 
-__all__ = ["EnvFileSecrets", "FolderSecrets", "UserSecrets", "is_secret_name"]
-
 _FILE = "secrets.json"
 _MAX_FILE = 1024 * 1024
 """Bytes of a `.env` file."""

@@ -7,8 +7,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["LOGGERS", "MaskingFilter"]
-
 LOGGERS = (
     "pgqueuer",
     "toolcrib.calls",

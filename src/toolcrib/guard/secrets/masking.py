@@ -10,8 +10,6 @@ import orjson
 
 from toolcrib.guard.secrets.encodings import Encoding, clues_of, encodings_of
 
-__all__ = ["MIN_LENGTH", "Redactor"]
-
 MASK = "***"
 """Replaces a value without a name, or one whose name would reveal something."""
 

@@ -13,19 +13,6 @@ from typing import Literal, NamedTuple
 from toolcrib.errors import SecretMissing
 from toolcrib.spec import Permissions, SecretSource
 
-__all__ = [
-    "MAX_VALUE",
-    "ChainedSecrets",
-    "EnvironmentSecrets",
-    "LabelledSource",
-    "SecretStatus",
-    "UnreadableError",
-    "look_up",
-    "require_length",
-    "resolve",
-    "value_of",
-]
-
 MAX_VALUE = 65_536
 """Bytes of one secret."""
 

@@ -7,8 +7,6 @@ import re
 
 from toolcrib.guard.secrets.masking import MIN_LENGTH, Redactor
 
-__all__ = ["BytesMasker", "StreamMasker"]
-
 
 class StreamMasker:
     """Returns a stream's text as soon as it is safe to show, with every secret masked.

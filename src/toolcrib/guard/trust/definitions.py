@@ -8,8 +8,6 @@ from typing import Any
 
 from toolcrib.state import Vault, read_private, user_name, write_private
 
-__all__ = ["ReviewedDefinitions", "differences"]
-
 Definition = Mapping[str, Any]
 _MAX_SHOWN = 160
 _MAX_DEPTH = 8

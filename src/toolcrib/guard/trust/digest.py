@@ -25,8 +25,6 @@ from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
 from toolcrib.spec import Tool
 
-__all__ = ["Digests", "ToolDigest", "tool_digest"]
-
 _MAX_FILES = 2_000
 _MAX_BYTES = 256 * 1024 * 1024
 _CHUNK = 1024 * 1024

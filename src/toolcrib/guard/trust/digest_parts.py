@@ -11,8 +11,6 @@ from toolcrib.manifest.kinds import CodeFile, kind_of
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 
-__all__ = ["code_of", "code_parts"]
-
 
 def code_of(tool: Tool, root: str, paths: Paths) -> Iterator[tuple[str, str]]:
     """Yield part and real path of each file outside its own folder that decides what a tool runs."""

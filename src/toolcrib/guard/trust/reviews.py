@@ -21,8 +21,6 @@ from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Transaction, Vault
 
-__all__ = ["Review", "ReviewStatus", "Reviews", "reviewed_parts", "shown"]
-
 _KEPT = 50
 """Reviews kept of one tool; the newest are."""
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})

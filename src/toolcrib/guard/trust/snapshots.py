@@ -23,8 +23,6 @@ from threading import Lock
 from toolcrib.errors import ConflictError, StateUnavailable
 from toolcrib.guard.trust.digest import ToolDigest
 
-__all__ = ["Pinned", "Snapshots"]
-
 Pinned = tuple[tuple[str, str], ...]
 """Files and folders to mount: the path of each, as a real path, and of the copy that stands for it."""
 _PARTS = ("entrypoint", "script", "module")

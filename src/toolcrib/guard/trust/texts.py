@@ -19,8 +19,6 @@ from toolcrib.spec import Tool
 from toolcrib.state import Vault
 from toolcrib.state.private import put_private
 
-__all__ = ["ReviewedTexts"]
-
 _LARGEST = 65_536
 
 

@@ -21,8 +21,6 @@ from toolcrib.spec import SCOPES, Caller, Scope
 from toolcrib.spec.naming import nearest
 from toolcrib.state import Database, ForwardClock, SqliteDatabase, Vault
 
-__all__ = ["MOST", "Token", "Tokens"]
-
 MOST = 1_000
 """The most tokens of one project."""
 _FILE = "tokens.db"

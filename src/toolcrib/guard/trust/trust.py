@@ -15,8 +15,6 @@ from typing import NamedTuple
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Vault, read_private, write_private
 
-__all__ = ["Trust", "TrustRecord"]
-
 _FILE = "trust.json"
 
 

@@ -21,17 +21,6 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Source, Tool
 from toolcrib.spec.naming import steps_of
 
-__all__ = [
-    "Draft",
-    "Entry",
-    "Translated",
-    "arguments_of",
-    "finish",
-    "finished",
-    "host_of",
-    "json_template",
-]
-
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
 )

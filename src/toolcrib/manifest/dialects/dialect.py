@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from toolcrib.manifest.dialects.base import Entry
     from toolcrib.manifest.dialects.fields import Fields
 
-__all__ = ["Dialect", "load_any"]
-
 
 def load_any(raw: bytes, path: str) -> Document:
     """Read JSON if the name or the first sign of the file says so, else YAML."""

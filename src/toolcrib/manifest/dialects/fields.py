@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["Field", "Fields", "known"]
-
 
 class Field(NamedTuple):
     """One key of a format."""

@@ -13,8 +13,6 @@ from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import nearest
 
-__all__ = ["FIELDS", "OAuthClient", "ServerSpec", "expand", "read_server", "read_servers"]
-
 _NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PLAIN = frozenset({"HOME", "USER", "LANG", "PATH", "PWD", "SHELL", "TMPDIR", "LOGNAME", "TZ"})

@@ -14,8 +14,6 @@ from toolcrib.manifest.yaml.diagnostics import diagnostics_of
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec import Tool
 
-__all__ = ["DIALECT"]
-
 
 def _entries(document: Document) -> list[Entry]:
     path = Path(document.path)

@@ -25,21 +25,6 @@ from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = [
-    "DEFAULT_DIALECT",
-    "DIALECTS",
-    "dialect_named",
-    "entries",
-    "folder_dialects",
-    "load_folder",
-    "load_others",
-    "load_tools",
-    "other_files",
-    "own_files",
-    "read_dialect",
-    "reread",
-]
-
 _FOLDER = "toolcrib.manifest.dialects"
 DIALECTS: Registry[Dialect] = Registry(
     "toolcrib.dialects",

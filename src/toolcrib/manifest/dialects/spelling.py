@@ -9,8 +9,6 @@ from toolcrib.manifest.kinds import kind_of
 from toolcrib.spec import Spelling, Tool
 from toolcrib.template import Namespaces, respell
 
-__all__ = ["respelled"]
-
 
 def respelled(tool: Tool, spelling: Spelling = Spelling.DOLLAR_BRACE) -> Tool:
     """Return the tool with every template in this spelling, in which a secret is `${NAME}`.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from toolcrib.egress import HostPolicy
     from toolcrib.template import Namespaces, UrlTemplate
 
-__all__ = ["UrlFault", "bind_hosts", "bind_policy", "bind_url", "url_faults"]
-
 
 class UrlFault(NamedTuple):
     """One thing wrong with an address."""

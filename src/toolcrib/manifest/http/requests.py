@@ -15,16 +15,6 @@ from toolcrib.spec import Auth, HttpExec, OAuth2, Tool
 if TYPE_CHECKING:
     from toolcrib.template import Namespaces
 
-__all__ = [
-    "SET_BY_CLIENT",
-    "TOKEN",
-    "RequestFault",
-    "is_form",
-    "request_faults",
-    "signed",
-    "with_auth_written",
-]
-
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header or cookie (RFC 9110, 5.6.2)."""
 SET_BY_CLIENT = frozenset(

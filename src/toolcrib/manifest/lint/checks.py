@@ -18,8 +18,6 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Tool
 from toolcrib.spec.naming import HOMES, dotted, steps_of
 
-__all__ = ["CHECKS", "absent"]
-
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."

@@ -15,8 +15,6 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
 
-__all__ = ["check_tool", "lint_file", "lint_tool", "lint_tree"]
-
 _MOST = 50
 """The most findings of one check about one tool."""
 

@@ -11,8 +11,6 @@ from typing import Any
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import Tool
 
-__all__ = ["MAX_TEXT", "hidden_characters", "instructions", "is_plain", "texts"]
-
 MAX_TEXT = 20_000
 MAX_TEXTS = 2_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

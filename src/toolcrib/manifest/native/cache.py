@@ -32,8 +32,6 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, Unplaced
 from toolcrib.spec import Tool
 
-__all__ = ["CheckResult", "LazyTool", "LazyTools", "ManifestCache", "Mark", "mark_of", "new_mark_of"]
-
 _FORM = "toolcrib manifests 3"
 _FEWEST = 200
 """A project with fewer manifests has no cache file."""

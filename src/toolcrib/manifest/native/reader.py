@@ -36,20 +36,6 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = [
-    "FILE_NAME",
-    "OTHER_NAME",
-    "Loaded",
-    "folders",
-    "load_tools",
-    "parse_tool",
-    "read_document",
-    "read_folder",
-    "secrets_of",
-    "tool_of",
-    "uncollected",
-]
-
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
 

@@ -12,8 +12,6 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.manifest.yaml.source import Document
 
-__all__ = ["fits", "kind_names", "misfits", "tool_schema"]
-
 _COMMON = Path(__file__).with_name("schema.json")
 _KNOWN = (
     Misfit(

@@ -10,8 +10,6 @@ from toolcrib.manifest.kinds import block_of, kind_of
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import Auth, McpForms, Output, Permissions, Tool
 
-__all__ = ["manifest_of", "write_manifest"]
-
 _USUAL_FORMS = frozenset(asdict(McpForms()).items())
 
 

@@ -21,14 +21,6 @@ from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, Output, ParameterStyle
 from toolcrib.template import escape
 
-__all__ = [
-    "ExpectedResponse",
-    "expected_response",
-    "media_kind",
-    "place_body",
-    "place_old_body",
-]
-
 FORM = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
 _ORDER = ("json", "multipart", "form", "text", "binary")

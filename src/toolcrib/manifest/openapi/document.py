@@ -12,20 +12,6 @@ from urllib.parse import unquote, urldefrag
 
 from toolcrib.errors import HttpFailed, ManifestError, NotFoundError
 
-__all__ = [
-    "MAX_NAME",
-    "Node",
-    "OpenApiDocument",
-    "RefProblem",
-    "Resource",
-    "clean",
-    "fetch_document",
-    "is_url",
-    "open_document",
-    "read_document",
-    "unique",
-]
-
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000
 MAX_NAME = 64

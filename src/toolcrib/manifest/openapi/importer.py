@@ -15,13 +15,6 @@ from toolcrib.manifest.openapi.parameters import Unusable
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.spec import Tool
 
-__all__ = [
-    "Imported",
-    "OperationReport",
-    "import_document",
-    "tool_name",
-]
-
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _OTHER_METHODS = ("trace", "query")
 

@@ -19,17 +19,6 @@ from toolcrib.manifest.openapi.translation import flag
 from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
 from toolcrib.template import Namespaces, escape
 
-__all__ = [
-    "METHODS",
-    "NO_SERVER",
-    "Operation",
-    "Server",
-    "ToolBuilder",
-    "base_url",
-    "checked",
-    "tag",
-]
-
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 """The methods of HTTP tools."""
 

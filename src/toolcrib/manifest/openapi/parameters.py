@@ -14,15 +14,6 @@ from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, ParameterStyle, SecretSpec
 from toolcrib.template import STYLES
 
-__all__ = [
-    "Parameter",
-    "Request",
-    "Unusable",
-    "argument_name",
-    "collect",
-    "place",
-]
-
 _PLACES = frozenset({"path", "query", "header", "cookie", "querystring"})
 _IGNORED = frozenset({"accept", "content-type", "authorization"})
 """Headers that are ignored as parameters (OpenAPI 3.0.0, Parameter Object)."""

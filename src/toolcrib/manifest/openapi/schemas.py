@@ -11,18 +11,6 @@ from toolcrib.errors import DefinitionError
 from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem, unique
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
 
-__all__ = [
-    "ObjectFields",
-    "SchemaStep",
-    "Schemas",
-    "cut",
-    "described_fields",
-    "fields_of",
-    "is_file",
-    "is_files",
-    "is_scalar",
-]
-
 
 class Schemas:
     """Translates schemas on demand. `use` returns a schema, `closure` all definitions that it needs."""

@@ -11,12 +11,6 @@ from toolcrib.manifest.http.requests import TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, unique
 from toolcrib.spec import Auth, SecretSpec
 
-__all__ = [
-    "Access",
-    "Security",
-    "variable",
-]
-
 _LONGEST_TITLE = 24
 
 

@@ -12,11 +12,6 @@ from typing import Any
 
 from toolcrib.spec import Output, Tool
 
-__all__ = [
-    "Slimmer",
-    "size_of",
-]
-
 Schema = dict[str, Any]
 
 _SHORT = 80

@@ -12,18 +12,6 @@ from typing import Any, Literal, Protocol
 
 from toolcrib.manifest.openapi.document import Node, RefProblem, clean
 
-__all__ = [
-    "Direction",
-    "Lookup",
-    "Schema",
-    "Translator",
-    "count",
-    "flag",
-    "is_linear_pattern",
-    "number",
-    "types",
-]
-
 Direction = Literal["request", "response"]
 Schema = dict[str, Any]
 

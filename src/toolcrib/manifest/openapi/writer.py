@@ -19,13 +19,6 @@ from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Tool
 
-__all__ = [
-    "NewManifest",
-    "new_manifest",
-    "new_manifests",
-    "write_manifests",
-]
-
 _SMALLER = (400_000, 150_000, 50_000, 15_000, 5_000)
 """Sizes of schemas in bytes that are tried if a manifest is too large."""
 _CHECKS = (

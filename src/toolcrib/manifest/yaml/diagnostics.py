@@ -11,19 +11,6 @@ from typing import Any, cast
 from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
 
-__all__ = [
-    "Diagnostic",
-    "diagnostics_of",
-    "failure",
-    "hide_lines",
-    "make",
-    "quoted",
-    "report",
-    "source_line",
-    "split_lines",
-    "visible",
-]
-
 _BREAK = re.compile(r"\r\n|\n|\r")
 _WINDOW = 110
 _MAX_LINE = 4096

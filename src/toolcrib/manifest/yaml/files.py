@@ -13,8 +13,6 @@ from functools import lru_cache
 
 from toolcrib.manifest.yaml.diagnostics import failure, make
 
-__all__ = ["ANY_FILE", "SourceFiles"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:

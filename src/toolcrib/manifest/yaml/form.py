@@ -10,8 +10,6 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec.naming import dotted, nearest
 
-__all__ = ["Form", "Misfit"]
-
 _MOST = 50
 _MOST_NAMES = 20
 _DEEPEST = 8

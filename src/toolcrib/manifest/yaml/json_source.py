@@ -15,8 +15,6 @@ from toolcrib.manifest.yaml.diagnostics import failure, quoted
 from toolcrib.manifest.yaml.positions import KeyPath, Positions, Spot, duplicate_key
 from toolcrib.manifest.yaml.source import Document, decode, place_of
 
-__all__ = ["JsonDocument", "load_json"]
-
 _MAX_DEPTH = 128
 _MAX_VALUES = 100_000
 _MAX_DIGITS = 400

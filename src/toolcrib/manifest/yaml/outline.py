@@ -10,8 +10,6 @@ from typing import Any
 
 from toolcrib.manifest.yaml.positions import KeyPath, Mark, Spot
 
-__all__ = ["outline"]
-
 _NODE_PROPERTIES = "&*!?"
 _FLOW = "[{"
 _MAX_CHARS = 1 << 18

@@ -11,17 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "KeyPath",
-    "Mark",
-    "Positions",
-    "Spot",
-    "duplicate_key",
-    "expansion_fault",
-    "first_tag",
-    "second_document",
-]
-
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of a document."""
 

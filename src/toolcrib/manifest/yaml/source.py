@@ -38,20 +38,6 @@ from toolcrib.manifest.yaml.positions import (
 )
 from toolcrib.spec.naming import json_path
 
-__all__ = [
-    "MAX_BYTES",
-    "Document",
-    "Unplaced",
-    "decode",
-    "dump",
-    "flow",
-    "load",
-    "place_of",
-    "read",
-    "read_with_facts",
-    "value_at",
-]
-
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
 

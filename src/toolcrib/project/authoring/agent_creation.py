@@ -38,8 +38,6 @@ from toolcrib.runs.agents import Agent, Budgets, Team, check_agents, read_agent
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
-__all__ = ["create_agent"]
-
 _MOST = Budgets(cost_usd=Budgets().most_usd)
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

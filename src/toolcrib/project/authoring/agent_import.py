@@ -15,8 +15,6 @@ from toolcrib.runs.agents import Agent, read_agent
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
-__all__ = ["ImportedAgent", "import_agent", "importable"]
-
 _FOLDERS = (".claude/agents", ".gemini/agents")
 _BODY = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PROVIDERS = {"claude-": "anthropic", "gemini-": "google"}

@@ -35,22 +35,6 @@ from toolcrib.spec import Tool
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
-__all__ = [
-    "RESERVED",
-    "ToolDraft",
-    "alone",
-    "ceiling_hint",
-    "checked_name",
-    "create_tool",
-    "draft",
-    "folded",
-    "json_object",
-    "own_folder",
-    "publish",
-    "shown_creator",
-    "unfit",
-]
-
 RESERVED = (
     "agent_create",
     "glee_agent_create",

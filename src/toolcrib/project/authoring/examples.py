@@ -16,8 +16,6 @@ from toolcrib.errors import ToolcribError
 from toolcrib.project.project import Project
 from toolcrib.spec import Call, Caller, Example, Tool
 
-__all__ = ["Tried", "matches", "try_examples"]
-
 _WILDCARD = "..."
 _ANY = "\x00any\x00"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\.\.\.', re.DOTALL)

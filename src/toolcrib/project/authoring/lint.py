@@ -12,8 +12,6 @@ from toolcrib.project.config.sources import load_source
 from toolcrib.project.root import Place
 from toolcrib.state import Vault
 
-__all__ = ["lint_sources"]
-
 
 def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
     """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have

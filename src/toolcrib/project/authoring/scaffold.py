@@ -15,8 +15,6 @@ from toolcrib.errors import ConflictError, ToolcribError, UsageError
 from toolcrib.manifest import FILE_NAME, dump
 from toolcrib.project.root import Place
 
-__all__ = ["KINDS", "Scaffold", "write"]
-
 KINDS = ("command", "python", "http", "file", "sql", "composite")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

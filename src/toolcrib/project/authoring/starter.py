@@ -18,8 +18,6 @@ from toolcrib.project.config.settings import load_config
 from toolcrib.project.root import HOMES, Place, find
 from toolcrib.state import Vault
 
-__all__ = ["PROGRAMS", "Made", "add_program", "make", "review", "trust"]
-
 SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
 _NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)

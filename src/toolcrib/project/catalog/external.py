@@ -16,8 +16,6 @@ from toolcrib.project.config.sources import ToolSource, load_source
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import wire_name
 
-__all__ = ["ExternalTools"]
-
 
 class ExternalTools:
     """Puts such tools into the registry. Places are named `tools/NAME` (a folder) and `source/N`."""

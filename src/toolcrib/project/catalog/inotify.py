@@ -14,8 +14,6 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
-__all__ = ["FOLDER", "MADE", "OVERFLOW", "SELF", "Inotify", "News"]
-
 _ATTRIB, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO = 0x4, 0x8, 0x40, 0x80
 _DELETE, _DELETE_SELF, _MOVE_SELF, _ONLYDIR = 0x200, 0x400, 0x800, 0x0100_0000
 MADE = 0x100

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from toolcrib.bundles.listing import ListedTool
     from toolcrib.search import Found
 
-__all__ = ["ToolHit", "ToolHits", "ToolPage", "page_token", "read_page_token"]
-
 
 class ToolPage(NamedTuple):
     """One page of a list of tools."""

@@ -34,8 +34,6 @@ from toolcrib.state import cache_folder
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
 
-__all__ = ["Change", "Reading", "ToolRegistry"]
-
 Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
 """Makes a tool ready to be called. The second argument raises for a tool that cannot be used."""
 

@@ -25,8 +25,6 @@ from toolcrib.project.catalog.watch import Watch
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.spec import Tool
 
-__all__ = ["HotReload"]
-
 _log = logging.getLogger(__name__)
 
 _SLICE_S = 0.01

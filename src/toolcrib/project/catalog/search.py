@@ -17,8 +17,6 @@ from toolcrib.project.catalog.stored_search import StoredSearch, asked
 from toolcrib.search import Card, Entry, Hit, IndexUnavailable, MarkedIndex, Part, Place, find, suggest
 from toolcrib.spec import Tool
 
-__all__ = ["Search"]
-
 T = TypeVar("T")
 
 _MOST_HITS = 256

@@ -31,8 +31,6 @@ from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name, wire_name
 from toolcrib.state import cache_folder
 
-__all__ = ["StoredTools", "tool_of"]
-
 _REAP_EVERY_S = 24 * 3600.0
 
 

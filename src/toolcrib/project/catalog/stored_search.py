@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from toolcrib.bundles.listing import ListedTool, Listing, Mark
     from toolcrib.project.catalog.stored import StoredTools
 
-__all__ = ["Filter", "StoredSearch", "asked"]
-
 _MOST_WORDS = 32
 _OFF = "off"
 """The label of tools that are disabled themselves."""

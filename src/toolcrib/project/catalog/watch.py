@@ -17,8 +17,6 @@ from toolcrib.project.catalog.inotify import FOLDER, MADE, OVERFLOW, SELF, Inoti
 from toolcrib.project.config.sources import ToolSource, place_of
 from toolcrib.project.root import Place
 
-__all__ = ["Watch"]
-
 _QUIET_S = 0.01
 """A burst of changes is over when nothing came for so long,"""
 _LONGEST_S = 0.1

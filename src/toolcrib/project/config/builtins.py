@@ -10,8 +10,6 @@ from toolcrib.builtin.names import NAMES
 from toolcrib.builtin.settings import RootFolder
 from toolcrib.project.config.reader import KeyPath, Reader, truth
 
-__all__ = ["read_builtins", "read_roots"]
-
 _ROOT_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
 

@@ -13,8 +13,6 @@ from toolcrib.manifest.dialects.mcp_servers import FIELDS, ServerSpec, read_serv
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
 
-__all__ = ["FILE", "NamedServers", "read_named_servers", "server_line"]
-
 FILE = ".mcp.json"
 
 

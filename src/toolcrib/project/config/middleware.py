@@ -13,8 +13,6 @@ from toolcrib import middleware as shipped
 from toolcrib.project.config.reader import KeyPath, Reader, texts
 from toolcrib.project.config.started import CommandLine
 
-__all__ = ["MiddlewareSetting", "middleware_lines", "read_middleware"]
-
 _KEYS = ("use", "tools", "options")
 _SHIPPED = ("cache", "logging", "rate_limit", "redaction", "retry", "timeout", "tracing")
 _FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")

@@ -9,8 +9,6 @@ from toolcrib.errors import DefinitionError, DeniedError
 from toolcrib.guard import EFFECTS, HINTS, Condition, Rule
 from toolcrib.project.config.reader import KeyPath, Reader, choice, items, truth
 
-__all__ = ["CHANNELS", "DEFAULT_TTL_HOURS", "Review", "check_channel", "read_channels", "read_rules"]
-
 CHANNELS = ("cli", "elicitation", "page")
 _CLI = ("terminal", "flag", "program")
 """Ways to decide that `cli` allows: an answer at a terminal, an option, a Python program."""

@@ -8,8 +8,6 @@ from typing import Any, cast
 from toolcrib.project.config.reader import KeyPath, Reader, choice
 from toolcrib.spec.model_provider import MODEL_APIS, ModelApi, ModelProvider
 
-__all__ = ["read_providers"]
-
 _KEYS = ("api", "base_url", "key")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

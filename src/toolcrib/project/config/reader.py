@@ -11,20 +11,6 @@ from toolcrib.manifest import Diagnostic, Document
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import nearest
 
-__all__ = [
-    "KeyPath",
-    "Read",
-    "Reader",
-    "SettingError",
-    "choice",
-    "database",
-    "items",
-    "number",
-    "permissions",
-    "texts",
-    "truth",
-]
-
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of the document down to a value."""
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})

@@ -21,18 +21,6 @@ from toolcrib.project.config.reader import KeyPath, Read, Reader, number, permis
 from toolcrib.project.config.started import CommandLine, code_inside
 from toolcrib.spec import Permissions, SecretSource
 
-__all__ = [
-    "ENVIRONMENT",
-    "SourceSetting",
-    "helper_folders",
-    "helper_lines",
-    "helper_programs",
-    "hidden_paths",
-    "open_sources",
-    "read_secret_sources",
-]
-
-
 _READS = Permissions(read=(".",))
 
 

@@ -48,8 +48,6 @@ from toolcrib.spec import LEVELS, Level, Permissions, Retry
 from toolcrib.spec.model_provider import ModelProvider
 from toolcrib.state import IN_FILE
 
-__all__ = ["KEYS", "Config", "config_of", "load_config", "source_files"]
-
 T = TypeVar("T")
 
 

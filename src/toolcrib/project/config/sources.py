@@ -19,8 +19,6 @@ from toolcrib.manifest import (
 from toolcrib.project.config.reader import KeyPath, Reader, choice, permissions
 from toolcrib.spec import Permissions
 
-__all__ = ["ToolSource", "load_source", "place_of", "read_source"]
-
 _KEYS = ("dir", "file", "dialect", "permissions")
 _ELSEWHERE = {
     "native": "put manifests into the project's own folder of tools; they need no source",

@@ -20,8 +20,6 @@ from toolcrib.manifest.kinds import CodeFile
 if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
 
-__all__ = ["OUTSIDE", "CommandLine", "code_inside", "digest_of", "parts_of"]
-
 OUTSIDE = "outside of the project"
 """In place of the digest of a file that is not in the project."""
 _UNREADABLE = "cannot be checked"

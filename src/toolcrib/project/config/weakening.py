@@ -15,30 +15,6 @@ from typing import Any
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS
 from toolcrib.state import IN_FILE
 
-__all__ = [
-    "DEFAULT_ATTEMPTS",
-    "DEFAULT_TIMEOUT_MS",
-    "OWN_CHANNELS",
-    "Weakening",
-    "acts",
-    "attempts",
-    "channels",
-    "database",
-    "leads_out",
-    "max_permissions",
-    "mcp_servers",
-    "middleware",
-    "outside_sources",
-    "providers",
-    "review",
-    "sandbox",
-    "secret_sources",
-    "self_approval",
-    "timeout_ms",
-    "ttl_hours",
-    "unconfined",
-]
-
 OWN_CHANNELS = ("cli", "page")
 """Channels of approval that ask a person directly."""
 DEFAULT_TIMEOUT_MS = 300_000

@@ -18,8 +18,6 @@ from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import user_settings_file
 
-__all__ = ["Acceptance", "ProjectDigest", "digest_of_project", "require_own_folder"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProjectDigest:

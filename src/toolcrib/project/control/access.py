@@ -7,8 +7,6 @@ from toolcrib.errors import InvalidToken
 from toolcrib.guard import Decision, Policy, Rules, Tokens
 from toolcrib.spec import Caller, Tool
 
-__all__ = ["AccessControl"]
-
 
 class AccessControl:
     """Decides by the rules of one project and by the token that a call carries."""

@@ -11,8 +11,6 @@ from toolcrib.guard import AuditLog, encode_fields
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.spec import Result
 
-__all__ = ["CallAudit", "was_refused"]
-
 _LONGEST_LIST = 512
 """Characters of a list that only the end of a call has."""
 _NOT_ENFORCED = ("missing", "unprotected", "replaced", "exceeded")

@@ -12,8 +12,6 @@ from toolcrib.guard import Pinned, Snapshots, ToolDigest
 from toolcrib.manifest import kind_of
 from toolcrib.spec import Result, Tool
 
-__all__ = ["ApprovedCode"]
-
 
 class ApprovedCode:
     """Takes the digest of a tool for the decisions about a call, and has exactly that version run.

@@ -10,8 +10,6 @@ from toolcrib.manifest import kind_of
 from toolcrib.project.control.access import AccessControl
 from toolcrib.spec import Call, Tool
 
-__all__ = ["Composites"]
-
 
 class Composites:
     """Finds the tools behind composite tools. `find` returns a bound tool, or raises."""

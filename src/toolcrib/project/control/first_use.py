@@ -14,8 +14,6 @@ from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.tools.words import may_touch
 
-__all__ = ["FIRST_USE", "FirstUse", "ReviewSheet"]
-
 FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""
 _GRANTS = "grants/"

@@ -18,8 +18,6 @@ from toolcrib.project.control.audit import was_refused
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Result
 
-__all__ = ["IdempotencyStep"]
-
 
 class IdempotencyStep:
     """Keeps the masked result of the first call with a key. A call that did not run leaves the key free."""

@@ -13,8 +13,6 @@ from toolcrib.spec.calls.content import Content
 from toolcrib.spec.views import TEXT_LIMIT, value_text
 from toolcrib.state import Artifact, Artifacts, Vault
 
-__all__ = ["KeptOutputs", "owner_of"]
-
 _INLINE_BYTES = 1024 * 1024
 """Bytes of an image or a sound that are returned in the result itself."""
 

@@ -9,8 +9,6 @@ from toolcrib.core.controls import Proceed
 from toolcrib.project.control.store import Store
 from toolcrib.spec import Limits, Result
 
-__all__ = ["RateStep"]
-
 
 class RateStep:
     """Refuses a call that comes too soon. `limits` are the project's own, for all its tools."""

@@ -11,8 +11,6 @@ from toolcrib.errors import SecretMissing
 from toolcrib.guard import MaskingFilter, Redactor, resolve
 from toolcrib.spec import Result, SecretSource, Tool
 
-__all__ = ["SecretsStep"]
-
 _REMEMBERED = 4
 """Values of one secret that are masked: the present one and those before it."""
 

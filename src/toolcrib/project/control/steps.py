@@ -23,8 +23,6 @@ from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, Limits, Tool
 
-__all__ = ["ProjectSteps"]
-
 
 class ProjectSteps:
     """The steps of one project. `controls` is what its call path takes."""

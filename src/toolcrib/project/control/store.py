@@ -28,8 +28,6 @@ from toolcrib.state import (
 if TYPE_CHECKING:
     from toolcrib.runs.sessions import DurableRuns
 
-__all__ = ["Store"]
-
 
 class Store:
     """The project's database and the decisions of people. Both are created on first use.

@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["AgentOutput"]
-
 _is_session = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z").match
 
 

@@ -28,9 +28,6 @@ from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["MADE", "MadeAgent", "ProjectAgents", "agent_tools", "serve_runs"]
-
-
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
 

@@ -30,8 +30,6 @@ from toolcrib.runs.worker import Attempt
 from toolcrib.spec import CallClient, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
-__all__ = ["Concurrency", "ProjectCalls"]
-
 
 class Concurrency:
     """Returns how many calls of each tool may run at a time; None: any number. `most` is for every tool."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from toolcrib.runs.agents import AgentRuns
     from toolcrib.search import MarkedIndex
 
-__all__ = ["Candidate", "ProjectTasks"]
-
 _TAG = "agent"
 _CONTEXT_BYTES = 65_536
 _WORDS = 64

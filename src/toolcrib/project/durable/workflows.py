@@ -25,8 +25,6 @@ from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller
 from toolcrib.spec.naming import nearest
 
-__all__ = ["ProjectWorkflows"]
-
 
 class ProjectWorkflows:
     """The workflows in files, read again for each use."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from toolcrib.guard import Digests, ToolDigest
 from toolcrib.spec import Tool
 
-__all__ = ["Fingerprints"]
-
 
 class Fingerprints:
     """The digests of the tools of one project. `parts` returns the tools that a composite tool calls."""

@@ -19,8 +19,6 @@ from toolcrib.errors import ConfigError, LockDrift
 from toolcrib.guard import ToolDigest
 from toolcrib.spec import Tool
 
-__all__ = ["FILE", "Drift", "Lock", "Pin", "Pins", "pin_of", "read_lock", "require_started", "write_lock"]
-
 FILE = "toolcrib.lock"
 _VERSION = 1
 _MAX_BYTES = 64 * 1024 * 1024

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolcrib.executors.workspace.closed import ClosedFolder
     from toolcrib.sandbox.files.paths import Paths
 
-__all__ = ["closed_folders", "programs_of", "running_from", "settled"]
-
 CODE_PLACES = (
     "GCONV_PATH", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "OPENSSL_CONF", "OPENSSL_MODULES",
     "PYTHONHOME", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONUSERBASE",

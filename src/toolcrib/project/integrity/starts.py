@@ -29,8 +29,6 @@ from toolcrib.spec import CommandExec, Tool
 if TYPE_CHECKING:
     from toolcrib.executors import Workspace
 
-__all__ = ["Starts"]
-
 _MAX_OUTPUT = 65_537
 """Bytes of a helper's output: one more than a secret may have."""
 

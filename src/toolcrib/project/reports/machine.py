@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-__all__ = ["describe_machine"]
-
 
 def describe_machine() -> dict[str, Any]:
     """Try each mechanism and return the report as JSON. The first time may take 0.5 s."""

@@ -13,8 +13,6 @@ from toolcrib.spec import Caller, Tool
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
-__all__ = ["explain_call"]
-
 
 def explain_call(
     project: Project, tool: Tool, arguments: Mapping[str, Any], caller: str, identity: Caller | None

@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 from toolcrib.guard import look_up
 from toolcrib.spec import HttpExec, SecretSource, Tool
 
-__all__ = ["SecretNeed", "secret_needs"]
-
 
 @dataclass(slots=True)
 class SecretNeed:

@@ -19,8 +19,6 @@ from toolcrib.spec import Executor, HttpExec, Invoke, Retry, Tool
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
 
-__all__ = ["Binder"]
-
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 

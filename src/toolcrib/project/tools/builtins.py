@@ -21,8 +21,6 @@ from toolcrib.spec import Executor, Tool
 if TYPE_CHECKING:
     from toolcrib.state import Database
 
-__all__ = ["Builtins"]
-
 
 class Builtins:
     """Puts the built-in tools that are listed into the project's toolset. A manifest of the same name wins.

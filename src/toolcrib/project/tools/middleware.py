@@ -13,8 +13,6 @@ from toolcrib.project.config.middleware import MiddlewareSetting, middleware_lin
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, CallContext, Outcome
 
-__all__ = ["named_middleware"]
-
 
 def named_middleware(setup: Setup) -> Iterator[Middleware]:
     """Yield the middleware of a project in its order. Code of the project is loaded at the first call."""

@@ -37,8 +37,6 @@ from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import Approval, Call, Executor, Result, Tool
 from toolcrib.spec.naming import nearest
 
-__all__ = ["Mounted", "Servers"]
-
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
 _HINT = "Run `toolcrib trust` to see what the project would start, and to allow it."
 

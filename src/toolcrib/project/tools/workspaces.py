@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
 
-__all__ = ["Workspaces"]
-
 
 class Workspaces:
     """Makes the workspace on first use, and again after `reset`. No tool can write the programs of others."""

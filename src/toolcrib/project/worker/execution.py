@@ -21,8 +21,6 @@ from toolcrib.runs.ending import HandedBack, as_json, context_of, ending_of
 from toolcrib.sandbox.kernel.libc import PR_SET_PDEATHSIG, prctl
 from toolcrib.state import name_database
 
-__all__ = ["main"]
-
 _LONGEST_LINE = 64 * 1_048_576
 
 

@@ -12,8 +12,6 @@ from toolcrib.project.project import Project
 from toolcrib.runs.executors import Executors
 from toolcrib.state import named_database
 
-__all__ = ["serve_worker"]
-
 _EXECUTOR = (sys.executable, "-m", "toolcrib.project.worker.execution")
 
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from toolcrib.runs.sessions import Usage
 
-__all__ = ["Agent", "Budgets", "Team"]
-
 _USUAL_COST_USD = 10.0
 
 

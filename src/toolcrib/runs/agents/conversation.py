@@ -11,17 +11,6 @@ from toolcrib.runs.sessions import StoredMessage, Usage
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
 
-__all__ = [
-    "SUMMARISE",
-    "WantedCall",
-    "dump",
-    "model_error",
-    "model_messages",
-    "text_of",
-    "usage_of",
-    "wanted_calls",
-]
-
 SUMMARISE = (
     "The conversation is about to be cut. Summarise it for yourself, so that you can go on without it: what"
     " was asked, what you have done and found out, all facts, names, numbers and ids that may still matter,"

@@ -13,8 +13,6 @@ from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.agents.agent import Agent
 from toolcrib.spec.naming import nearest
 
-__all__ = ["agent_schema", "agent_texts", "check_agents", "read_agent", "read_agents"]
-
 _SUFFIX = ".yml"
 _KNOWN = (
     Misfit(("name",), rule="name"),

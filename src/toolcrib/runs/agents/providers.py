@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
 
-__all__ = ["PROVIDERS", "Models"]
-
 _MAX_ANSWER = 64 * 1024 * 1024
 _INSTALL = "Install it: pip install 'toolcrib[agents]'"
 

@@ -15,8 +15,6 @@ from toolcrib.runs.agents.tools import AgentTools
 from toolcrib.runs.sessions import DurableRuns, NewRun, Run, RunEvent, Session
 from toolcrib.spec import Caller
 
-__all__ = ["AgentRuns", "Serving"]
-
 
 class Serving(Protocol):
     """Serves calls and runs in this process."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import Model
 
-__all__ = ["scripted_model"]
-
 _WORD = re.compile(r"\S+\s*|\s+")
 _PLACE = re.compile(r"\{\{(prompt|result|results)\}\}")
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
 
-__all__ = ["AgentSteps"]
-
 _MAX_FAILURES = 5
 _MAX_WAIT_S = 3_600.0
 _FINAL = (BudgetExceeded, NotFoundError, UnavailableError)

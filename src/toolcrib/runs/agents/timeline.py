@@ -7,8 +7,6 @@ from typing import Any
 
 from toolcrib.runs.sessions import Run, RunStore, StoredMessage
 
-__all__ = ["timeline"]
-
 _CALLS = (
     "SELECT calls.id, calls.state, calls.attempts, calls.submitted_at, calls.ended_at FROM calls"
     " JOIN run_uses ON run_uses.call_id = calls.id WHERE run_uses.run_id = ?"

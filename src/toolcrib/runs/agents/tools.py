@@ -20,8 +20,6 @@ from toolcrib.spec.views import error_text
 if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
-__all__ = ["AgentTools", "PrepareCall", "definitions"]
-
 _SHAPES: Mapping[ModelApi, str] = {"anthropic": "anthropic", "openai": "openai", "google": "gemini-json"}
 _PROMPT = {
     "type": "object",

@@ -11,8 +11,6 @@ from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.runs.sessions.tree import RunTree
 from toolcrib.state import Transaction
 
-__all__ = ["DurableRuns", "durable_runs", "run_entry"]
-
 _TO_SEND = (
     "SELECT 'run:' || provider AS entry, id AS key, 0 AS priority, ready_at FROM runs WHERE state = 'ready'"
 )

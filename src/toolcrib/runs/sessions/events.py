@@ -9,8 +9,6 @@ from typing import Any
 from toolcrib.runs.sessions.records import ENDED, RunEvent
 from toolcrib.state import Database, DatabaseWatch, Transaction, next_number
 
-__all__ = ["RunEvents", "RunNotes"]
-
 _TOPIC = "run events"
 _PAGE = 200
 _COLUMNS = "number, run_id, root_id, at, kind, iteration, detail"

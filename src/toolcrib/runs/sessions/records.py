@@ -6,24 +6,6 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-__all__ = [
-    "ENDED",
-    "ITERATION_COLUMNS",
-    "RUN_COLUMNS",
-    "SESSION_COLUMNS",
-    "USE_COLUMNS",
-    "ClaimedRun",
-    "Iteration",
-    "MessageKind",
-    "Run",
-    "RunEvent",
-    "RunState",
-    "Session",
-    "StoredMessage",
-    "ToolUse",
-    "Usage",
-]
-
 RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 """`queued`: an earlier run of the session has not ended. `ready`: the next model step may begin. `running`: a
 worker makes a model step. `waiting`: calls of tools or runs of sub-agents have not ended."""

@@ -10,8 +10,6 @@ from toolcrib.spec import Result
 from toolcrib.spec.views import cut_text, error_text, text_view
 from toolcrib.state import Transaction
 
-__all__ = ["UseEnd", "results_message", "use_ends"]
-
 _ROWS = (
     "SELECT run_uses.use_id, run_uses.name, run_uses.answer, calls.state, calls.result, calls.error,"
     " child.agent, child.state, child.answer, child.error FROM run_uses"

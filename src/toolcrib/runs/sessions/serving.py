@@ -14,8 +14,6 @@ from toolcrib.runs.sessions.records import ClaimedRun
 from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.state import Transaction
 
-__all__ = ["RunSteps"]
-
 _log = logging.getLogger("toolcrib.runs")
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from toolcrib.state import Transaction
 
-__all__ = ["NewRun", "RunStore", "Send"]
-
 Send = Callable[["Transaction", str, float], None]
 """Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""
 _MAX_TEXT = 1_000_000

@@ -21,8 +21,6 @@ from toolcrib.runs.sessions.store import NewRun, RunStore, add_message, run_row
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
 
-__all__ = ["NewUse", "RunTransitions", "Step", "SubmitCall", "end_run"]
-
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"

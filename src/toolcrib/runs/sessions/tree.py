@@ -14,8 +14,6 @@ from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
 
-__all__ = ["RunTree"]
-
 _OPEN = ", ".join(f"'{state}'" for state in ("queued", "ready", "running", "waiting"))
 _OPEN_CALLS = (
     "SELECT call_id FROM run_uses JOIN runs ON runs.id = run_uses.run_id WHERE call_id IS NOT NULL"

@@ -15,8 +15,6 @@ from toolcrib.runs.workflows.workflow import KINDS, Workflow
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec.naming import nearest
 
-__all__ = ["check_workflows", "read_workflow", "workflow_schema"]
-
 _KNOWN = (
     Misfit(("name",), rule="name"),
     Misfit(

@@ -29,8 +29,6 @@ from toolcrib.runs.workflows.workflow import Workflow, WorkflowSet
 from toolcrib.schema import ArgumentCheck
 from toolcrib.template import LOOP_NAMES, MISSING, STEPS_NAME, Values, render_value
 
-__all__ = ["WORKFLOW_PROVIDER", "WorkflowSteps"]
-
 WORKFLOW_PROVIDER = "workflow"
 """The provider of runs that are workflows, so that workers find them."""
 _MAX_ITEMS = 1_000

@@ -13,8 +13,6 @@ from toolcrib.executors.composite.kind import KIND
 from toolcrib.spec import Tool
 from toolcrib.template import Template, parse, step_namespaces
 
-__all__ = ["KINDS", "Workflow", "WorkflowSet"]
-
 KINDS = ("tool", "agent", "workflow")
 _MOST_DEEP = 8
 _NO_INPUTS: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": {}}

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = ["offer", "report_ready", "take_descriptors"]
-
 STREAMS = ("stdin", "stdout", "stderr", "result")
 
 

@@ -21,8 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["PRELOADED", "run_function"]
-
 PRELOADED = (
     "pickle", "multiprocessing.spawn", "toolcrib", "orjson", "toolcrib.schema.jsonable",
     "toolcrib.core.toolset", "toolcrib.executors.function.executor",

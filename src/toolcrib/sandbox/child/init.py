@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     Stamps = list[tuple[int, int] | None]
 
-__all__ = ["run_init"]
-
 
 def run_init(
     job: dict[str, Any], control: int, launcher: int, groups: list[int], in_user_namespace: bool

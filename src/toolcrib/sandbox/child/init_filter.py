@@ -10,8 +10,6 @@ import errno
 
 from toolcrib.sandbox.kernel import bpf, landlock
 
-__all__ = ["program", "ruleset"]
-
 ALLOWED = {
     "brk": (12, 214),
     "close": (3, 57),

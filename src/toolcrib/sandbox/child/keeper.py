@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     Stamps = list[tuple[int, int] | None]
 
-__all__ = ["adopt_orphans", "end_children", "private_folder", "remove_folder", "run_keeper", "run_kept"]
-
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 END = 10
 """SIGUSR1: end the tree."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int] | None
     """Device and inode of what is granted; None where there is nothing."""
 
-__all__ = ["confine", "open_grant"]
-
 
 def confine(job: dict[str, Any], control: int) -> list[Stamp]:
     """Limit this process to the job's grants; return what each of them is."""

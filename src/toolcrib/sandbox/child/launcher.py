@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["main"]
-
 MODULES = {"landlock": "landlocked", "none": "plain"}
 """The module of each level that has no namespaces."""
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox

@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["confine"]
-
 
 def confine(job: dict[str, Any], _: int) -> list[tuple[int, int] | None]:
     """Forbid setuid programs to give rights; a granted path that does not exist is an error at this level as

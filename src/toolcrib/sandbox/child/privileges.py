@@ -29,18 +29,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "clear_capabilities",
-    "die_with",
-    "drop_privileges",
-    "enforce",
-    "install_filter",
-    "join_cgroup",
-    "leave_keyring",
-    "reset_process",
-    "set_limits",
-]
-
 # linux/prctl.h
 PR_CAPBSET_DROP, PR_SET_SECUREBITS = 24, 28
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4

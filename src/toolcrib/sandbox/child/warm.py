@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["PRELOADED", "know_package", "load", "prepare", "run_script", "set_signals"]
-
 PRELOADED = (
     "json", "re", "traceback", "inspect", "datetime", "pathlib", "typing", "dataclasses", "collections.abc",
     "functools", "itertools", "math", "random", "time", "base64", "hashlib", "io", "logging", "shutil",

@@ -13,8 +13,6 @@ from functools import cache
 
 from toolcrib.errors import SandboxUnavailable
 
-__all__ = ["below", "has_openat2", "open_beneath", "open_real", "real_path_of"]
-
 SYS_OPENAT2 = 437  # on every architecture
 AT_FDCWD = -100
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08

@@ -17,8 +17,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from toolcrib.errors import PermissionDenied
 
-__all__ = ["SETTLED_NS", "PathCache", "Paths", "beginning", "real_path"]
-
 T = TypeVar("T")
 MOST_LINKS = 40
 """Followed on one path, as by the kernel (path_resolution(7))."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
     from toolcrib.sandbox.job import Confinement
 
-__all__ = ["put_in_place"]
-
 _MOST = 600
 """Names beside the copies that are mounted one by one; with more, only the copies are mounted."""
 

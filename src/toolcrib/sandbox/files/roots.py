@@ -30,8 +30,6 @@ from toolcrib.errors import (
 )
 from toolcrib.sandbox.files.beneath import below, open_beneath, open_real, real_path_of
 
-__all__ = ["Content", "Entry", "Root", "Roots"]
-
 LIMIT = 1_048_576
 ESCAPES = "path escapes sandbox"
 FOLDER = os.O_PATH | os.O_DIRECTORY

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-__all__ = ["AccessRules", "Mount", "ancestors", "pin"]
-
 State = Literal["none", "ro", "rw"]
 
 

@@ -12,8 +12,6 @@ from functools import cache
 
 from toolcrib.sandbox.job import NetworkAccess
 
-__all__ = ["ACCOUNTS", "LOOKUPS", "synthetic_files"]
-
 ACCOUNTS = ("/etc/group", "/etc/passwd")
 LOOKUPS = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf")
 NOBODY = 65_534

@@ -13,8 +13,6 @@ from toolcrib.sandbox.kernel.cgroup import CgroupPool, CgroupSlot, open_pool
 from toolcrib.sandbox.kernel.signals import try_pidfd_signal
 from toolcrib.spec import Level
 
-__all__ = ["MEMORY_BYTES", "PROCESSES", "check_limits", "group_for", "groups", "process_limit", "report"]
-
 MEMORY_BYTES = 4 << 30
 PROCESSES = 1_024
 """Bounds of a tool that states none, where they can be enforced."""

@@ -15,8 +15,6 @@ from toolcrib.errors import (
 )
 from toolcrib.sandbox.files.paths import real_path
 
-__all__ = ["ANY_NAMESPACE", "HINTS", "SCARCE", "explain", "not_started", "unavailable", "why"]
-
 HINTS = {
     "user namespace": (
         "allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0, "

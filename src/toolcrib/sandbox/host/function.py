@@ -21,8 +21,6 @@ from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.host.runner import SandboxRun, retried
 
-__all__ = ["FunctionAnswer", "FunctionCall", "call_function"]
-
 LONGEST_ANSWER = 1 << 40
 
 

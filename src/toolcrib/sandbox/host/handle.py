@@ -22,8 +22,6 @@ from toolcrib.sandbox.host.failures import unavailable
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 from toolcrib.sandbox.kernel.signals import FILTERED, send_signal
 
-__all__ = ["FLAGS", "FUNCTIONS", "LauncherHandle", "SandboxHandle", "Stamps", "bare_main", "in_memory"]
-
 HERE = str(Path(__file__).parents[1])
 # Loads the named module only: the packages around it would bring the whole server. A module's bytecode is
 # cached, while a script would be compiled each time.

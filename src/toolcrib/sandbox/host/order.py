@@ -18,8 +18,6 @@ from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel.network import filter_arguments
 from toolcrib.spec import Level
 
-__all__ = ["CommandOrder", "order", "refuses_sockets"]
-
 LIMITS: dict[str, int] = {
     "cpu_s": resource.RLIMIT_CPU,
     "file_size": resource.RLIMIT_FSIZE,

@@ -24,8 +24,6 @@ from toolcrib.sandbox.host.handle import LauncherHandle, SandboxHandle, Stamps
 from toolcrib.sandbox.job import Warmth
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 
-__all__ = ["SandboxOrder", "WarmPool", "shared"]
-
 REMEMBERED = 64
 UNFIT_S = 60.0
 """Seconds until an interpreter whose launcher could not be started is tried again."""

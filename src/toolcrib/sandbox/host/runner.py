@@ -36,8 +36,6 @@ from toolcrib.sandbox.kernel.network import proxy_variables
 from toolcrib.sandbox.tracing.watch import Watcher
 from toolcrib.spec import Level
 
-__all__ = ["GRACE", "CommandRun", "NeverStarted", "SandboxRun", "check", "execute", "retried"]
-
 T = TypeVar("T")
 GRACE = 0.3
 """Seconds between SIGTERM and the end of the whole tree."""

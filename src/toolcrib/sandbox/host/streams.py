@@ -6,8 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable
 
-__all__ = ["PipeReader"]
-
 CHUNK = 65_536
 DISCARD = 1 << 20
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     Instruction = tuple[int, int, int, int]
     """Operation, how far to jump if true, how far if false, value."""
 
-__all__ = ["ALLOW", "answer", "binary_search", "encode", "load", "match"]
-
 # linux/bpf_common.h
 LOAD, AND, JUMP, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x54, 0x05, 0x15, 0x35, 0x45, 0x06
 LONGEST_JUMP = 255

@@ -32,8 +32,6 @@ from toolcrib.sandbox.kernel.hierarchy import (
     write,
 )
 
-__all__ = ["CgroupEvents", "CgroupPool", "CgroupSlot", "open_pool"]
-
 LEFTOVER = 4 << 20
 """Bytes that may stay charged to a released slot: cached file pages, and what the kernel frees late."""
 CLEAR_SECONDS = 0.05

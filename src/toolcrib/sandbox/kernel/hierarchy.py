@@ -27,19 +27,6 @@ from typing import NamedTuple
 
 from toolcrib.sandbox.kernel.signals import send_signal
 
-__all__ = [
-    "CONTROLLERS",
-    "NoCgroups",
-    "ParentGroup",
-    "candidates",
-    "kill_members",
-    "make_own_group",
-    "members",
-    "read",
-    "remove_tree",
-    "write",
-]
-
 CONTROLLERS = ("memory", "pids")
 PREFIX = "toolcrib-server-"
 HOME = "toolcrib-home"

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
         """Checks asked for that this kernel cannot make."""
 
 
-__all__ = ["Ruleset", "abi"]
-
 # These have the same numbers on every architecture.
 SYS_CREATE_RULESET, SYS_ADD_RULE, SYS_RESTRICT_SELF = 444, 445, 446
 CREATE_RULESET_VERSION = 1

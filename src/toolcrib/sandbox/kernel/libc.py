@@ -16,22 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-__all__ = [
-    "SetupFailure",
-    "check",
-    "check_os",
-    "close_other",
-    "gil_libc",
-    "libc",
-    "prctl",
-    "read_all",
-    "readable",
-    "syscall",
-    "typed",
-    "write_file",
-    "write_if_allowed",
-]
-
 # linux/prctl.h
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 SYS_CLOSE_RANGE = 436  # on every architecture

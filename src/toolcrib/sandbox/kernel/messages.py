@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["RunScript", "receive", "report", "run_child", "send"]
-
 MAX_MESSAGE = 65_536
 MAX_DESCRIPTORS = 8
 

@@ -12,8 +12,6 @@ import os
 
 from toolcrib.sandbox.kernel.libc import SetupFailure, check, gil_libc, libc, read_all
 
-__all__ = ["NAMESPACES", "NEWCGROUP", "NEWNS", "NEWUSER", "clone", "fork_into_namespaces"]
-
 # linux/sched.h
 NEWUSER, NEWNS, NEWCGROUP, NEWNET = 0x10000000, 0x20000, 0x2000000, 0x40000000
 NAMESPACES = (

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Ports = tuple[int, ...] | None
 
-__all__ = ["filter_arguments", "open_listener", "ports", "proxy_variables"]
-
 SIOCSIFFLAGS = 0x8914
 IFF_UP = 1
 BACKLOG = 128

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     ArgumentRule = tuple[int, tuple[Condition, ...]]
     """A call fails with this errno when all of these hold."""
 
-__all__ = ["install", "listen", "program"]
-
 # sys/socket.h, linux/in.h, linux/netlink.h: the same on both architectures.
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 SOCK_STREAM, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_TYPE_MASK = 1, 2, 3, 5, 0xF

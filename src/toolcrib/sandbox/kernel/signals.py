@@ -11,8 +11,6 @@ import os
 import signal
 from functools import cache
 
-__all__ = ["FILTERED", "send_signal", "try_pidfd_signal"]
-
 FILTERED = (errno.ENOSYS, errno.EPERM)
 
 

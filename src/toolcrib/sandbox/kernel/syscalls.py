@@ -9,8 +9,6 @@ From `linux/arch/x86/entry/syscalls/syscall_64.tbl` and, for aarch64, `linux/scr
 
 from __future__ import annotations
 
-__all__ = ["AUDIT_ARCH", "LAST", "NUMBERS", "column", "numbers"]
-
 ARCHITECTURES = ("x86_64", "aarch64")
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The value of `seccomp_data.arch` (linux/audit.h)."""

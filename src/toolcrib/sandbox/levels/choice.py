@@ -17,8 +17,6 @@ from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.probe import in_force, require
 from toolcrib.spec import Level
 
-__all__ = ["chosen", "refused_at_landlock"]
-
 
 async def chosen(job: Confinement) -> Level:
     """Return the level for this job.

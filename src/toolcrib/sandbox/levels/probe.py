@@ -24,8 +24,6 @@ from toolcrib.spec import Level
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["Mechanism", "forget", "in_force", "level", "probe", "require"]
-
 MACHINES = ("aarch64", "x86_64")
 NO_SANDBOX = "command and Python tools are refused"
 LOWER = "command and Python tools run at level landlock only, where the project allows it"

@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["forget", "keep", "known", "place", "process_digest"]
-
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 STATUS_LINES = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff", "CapBnd", "Uid", "Gid")
 SETTINGS = (

@@ -15,8 +15,6 @@ from toolcrib.sandbox.kernel import landlock, mounts, seccomp
 from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, SetupFailure, check_os, libc
 from toolcrib.sandbox.kernel.namespaces import NAMESPACES, NEWNS, NEWUSER
 
-__all__ = ["main"]
-
 
 def main(name: str) -> None:
     """Try the mechanism and print the answer."""

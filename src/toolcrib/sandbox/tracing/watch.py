@@ -26,8 +26,6 @@ from typing import NamedTuple
 
 from toolcrib.sandbox.tracing.watched import ADDRESSED, SOCKET, Access, Act, calls, opened
 
-__all__ = ["Seen", "Watcher", "needs_folder"]
-
 # linux/seccomp.h: struct seccomp_notif (id, pid, flags, number, arch, instruction pointer, six arguments)
 # and struct seccomp_notif_resp (id, value, error, flags).
 _ASKED = struct.Struct("=QIIiIQ6Q")

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import Literal, NamedTuple
 
-__all__ = ["ADDRESSED", "SOCKET", "Access", "Act", "calls", "opened", "program"]
-
 Access = Literal["read", "list", "look", "run", "write", "create", "make", "put", "remove", "network"]
 """The effect of a call on a path: read it, list it, look if it exists, run it, change it, create it if
 missing and write, make a new entry, put an entry in the place of any other, remove one. Or use the

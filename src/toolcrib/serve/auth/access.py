@@ -11,8 +11,6 @@ from toolcrib.serve.auth.origin import TrustedHosts
 from toolcrib.serve.auth.sessions import Sessions
 from toolcrib.spec import Caller, Scope
 
-__all__ = ["Access", "Client", "TokenCheck"]
-
 _MOST_KNOWN = 256
 
 

@@ -24,8 +24,6 @@ from toolcrib.spec import Caller, Scope
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
 
-__all__ = ["OAuthResource", "OutsideTokens"]
-
 GRANTED: tuple[Scope, ...] = ("read", "invoke")
 """Scopes that an outside server can grant: deciding is for this project's own tokens."""
 _ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")

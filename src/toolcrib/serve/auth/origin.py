@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from toolcrib.errors import DeniedError
 
-__all__ = ["LOOPBACK", "TrustedHosts"]
-
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

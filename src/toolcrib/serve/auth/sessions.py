@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from toolcrib.errors import InvalidToken
 
-__all__ = ["Sessions"]
-
 LINK_S = 15 * 60.0
 """Seconds for which a login link can be used."""
 SESSION_S = 12 * 3600.0

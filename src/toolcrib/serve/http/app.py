@@ -29,8 +29,6 @@ from toolcrib.serve.http.reading import JSON, check_length, media_type_of, read_
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
-__all__ = ["BODY_S", "SECURITY_HEADERS", "create_app"]
-
 BODY_S = 30.0
 _SLOWEST = 16_384
 """Bytes of a body that give it another second."""

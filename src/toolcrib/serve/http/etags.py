@@ -10,8 +10,6 @@ import msgspec
 
 from toolcrib.errors import PreconditionFailed
 
-__all__ = ["check_preconditions", "etag_of", "matches"]
-
 
 def etag_of(body: bytes) -> str:
     """Return the ETag of a body."""

@@ -28,8 +28,6 @@ from toolcrib.serve.http.problems import ErrorAnswer
 from toolcrib.serve.http.reading import JSON
 from toolcrib.serve.http.route import Route
 
-__all__ = ["describe", "errors_of"]
-
 _REF = "#/components/schemas/{name}"
 _REQUEST_ID = {"schema": {"type": "string"}, "description": "The id of this request in the server's log."}
 _ETAG = {"schema": {"type": "string"}, "description": "The version of this record, for `If-Match`."}

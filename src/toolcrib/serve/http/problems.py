@@ -12,8 +12,6 @@ from starlette.responses import Response
 
 from toolcrib.errors import InvalidToken, RateLimited, SlowRequest, ToolcribError
 
-__all__ = ["ErrorAnswer", "problem"]
-
 
 class ViolationAnswer(Struct, frozen=True):
     """One place where a value is wrong."""

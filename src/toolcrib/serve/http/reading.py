@@ -21,8 +21,6 @@ from toolcrib.errors import (
 from toolcrib.schema import SchemaCheck, decode_value
 from toolcrib.spec.naming import nearest
 
-__all__ = ["JSON", "check_length", "media_type_of", "read_body", "read_json", "read_query"]
-
 JSON = "application/json"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _TRUTH = {"true": True, "false": False}

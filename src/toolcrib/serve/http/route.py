@@ -15,8 +15,6 @@ from toolcrib.serve.auth import Client
 from toolcrib.serve.http.reading import read_body, read_json
 from toolcrib.spec import Scope
 
-__all__ = ["MAX_BODY", "Answer", "Handled", "Handler", "HttpRequest", "Route"]
-
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a body, unless the route says otherwise."""
 _PARAMETER = re.compile(r"\{(\w+)\}")

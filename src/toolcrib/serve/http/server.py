@@ -15,8 +15,6 @@ from toolcrib.errors import ConflictError, UsageError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["HttpServer", "open_socket"]
-
 GRACE_S = 10
 """Seconds that running requests have to end after a signal, before they are cancelled."""
 

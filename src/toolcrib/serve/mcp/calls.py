@@ -49,8 +49,6 @@ from toolcrib.spec import Call, CallEvent, Catalog, Result
 if TYPE_CHECKING:
     from toolcrib.runs import ClaimedCall
 
-__all__ = ["ClientCall", "ClientCalls"]
-
 _log = logging.getLogger("toolcrib.serve.mcp")
 
 _CANCEL_S = 2.0

@@ -13,8 +13,6 @@ from toolcrib.serve.mcp.wire import notification, to_json
 from toolcrib.spec import RoundClient
 from toolcrib.spec.calls.client import require_capabilities
 
-__all__ = ["LOG_LEVELS", "ModernClient", "OpenQuestions", "SessionClient", "input_required"]
-
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LOG = "notifications/message"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

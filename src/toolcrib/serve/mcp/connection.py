@@ -51,8 +51,6 @@ from toolcrib.spec import Call, Caller, Catalog
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.naming import wire_name
 
-__all__ = ["Connection"]
-
 _log = logging.getLogger("toolcrib.serve.mcp")
 
 _BATCH_VERSION = "2025-03-26"

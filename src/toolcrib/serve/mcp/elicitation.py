@@ -10,17 +10,6 @@ from typing import Any, Protocol
 
 from toolcrib.spec import Result
 
-__all__ = [
-    "Approver",
-    "Question",
-    "UserAnswer",
-    "question_about",
-    "read_answer",
-    "supports_forms",
-    "take_answer",
-    "waiting_for",
-]
-
 _KEY = "toolcrib/approval"
 """The name of the one question in a result that requires input."""
 _FORM = {

@@ -13,8 +13,6 @@ from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
 from toolcrib.spec import Result
 from toolcrib.spec.views import error_text, pending_error, value_text
 
-__all__ = ["AS_PROMPT", "AS_TOOL", "ResourceResult", "ResultForm", "completions"]
-
 _MOST_VALUES = 100
 
 

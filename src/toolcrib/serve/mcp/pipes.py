@@ -16,8 +16,6 @@ import stat
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["LineReader", "LineWriter"]
-
 _CHUNK = 1 << 16
 _HIGH = 4 << 20
 """Unsent bytes at which reading stops until the client has taken some."""

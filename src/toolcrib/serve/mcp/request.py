@@ -18,18 +18,6 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Caller
 
-__all__ = [
-    "Channel",
-    "McpRequest",
-    "Reply",
-    "Sender",
-    "caller_name",
-    "check_envelope",
-    "key_of",
-    "meta_of",
-    "wait_of",
-]
-
 _MAX_KEY = 200
 
 

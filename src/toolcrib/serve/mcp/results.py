@@ -9,8 +9,6 @@ from toolcrib.serve.mcp.lists import ListedTool
 from toolcrib.spec import Result
 from toolcrib.spec.views import TEXT_LIMIT, artifact_of, cut_text, error_text, pending_error, value_text
 
-__all__ = ["call_result"]
-
 _PENDING = ("status", "approval", "reason", "expires_at")
 """The text for a client whose call waits for a person."""
 

@@ -13,8 +13,6 @@ from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 if TYPE_CHECKING:
     from toolcrib.project.durable.calls import ProjectCalls
 
-__all__ = ["ServerSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:

@@ -18,8 +18,6 @@ import orjson
 
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
 
-__all__ = ["StateSeal"]
-
 _LASTS_S = 24 * 3600
 _LONGEST = 256 << 10
 _SIZE = hashlib.sha256().digest_size

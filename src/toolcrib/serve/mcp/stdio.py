@@ -24,8 +24,6 @@ from toolcrib.spec import Caller, Catalog
 if TYPE_CHECKING:
     from toolcrib.project.durable.calls import ProjectCalls
 
-__all__ = ["MAX_LINE", "run_stdio", "serve_stdio"]
-
 MAX_LINE = 16 << 20
 """Bytes of the longest message."""
 

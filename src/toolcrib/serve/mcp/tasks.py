@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolcrib.project.durable.calls import ProjectCalls
     from toolcrib.runs import ClaimedCall, DurableCall
 
-__all__ = ["TASKS", "Tasks", "knows_tasks", "protocol_error", "require_tasks"]
-
 TASKS = "io.modelcontextprotocol/tasks"
 _POLL_MS = 500
 _NEEDED: dict[str, Any] = {"extensions": {TASKS: {}}}

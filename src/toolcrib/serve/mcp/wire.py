@@ -12,28 +12,6 @@ import orjson
 from toolcrib.errors import InvalidInput, UnavailableError
 from toolcrib.schema import decode_object
 
-__all__ = [
-    "CAPABILITIES_KEY",
-    "CLIENT_KEY",
-    "LATEST_SESSION_VERSION",
-    "LOG_LEVEL_KEY",
-    "MODERN_VERSIONS",
-    "SERVER_KEY",
-    "SESSION_VERSIONS",
-    "VERSION_KEY",
-    "ErrorCode",
-    "JsonRpcError",
-    "RequestId",
-    "answer",
-    "busy",
-    "error_answer",
-    "is_request_id",
-    "notification",
-    "read_batch",
-    "read_message",
-    "to_json",
-]
-
 SESSION_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Protocol versions that begin with `initialize`, oldest first."""
 LATEST_SESSION_VERSION = SESSION_VERSIONS[-1]

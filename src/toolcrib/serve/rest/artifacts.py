@@ -10,8 +10,6 @@ from toolcrib.errors import NotFoundError
 from toolcrib.serve.http import HttpRequest, Route
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
-
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 
 

@@ -8,8 +8,6 @@ from functools import partial
 from toolcrib.errors import DeniedError
 from toolcrib.serve.http import HttpRequest
 
-__all__ = ["covers", "covers_all", "require_all", "sees"]
-
 
 def covers_all(request: HttpRequest) -> bool:
     """Return True if the client may see every tool."""

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-__all__ = ["DEFAULT_PAGE", "MOST", "PageQuery", "PageToken", "token_of"]
-
 DEFAULT_PAGE, MOST = 25, 256
 PageToken = Annotated[str, Meta(description="`nextPageToken` of the page before.")]
 

@@ -11,21 +11,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from toolcrib.bundles import ToolBody
 from toolcrib.errors import InvalidError, Violation
 
-__all__ = [
-    "PATH",
-    "Body",
-    "BundleId",
-    "BundlePut",
-    "GoTool",
-    "HttpTool",
-    "NativeTool",
-    "Switch",
-    "Tag",
-    "ToolPut",
-    "refuse_ours",
-    "tool_body",
-]
-
 Slug = Annotated[
     str,
     Meta(

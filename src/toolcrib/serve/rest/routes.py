@@ -14,8 +14,6 @@ from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 from toolcrib.serve.rest.runs import queue, runs, workflows
 
-__all__ = ["ROUTES", "openapi"]
-
 
 def get_openapi(request: HttpRequest) -> Answer:
     """Return the description of every route as OpenAPI 3.1."""

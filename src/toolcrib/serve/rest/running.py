@@ -33,8 +33,6 @@ from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
 from toolcrib.spec import Call, CallEvent, Result
 
-__all__ = ["CallStatus", "CallTable", "OpenCall", "opened"]
-
 _log = logging.getLogger("toolcrib.serve.rest")
 
 CallStatus = Literal["running", "awaiting_approval", "ok", "error", "cancelled"]

@@ -21,8 +21,6 @@ from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import CallTable
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["HttpSettings", "rest_app", "serve_http"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSettings:

@@ -12,8 +12,6 @@ from toolcrib.serve.http import HttpRequest
 from toolcrib.serve.rest.running import CallTable
 from toolcrib.spec.naming import stored_name
 
-__all__ = ["Services"]
-
 
 @dataclass(slots=True)
 class Services:

@@ -13,8 +13,6 @@ from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
 
-__all__ = ["ROUTES"]
-
 
 class LoginQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """The query of a login link."""

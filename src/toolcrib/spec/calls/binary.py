@@ -7,8 +7,6 @@ from typing import Any
 
 from toolcrib.spec.calls.content import Content
 
-__all__ = ["content_of", "data_of", "is_binary"]
-
 _TEXTS = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "sql", "toml", "csv")
 _BINARY = ("image/", "audio/", "video/", "font/")
 _LOOKED_AT = 8_192

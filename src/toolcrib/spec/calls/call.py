@@ -11,8 +11,6 @@ from toolcrib.spec.calls.caller import Caller
 from toolcrib.spec.calls.client import CallClient
 from toolcrib.spec.calls.events import CallEvent
 
-__all__ = ["Call", "Outcome", "Result"]
-
 
 @dataclass(eq=False, slots=True)
 class Call:

@@ -8,8 +8,6 @@ from typing import Any, Literal, get_args
 
 from toolcrib.spec.naming import fits
 
-__all__ = ["OWN_CALLERS", "SCOPES", "Caller", "Scope"]
-
 Scope = Literal["read", "invoke", "approve", "admin"]
 OWN_CALLERS = ("local", "cli")
 """This machine's own user, in Python and on the command line."""

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from toolcrib.errors import CapabilityMissing, InputRequired, ToolFailed
 
-__all__ = ["CallClient", "RoundClient", "require_capabilities"]
-
 _NEEDS = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",

@@ -6,8 +6,6 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Content", "blocks_of", "blocks_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Content:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
-__all__ = ["CallEvent", "CallEvents"]
-
 
 @dataclass(slots=True)  # Not frozen: that would triple the time to make one.
 class CallEvent:

@@ -10,27 +10,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-__all__ = [
-    "ABSENT",
-    "Absent",
-    "BodyPart",
-    "BuiltinExec",
-    "Choice",
-    "CommandExec",
-    "Comparison",
-    "CompositeExec",
-    "ExecConfig",
-    "FieldMap",
-    "FileExec",
-    "FunctionExec",
-    "HttpExec",
-    "McpExec",
-    "ParameterStyle",
-    "PythonExec",
-    "SqlExec",
-    "Step",
-]
-
 
 class Absent(Enum):
     """The type of `ABSENT`."""

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Network", "Permissions", "SecretSpec"]
-
 NetworkMode = Literal["none", "any", "hosts", "host"]
 
 

@@ -6,21 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = [
-    "LEVELS",
-    "Annotations",
-    "Approval",
-    "Auth",
-    "Example",
-    "Hmac",
-    "Level",
-    "Limits",
-    "McpForms",
-    "OAuth2",
-    "Output",
-    "Retry",
-]
-
 Level = Literal["full", "landlock", "none"]
 """Confinement of a tool's process: namespaces and all else; Landlock and seccomp alone; none."""
 LEVELS: tuple[Level, ...] = ("full", "landlock", "none")

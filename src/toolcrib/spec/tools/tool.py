@@ -12,8 +12,6 @@ from toolcrib.spec.tools.policies import Annotations, Approval, Auth, Example, L
 if TYPE_CHECKING:
     from toolcrib.spec.tools.kinds import ExecConfig
 
-__all__ = ["Source", "Spelling", "Tool"]
-
 _TOOL_ONLY = McpForms()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from toolcrib.spec.tools.kinds import CommandExec, CompositeExec, HttpExec
 from toolcrib.spec.tools.tool import Tool
 
-__all__ = ["HINT_ASKED", "may_touch"]
-
 HINT_ASKED = "A person has been asked. Once they have approved it, make the same call again."
 """For callers that may be models: it never says how to approve."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["POSTGRES_NOW", "postgres_statement", "statements"]
-
 POSTGRES_NOW = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
 """The time on the server, in seconds since the epoch."""
 

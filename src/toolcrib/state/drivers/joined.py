@@ -16,8 +16,6 @@ from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer, Po
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["join", "join_async"]
-
 _T = TypeVar("_T")
 
 _PLACE = (

@@ -16,8 +16,6 @@ from toolcrib.state.drivers.dialect import POSTGRES_NOW
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Listener"]
-
 _BEAT = (
     f"INSERT INTO holders VALUES (%s, {POSTGRES_NOW})"
     " ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"

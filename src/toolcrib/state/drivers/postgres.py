@@ -21,8 +21,6 @@ from toolcrib.state.drivers.listener import Listener
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresDatabase", "PostgresServer", "PostgresTransaction"]
-
 _WAIT_S = 5
 """Seconds until a connection, or until a lock that another transaction has."""
 _MOST = 8

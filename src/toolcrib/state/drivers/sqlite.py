@@ -17,8 +17,6 @@ from toolcrib.state.database import Transaction
 from toolcrib.state.drivers.dialect import statements
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
-__all__ = ["SqliteDatabase"]
-
 _WAIT_S = 5.0
 """Seconds a transaction waits for one of another process."""
 _TURN_S = 0.1

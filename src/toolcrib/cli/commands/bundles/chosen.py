@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store, ToolRecord
     from toolcrib.bundles.listing import Listing
 
-__all__ = [
-    "bundle_argument",
-    "data_option",
-    "find_bundle",
-    "find_tool",
-    "find_version",
-    "listing_of",
-    "open_store",
-    "store_options",
-    "tool_argument",
-    "tool_name",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 data_option = click.option(
     "--data",

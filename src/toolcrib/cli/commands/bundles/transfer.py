@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolcrib.bundles import Store
     from toolcrib.bundles.archive import Contents, ImportPlan, OnConflict, ToolLoss
 
-__all__ = ["export_command", "import_command"]
-
 _CHOICES: tuple[OnConflict, ...] = ("refuse", "skip", "replace", "new-id")
 
 

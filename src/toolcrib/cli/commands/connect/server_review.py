@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.tools.servers import Mounted, Servers
 
-__all__ = ["require_client", "reviewed", "started"]
-
 
 def require_client() -> None:
     """Raise ToolUnavailable with the line that installs the official client, if it is missing."""

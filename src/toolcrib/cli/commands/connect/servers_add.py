@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
     from toolcrib.project import Project
 
-__all__ = ["add_command"]
-
 _DOWNLOAD_S = 600
 _ABOUT = "servers"
 

@@ -20,8 +20,6 @@ from toolcrib.errors import DeniedError, NotTrusted, UsageError
 if TYPE_CHECKING:
     from toolcrib.project import Config, Project
 
-__all__ = ["add_command", "write_rule"]
-
 _ABOUT = "the policy"
 
 

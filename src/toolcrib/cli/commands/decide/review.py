@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
 
-__all__ = ["ask_for_reviews", "command"]
-
 _LOOK_S = 0.3
 _ABOUT = "tools"
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolcrib.project.config.weakening import Weakening
     from toolcrib.project.control.first_use import ReviewSheet
 
-__all__ = ["accepted_project", "command"]
-
 _ABOUT = "projects"
 
 

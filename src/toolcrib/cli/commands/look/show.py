@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.spec import Tool
 
-__all__ = ["command", "find_tool", "input_schema"]
-
 _DEEPEST = 2
 """Objects inside of objects that are shown."""
 

@@ -8,8 +8,6 @@ from toolcrib.cli.options import project_options
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_table
 
-__all__ = ["command"]
-
 _MOST = 10
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, CallEvent, Result, Tool
 
-__all__ = ["command", "result_of"]
-
 
 @call_command("run")
 @click.argument("tool", shell_complete=complete_tool)

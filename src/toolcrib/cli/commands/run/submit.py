@@ -9,8 +9,6 @@ from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options, timeout_option
 from toolcrib.cli.output import print_json, print_note, print_result, print_warnings
 
-__all__ = ["command"]
-
 
 @call_command("submit")
 @click.argument("tool", shell_complete=complete_tool)

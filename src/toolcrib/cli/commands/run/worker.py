@@ -10,8 +10,6 @@ import click
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_note, print_warnings
 
-__all__ = ["command"]
-
 _MB = 1_048_576
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from toolcrib.sandbox.files.paths import Paths
 
-__all__ = ["daemon_files"]
-
 _COMPOSE = tuple(
     f"{name}{more}.{end}"
     for name in ("compose", "docker-compose")

@@ -14,8 +14,6 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch import packages
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 
-__all__ = ["is_daemon_client", "launched"]
-
 _DEEPEST = 5
 _CLIENTS = frozenset(("docker", "docker-compose", "podman", "nerdctl", "lima", "limactl", "ctr", "kubectl"))
 

@@ -7,8 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Launch", "MachineView", "is_within"]
-
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 """Folders that every confined process sees."""
 

@@ -16,8 +16,6 @@ from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch.line import Launch, MachineView, is_within
 from toolcrib.sandbox.files.paths import Paths, beginning
 
-__all__ = ["Needs", "needs_of"]
-
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
 _NODE = ("node", "nodejs")
 _CODE = (".cjs", ".js", ".mjs", ".py", ".pyz", ".rb", ".sh", ".ts")

@@ -14,8 +14,6 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch.line import MachineView, is_within
 from toolcrib.sandbox.files.paths import beginning
 
-__all__ = ["NpmSpec", "Requirement", "is_for_node", "missing", "npm_script", "text_of", "uv_environment"]
-
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?(?:(?:==|@)\s*([A-Za-z0-9.+!_-]+))?")
 _NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([A-Za-z0-9.+^~*_-]+))?", re.IGNORECASE)
 _MOST_BYTES = 1_048_576

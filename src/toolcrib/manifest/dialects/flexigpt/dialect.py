@@ -8,8 +8,6 @@ from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.plugins import on_call, on_use
 
-__all__ = ["DIALECT"]
-
 _FOLDER = "toolcrib.manifest.dialects.flexigpt"
 
 

@@ -11,8 +11,6 @@ from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 
-__all__ = ["FIELDS", "drafts"]
-
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 FIELDS: Fields = {
     "": {

@@ -10,8 +10,6 @@ from toolcrib.manifest.dialects.spelling import respelled
 from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 
-__all__ = ["in_terms", "record_of", "write_record"]
-
 
 def in_terms(tool: Tool) -> Tool:
     """Write `auth` as headers and query: a record has no other place for it."""

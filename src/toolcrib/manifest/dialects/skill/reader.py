@@ -17,8 +17,6 @@ from toolcrib.manifest.yaml.diagnostics import failure
 from toolcrib.manifest.yaml.source import Document, decode, load
 from toolcrib.spec.naming import HOMES
 
-__all__ = ["FIELDS", "SKILL_FILE", "drafts", "load_skill"]
-
 SKILL_FILE = "SKILL.md"
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")

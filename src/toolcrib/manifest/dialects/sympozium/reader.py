@@ -16,8 +16,6 @@ from toolcrib.manifest.dialects.fields import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 
-__all__ = ["FIELDS", "drafts"]
-
 FIELDS: Fields = {
     "": {
         "kind": Field("`SkillPack`", "", "Identifies the file, unless it is only a `sidecar`."),

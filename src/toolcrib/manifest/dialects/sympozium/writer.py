@@ -9,8 +9,6 @@ from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import CommandExec, Tool
 from toolcrib.template import literal_text
 
-__all__ = ["write_pack"]
-
 
 def write_pack(tool: Tool) -> bytes:
     """Return a SkillPack whose sidecar has this one command; it names no image, which is not known."""

@@ -10,8 +10,6 @@ from toolcrib.manifest.dialects.dialect import Dialect, load_any
 from toolcrib.manifest.plugins import on_call, on_use
 from toolcrib.manifest.yaml.source import Document
 
-__all__ = ["DIALECT"]
-
 _FOLDER = "toolcrib.manifest.dialects.toolbox"
 _RESOURCE = re.compile(rb"^kind[ \t]*:[ \t]*(?:source|tool|toolset)s?[ \t]*(?:#.*)?\r?$", re.MULTILINE)
 _load_documents = on_call(f"{_FOLDER}.documents:load_documents")

@@ -14,8 +14,6 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failu
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load
 
-__all__ = ["load_documents"]
-
 _END = re.compile(r"---[ \t]*(?:#.*)?\r?$")
 _MOST = 1_000
 

@@ -17,8 +17,6 @@ from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.policies import MCP_HINTS
 
-__all__ = ["FIELDS", "TYPES", "WORDS", "drafts"]
-
 TYPES: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
     "integer": {"type": "integer"},

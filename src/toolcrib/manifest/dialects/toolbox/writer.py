@@ -9,8 +9,6 @@ from toolcrib.manifest.dialects.toolbox.reader import TYPES, WORDS
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import SqlExec, Tool
 
-__all__ = ["write_file"]
-
 
 def write_file(tool: Tool) -> bytes:
     """Return a file with this one statement and its source.

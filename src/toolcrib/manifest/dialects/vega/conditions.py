@@ -14,8 +14,6 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, make, split_lines
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import ABSENT, Choice
 
-__all__ = ["Folded", "Unfolded", "fold", "has_control_line", "unfold"]
-
 _MARK = "\ue000"
 _STEP = 4
 _SCALAR = re.compile(r"(?:^|[:\-]\s+)(?:[&!]\S*\s+)*[|>][-+0-9]*\s*(?:\s#.*)?$")

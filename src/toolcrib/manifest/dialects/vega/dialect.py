@@ -11,8 +11,6 @@ from toolcrib.manifest.plugins import on_call, on_use
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import FileExec, Permissions, Spelling, Tool
 
-__all__ = ["DIALECT"]
-
 _FOLDER = "toolcrib.manifest.dialects.vega"
 _DEFINES = re.compile(rb"^implementation[ \t]*:", re.MULTILINE)
 _TEAM = re.compile(

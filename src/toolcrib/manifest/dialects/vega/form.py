@@ -16,17 +16,6 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice
 
-__all__ = [
-    "FIELDS",
-    "PASSED",
-    "TYPES",
-    "form_faults",
-    "is_duration",
-    "milliseconds",
-    "parameter_schema",
-    "params_of",
-]
-
 TYPES = ("string", "integer", "number", "boolean", "array", "object")
 PASSED = (
     "default", "enum", "format", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum",

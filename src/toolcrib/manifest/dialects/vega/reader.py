@@ -38,8 +38,6 @@ from toolcrib.spec import (
     Tool,
 )
 
-__all__ = ["VegaDocument", "entries", "load_vega"]
-
 _GRANTED = Permissions(read=(".",))
 _KINDS = {
     "http": "http",

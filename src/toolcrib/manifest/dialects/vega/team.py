@@ -16,8 +16,6 @@ from toolcrib.manifest.dialects.vega.reader import entries, load_vega
 from toolcrib.manifest.yaml.diagnostics import diagnostics_of
 from toolcrib.manifest.yaml.source import Document, decode, load
 
-__all__ = ["TeamDocument", "load_team", "team_entries"]
-
 
 class TeamDocument(Document):
     """A team file; `text` has its control lines as keys, each at its line."""

@@ -9,8 +9,6 @@ from typing import Any
 from toolcrib.manifest.yaml.source import flow
 from toolcrib.spec import ABSENT, Choice
 
-__all__ = ["Bare", "written"]
-
 _PLAIN = re.compile(r"[A-Za-z_/][\w./@%+=~-]*(?:(?: |:(?=[^\s]))[\w./@%+=~(),-]+)*", re.ASCII)
 """Text that never needs quotes in YAML, unless it is one of `_WORDS`."""
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})

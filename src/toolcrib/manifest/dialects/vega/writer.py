@@ -14,8 +14,6 @@ from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.spec import BuiltinExec, CommandExec, FileExec, HttpExec, Source, Spelling, Tool
 from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell
 
-__all__ = ["as_vega", "definition_of", "native_terms", "write_vega"]
-
 _KNOWN = "http, exec (a command), file_read, file_write and builtin"
 _WORD = re.compile(r"[\w./=:@%+,-]+", re.ASCII)
 _HERE = Source("vega", "", b"", "", spelling=Spelling.DOUBLE_BRACE)

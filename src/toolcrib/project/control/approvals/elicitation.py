@@ -9,8 +9,6 @@ from toolcrib.errors import ToolcribError
 from toolcrib.guard import shown
 from toolcrib.project.control.approvals.service import ApprovalService
 
-__all__ = ["Elicitation"]
-
 _NO_S = 600.0
 """Seconds that a no holds, unless the user chose not to be asked again."""
 _MAX_TEXT = 4_000

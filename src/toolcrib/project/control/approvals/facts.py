@@ -14,8 +14,6 @@ from toolcrib.project.control.first_use import FirstUse
 from toolcrib.spec import Tool
 from toolcrib.spec.moment import written
 
-__all__ = ["facts_about"]
-
 _MOST_RUNS = 1_000
 
 

@@ -9,8 +9,6 @@ from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 
-__all__ = ["OWN", "ApprovalQuestions", "Question"]
-
 OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
 

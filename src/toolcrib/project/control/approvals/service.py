@@ -14,8 +14,6 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse, ReviewSheet
 from toolcrib.spec import Caller, Tool
 
-__all__ = ["ApprovalService", "ApprovalSheet"]
-
 
 @dataclass(frozen=True, slots=True)
 class ApprovalSheet:

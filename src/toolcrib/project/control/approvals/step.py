@@ -16,8 +16,6 @@ from toolcrib.spec import Result
 from toolcrib.spec.tools.words import HINT_ASKED, may_touch
 from toolcrib.state import user_name
 
-__all__ = ["ApprovalStep"]
-
 _OF_THE_CALL = ("once", "arguments")
 """Scopes of an approval of this very call, by a person who was shown its arguments."""
 

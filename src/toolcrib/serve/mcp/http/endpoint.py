@@ -42,8 +42,6 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Catalog
 
-__all__ = ["PATH", "McpEndpoint"]
-
 _log = logging.getLogger("toolcrib.serve.mcp")
 
 PATH = "/mcp"

@@ -14,8 +14,6 @@ from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS
 from toolcrib.serve.mcp.http.streams import EventStream
 
-__all__ = ["EVENT_STREAM", "Exchange"]
-
 MAX_BODY = 16 << 20
 """Bytes of the longest message."""
 EVENT_STREAM = "text/event-stream"

@@ -16,8 +16,6 @@ from toolcrib.serve.mcp.lists import PARAM_PREFIX, ParamHeader
 from toolcrib.serve.mcp.request import meta_of
 from toolcrib.serve.mcp.wire import VERSION_KEY, ErrorCode, JsonRpcError
 
-__all__ = ["check_message", "check_params", "single_headers"]
-
 _SINGLE = frozenset(
     (
         b"accept",

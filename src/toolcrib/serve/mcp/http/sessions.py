@@ -12,8 +12,6 @@ from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.wire import busy
 
-__all__ = ["McpSession", "McpSessions"]
-
 IDLE_S = 3600.0
 """Seconds after which a session ends that made no request and reads nothing."""
 _MOST = 2_000

@@ -12,8 +12,6 @@ from collections.abc import AsyncGenerator
 
 from toolcrib.serve.mcp.wire import ErrorCode
 
-__all__ = ["EventStream"]
-
 _HIGH = 1 << 20
 """Unread bytes above which progress and messages are left out."""
 _KEPT = 64 << 10

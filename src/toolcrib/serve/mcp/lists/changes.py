@@ -11,8 +11,6 @@ from toolcrib.serve.mcp.request import Channel, McpRequest
 from toolcrib.serve.mcp.wire import SERVER_KEY, ErrorCode, JsonRpcError, answer, busy, notification
 from toolcrib.spec import Catalog
 
-__all__ = ["ListChanges"]
-
 _METHODS = {
     "toolsListChanged": "notifications/tools/list_changed",
     "promptsListChanged": "notifications/prompts/list_changed",

@@ -13,16 +13,6 @@ from toolcrib.schema.providers import mcp_tool, wire_names, wraps_output
 from toolcrib.serve.mcp.lists.pages import Pages
 from toolcrib.spec import Caller, Catalog, Tool
 
-__all__ = [
-    "DEFAULT_PAGE_SIZE",
-    "PARAM_PREFIX",
-    "ListName",
-    "ListedTool",
-    "Listing",
-    "Listings",
-    "ParamHeader",
-]
-
 ListName = Literal["tools", "prompts", "resources", "resourceTemplates"]
 DEFAULT_PAGE_SIZE = 500
 

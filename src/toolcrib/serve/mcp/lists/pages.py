@@ -10,8 +10,6 @@ import orjson
 
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
 
-__all__ = ["Pages"]
-
 
 class Pages:
     """The pages of one list. `write` returns the entry of a name."""

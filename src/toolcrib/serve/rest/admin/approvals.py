@@ -19,8 +19,6 @@ from toolcrib.serve.rest.services import Services
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 
-__all__ = ["ROUTES"]
-
 _CHANNEL = "page"
 _Status = Literal["pending", "approved", "denied", "used", "expired", "void"]
 _Scope = Literal["once", "session", "arguments", "rule"]

@@ -14,8 +14,6 @@ from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.rest.pages import PageQuery
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
-
 
 class LinesQuery(PageQuery, kw_only=True):
     """The query of lines of the audit log. A line matches all of it."""

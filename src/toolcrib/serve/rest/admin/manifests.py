@@ -16,8 +16,6 @@ from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
-
 _FILE = Annotated[str, Meta(min_length=1, max_length=256)]
 
 

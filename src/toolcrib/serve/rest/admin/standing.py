@@ -15,8 +15,6 @@ from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
-
 
 class SecretState(Struct, kw_only=True):
     """One secret that tools declare. Its value is never shown."""

@@ -26,8 +26,6 @@ from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.rest.callers import require_all
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
-
 _ZIP = "application/zip"
 
 

@@ -26,8 +26,6 @@ from toolcrib.serve.rest.pages import PageQuery, token_of
 from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES", "read_switch"]
-
 _PATH = "/tools/bundles"
 _ONE = f"{_PATH}/{{bundleID}}"
 

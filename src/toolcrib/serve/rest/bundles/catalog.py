@@ -16,8 +16,6 @@ from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, 
 from toolcrib.serve.rest.records import BundleId, Tag
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES"]
-
 
 class ToolsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The query of a list of tools."""

@@ -39,8 +39,6 @@ from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["ROUTES", "named_tool"]
-
 _YAML = "application/yaml"
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"

@@ -15,8 +15,6 @@ from toolcrib.serve.rest.records import BundleId
 from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
 
-__all__ = ["ROUTES"]
-
 _WEEK_S = 7 * 86_400
 
 

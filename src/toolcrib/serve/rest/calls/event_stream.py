@@ -14,8 +14,6 @@ from toolcrib.errors import InvalidToken
 from toolcrib.serve.rest.running import OpenCall
 from toolcrib.spec import CallEvent
 
-__all__ = ["EVENT_STREAM", "EventData", "event_stream"]
-
 EVENT_STREAM = "text/event-stream"
 _QUIET_S = 15.0
 """Seconds without an event after which a comment shows that the connection still works."""

@@ -18,8 +18,6 @@ from toolcrib.serve.http import SECURITY_HEADERS, problem
 from toolcrib.serve.rest.calls.routes import INVOKE, arguments_of, call_answer
 from toolcrib.serve.rest.services import Services
 
-__all__ = ["QuickInvoke"]
-
 _HEADERS = frozenset(
     (b"accept", b"accept-encoding", b"authorization", b"connection", b"content-length", b"content-type")
 ) | frozenset((b"host", b"user-agent"))

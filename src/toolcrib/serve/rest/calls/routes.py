@@ -42,8 +42,6 @@ from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
 
-__all__ = ["INVOKE", "ROUTES", "arguments_of", "call_answer"]
-
 _MOST_WAIT_S = 3_600
 _REFUSED_S = 0.05
 """Seconds in which a refusal is still the answer of a request for events; after them it is an event."""

@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from toolcrib.serve.http import Answer, HttpRequest, Route
 
-__all__ = ["ROUTES"]
-
 
 class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """A worker that was heard of lately."""

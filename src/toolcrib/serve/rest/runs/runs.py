@@ -26,8 +26,6 @@ from toolcrib.serve.rest.pages import PageQuery
 from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
 
-__all__ = ["ROUTES"]
-
 _QUIET_S = 15.0
 _RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]

@@ -13,8 +13,6 @@ from toolcrib.runs.workflows import Workflow
 from toolcrib.serve.http import Answer, HttpRequest, Route
 from toolcrib.serve.rest.records import Body
 
-__all__ = ["ROUTES"]
-
 
 class WorkflowAnswer(Struct, kw_only=True, frozen=True):
     """A workflow of the project."""
