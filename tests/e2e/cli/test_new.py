@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.commands import PROGRAM, run
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
 from tests.e2e.terminal import terminal
+from toolcrib.guard import AuditLog
 
 
 @pytest.fixture
@@ -95,18 +98,45 @@ def test_an_unreviewed_tool_shows_its_card_once_and_then_one_line(folder: Path) 
 
 
 def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
     cli(folder, "new", "nap", "--run", "sleep 1")
     manifest = folder / ".toolcrib/tools/nap/tool.yml"
     manifest.write_text(manifest.read_text() + "examples: [{description: Nap, params: {}}]\n")
-    with terminal([PROGRAM, "test"], folder, ENVIRONMENT, 120) as screen:
+    with terminal([PROGRAM, "test"], folder, env, 120) as screen:
         screen.read_until("running examples 0.")
         assert screen.end() == 0, screen.text
-    (folder / "app.py").write_text("from toolcrib import Toolset\ntools = Toolset()\n")
-    with terminal([PROGRAM, "serve", "app.py"], folder, ENVIRONMENT, 300) as screen:
-        screen.read_until(f" {PROGRAM} serve {folder}/app.py\n")
-        assert "for a client that starts this command itself" in screen.text
-        screen.type("\x03")
-        screen.end()
+    answer = {"get": {"responses": {"200": {"description": "Yes"}}}}
+    paths = {f"/p{number}": answer for number in range(800)}
+    api = {"openapi": "3.1.0", "info": {"title": "Shop", "version": "1"}, "paths": paths}
+    (folder / "api.json").write_text(json.dumps(api | {"servers": [{"url": "https://api.example.com"}]}))
+    (anchor,) = folder.parent.glob("data/projects/*/audit-head")
+    log = AuditLog(folder / ".toolcrib/audit/tools.log", anchor)
+    for number in range(30_000):
+        log.record("TOOL_EXECUTED", name=f"tool{number}")
+    log.close()
+    for words, shown in (
+        (["import", "openapi", "api.json", "--list"], "reading api.json 0."),
+        (["audit", "verify"], "tools.log 0."),
+    ):
+        with terminal([PROGRAM, *words], folder, env, 300) as screen:
+            screen.read_until(shown)
+            screen.end()
+
+
+def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    (folder / "app.py").write_text("from toolcrib import Toolset\ntools = Toolset()\ntools.run()\n")
+    (folder / "plain.py").write_text("from toolcrib import Toolset\ntools = Toolset()\n")
+    for argv, shown in (
+        ([PROGRAM, "serve", "plain.py"], f" {PROGRAM} serve {folder}/plain.py\n"),
+        ([sys.executable, "app.py"], f" {sys.executable} {folder}/app.py\n"),
+        ([PROGRAM, "serve", "--stdio"], "toolcrib connect HOST\n"),
+    ):
+        with terminal(argv, folder, env, 300) as screen:
+            screen.read_until(shown)
+            assert "for a client that starts this command itself" in screen.text
+            screen.type("\x03")
+            screen.end()
 
 
 @pytest.mark.parametrize(
