@@ -19,13 +19,13 @@ def commands(command: click.Command, context: click.Context) -> Iterator[tuple[c
             below = command.get_command(context, name)
             assert below is not None
             yield from commands(
-                below, click.Context(below, info_name=name, parent=context, terminal_width=80)
+                below, click.Context(below, info_name=name, parent=context, terminal_width=78)
             )
 
 
 def program() -> click.Context:
     """Return a context of the program with its own settings: click keeps the help option of the first one."""
-    return click.Context(toolcrib, info_name="toolcrib", terminal_width=80, **toolcrib.context_settings)
+    return click.Context(toolcrib, info_name="toolcrib", terminal_width=78, **toolcrib.context_settings)
 
 
 EVERY = list(commands(toolcrib, program()))

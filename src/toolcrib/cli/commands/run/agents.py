@@ -127,7 +127,7 @@ def choose_command(task: str, root: str | None, as_json: bool) -> None:
 def task_command(
     prompt: str, agent: str | None, session: str | None, root: str | None, as_json: bool
 ) -> None:
-    """Hand a task to an agent, or to a command-line agent in the sandbox.
+    """Hand a task to an agent, or to a confined command-line agent.
 
     Prints the answer, and the session on standard error: with it the next task goes on from there.
     """
