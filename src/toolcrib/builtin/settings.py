@@ -17,8 +17,6 @@ HOSTS: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 """The JSON Schema of a list of hosts in an option `network`."""
-_POD = {"workspace": "/workspace", "skills": "/skills", "tmp": "/tmp", "ipc": "/ipc"}  # noqa: S108
-_POD_READ_ONLY = frozenset({"skills", "ipc"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +70,3 @@ def root_folders(
     return tuple(
         RootFolder(name, str(Path(path).absolute()), name not in read_only) for name, path in named.items()
     )
-
-
-def pod_roots() -> tuple[RootFolder, ...]:
-    """Return the folders of an agent's pod that exist: of four that may be read, two may be written."""
-    there = {name: path for name, path in _POD.items() if Path(path).is_dir()}
-    return tuple(RootFolder(name, path, name not in _POD_READ_ONLY) for name, path in there.items())

@@ -52,9 +52,10 @@ async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | 
     Raises only what comes from outside of the tool: the cancellation of the call, and interrupts.
     """
     bound = ctx.bound
-    ctx.started = perf_counter()
+    ctx.started = ctx.reported = perf_counter()
+    idle_left = None if bound.idle_ms is None else ctx.idle_left
     try:
-        outcome = await run_with_deadline(bound.executor.run(call, ctx), ctx.seconds_left)
+        outcome = await run_with_deadline(bound.executor.run(call, ctx), ctx.seconds_left, idle_left)
         return outcome if outcome.__class__ is Outcome else Outcome(outcome)
     except DeadlineExceeded:
         error: Exception = ctx.timed_out()

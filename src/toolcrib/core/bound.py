@@ -36,6 +36,8 @@ class Bound:
     """Limit of one attempt."""
     timeout_source: str
     """The origin of that limit, in words."""
+    idle_ms: int | None = None
+    """Time for which an attempt may report nothing; None for any time."""
     text_limit: int | None = None
     """Bytes of the text that a model sees of an output; None for the usual limit."""
     retry: Retry
@@ -101,7 +103,7 @@ class BoundTool(Bound):
         self.name = tool.name
         self._tool = tool = _asking(tool)
         self._make_executor = make_executor
-        self.text_limit = tool.limits.output_bytes
+        self.text_limit, self.idle_ms = tool.limits.output_bytes, tool.limits.idle_ms
         self._set_rules(tool.approval, tool.retry, retry or Retry())
         self._limit(
             timeout_ms, timeout_source, tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)
@@ -143,6 +145,7 @@ class FunctionTool(Bound):
         self._options = options
         self._set_rules(options.approval, options.retry, retry)
         self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
+        self.idle_ms = options.idle_ms
 
     @cached_property
     def tool(self) -> Tool:
@@ -163,7 +166,7 @@ class FunctionTool(Bound):
             output=_JSON if schema is None else Output("json", schema, options.on_violation),
             approval=options.approval,
             retry=options.retry,
-            limits=Limits(timeout_ms=options.timeout_ms),
+            limits=Limits(options.timeout_ms, options.idle_ms),
             annotations=options.annotations,
             mcp=options.mcp,
             tags=options.tags,
@@ -189,6 +192,7 @@ class ToolOptions(TypedDict, total=False):
     retry: Retry | None
     idempotent: bool | None
     timeout_ms: int | None
+    idle_ms: int | None
     approval: str | None
     annotations: Annotations | None
     mcp: McpForms | None
@@ -221,14 +225,16 @@ class Options:
         retry: Retry | None = None,
         idempotent: bool | None = None,
         timeout_ms: int | None = None,
+        idle_ms: int | None = None,
         approval: str | None = None,
         annotations: Annotations | None = None,
         mcp: McpForms | None = None,
         tags: Sequence[str] = (),
         version: int | str = 1,
     ) -> None:
-        if timeout_ms is not None and timeout_ms <= 0:
-            raise DefinitionError(f"timeout_ms must be at least 1, not {timeout_ms}")
+        for name, limit in (("timeout_ms", timeout_ms), ("idle_ms", idle_ms)):
+            if limit is not None and limit <= 0:
+                raise DefinitionError(f"{name} must be at least 1, not {limit}")
         if output_schema is not None:
             SchemaCheck(output_schema)
         self.adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
@@ -240,6 +246,7 @@ class Options:
         self.isolation = isolation or ""
         self.retry = None if retry is None else check_retry(retry)
         self.timeout_ms = timeout_ms
+        self.idle_ms = idle_ms
         self.approval = _NO_APPROVAL if approval is None else Approval(True, approval)
         self.annotations = annotations or _NO_HINTS
         if idempotent is not None:

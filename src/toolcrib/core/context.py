@@ -38,6 +38,8 @@ class Context(Call):
     """Time of arrival, in `time.perf_counter` seconds."""
     started: float = field(default=0.0, init=False)
     """Beginning of this attempt, in `time.perf_counter` seconds; 0 before the call is approved."""
+    reported: float = field(default=0.0, init=False)
+    """Beginning of this attempt, or its last report since, in the same seconds."""
     attempt: int = field(default=1, init=False)
     """1 for the first try."""
     snoozes: int = field(default=0, init=False)
@@ -126,8 +128,18 @@ class Context(Call):
         """Return the seconds until this attempt is cancelled; some executors have a grace time."""
         return self.remaining + getattr(self.bound.executor, "grace_s", 0.0)
 
+    def idle_left(self) -> float:
+        """Return the seconds for which this attempt may still report nothing; 0 or less if they are over."""
+        assert self.bound.idle_ms is not None
+        return self.reported + self.bound.idle_ms / 1000 - time.perf_counter()
+
     def timed_out(self) -> TimedOut:
         """Return the error of an attempt that used up its time; it names the limit that applies."""
+        if self.bound.idle_ms is not None and self.idle_left() <= 0 < self.remaining:
+            return TimedOut(
+                f"{self.tool} reported nothing for {self.bound.idle_ms} ms (limits.idle_ms)",
+                details={"limit_ms": self.bound.idle_ms, "limit": "limits.idle_ms"},
+            )
         return TimedOut(
             f"{self.tool} took longer than {self.limit_ms} ms ({self.limit_source})",
             details={"limit_ms": self.limit_ms, "limit": self.limit_source},
@@ -140,11 +152,13 @@ class Context(Call):
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Report progress to the caller, from any thread; never waits."""
+        self.reported = time.perf_counter()
         if self.bus is not None:
             self.bus.publish(self, "progress", message, done=done, total=total)
 
     def chunk(self, text: str) -> None:
         """Give the caller the next part of the output before the call ends, from any thread; never waits."""
+        self.reported = time.perf_counter()
         if self.bus is not None:
             self.bus.chunk(self, text)
 

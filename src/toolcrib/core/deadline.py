@@ -28,10 +28,15 @@ class DeadlineExceeded(Exception):
     """The coroutine has used up its time."""
 
 
-async def run_with_deadline(work: Coroutine[Any, Any, T], seconds: Callable[[], float]) -> T:
+async def run_with_deadline(
+    work: Coroutine[Any, Any, T],
+    seconds: Callable[[], float],
+    idle_left: Callable[[], float] | None = None,
+) -> T:
     """Return the result of `work`; raise `DeadlineExceeded` when its time is up.
 
-    `seconds` is called when the work first waits and returns the time that is left then. A GeneratorExit
+    `seconds` is called when the work first waits and returns the time that is left then. `idle_left` returns
+    for how long the work may still be silent, and is called again when that time is over. A GeneratorExit
     that the work raises itself becomes a `ToolFailed`: for the caller it would mean that the call is dropped.
     """
     try:
@@ -40,19 +45,26 @@ async def run_with_deadline(work: Coroutine[Any, Any, T], seconds: Callable[[], 
         return end.value  # type: ignore[no-any-return] # what the work returned
     except GeneratorExit as error:
         raise failed(error) from error
-    return await _continue(work, awaited, seconds())
+    return await _continue(work, awaited, seconds(), idle_left)
 
 
-async def _continue(work: Coroutine[Any, Any, T], awaited: Any, seconds: float) -> T:
+async def _continue(
+    work: Coroutine[Any, Any, T], awaited: Any, seconds: float, idle_left: Callable[[], float] | None
+) -> T:
     """Finish work that waits for something, within so many seconds."""
     limit = asyncio.timeout(seconds)
+    idle = None
     try:
         async with limit:
+            idle = None if idle_left is None else _Idle(limit, idle_left)
             result = await _resume(work, awaited, limit)
     except Exception as error:
         if limit.expired():
             raise DeadlineExceeded from error
         raise
+    finally:
+        if idle is not None:
+            idle.timer.cancel()
     if limit.expired():  # The work has caught its cancellation and returned a value all the same.
         raise DeadlineExceeded
     return result
@@ -83,6 +95,21 @@ def _resume(work: Coroutine[Any, Any, T], awaited: Any, limit: asyncio.Timeout) 
     finally:
         if clean_up is not None:
             clean_up.stop()
+
+
+class _Idle:
+    """Ends a time limit early once the work has been silent for too long."""
+
+    def __init__(self, limit: asyncio.Timeout, left: Callable[[], float]) -> None:
+        self._limit, self._left = limit, left
+        self.timer = asyncio.get_running_loop().call_later(left(), self._look)
+
+    def _look(self) -> None:
+        left, loop = self._left(), asyncio.get_running_loop()
+        if left > 0:
+            self.timer = loop.call_later(left, self._look)
+        elif not self._limit.expired():
+            self._limit.reschedule(loop.time())
 
 
 class _CleanUp:

@@ -119,11 +119,11 @@ class Toolset:
         `description`, `input_schema` and `execute`. Options: `description`,
         `input_schema` (instead of the derived one), `output_schema` (likewise), `isolation` (`thread`,
         `inline`, `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a
-        failure), `timeout_ms` (one attempt), `approval` (the reason why a person must approve each call),
-        `on_violation` (`warn` or `fail`, for an output that does not match its schema), `annotations`,
-        `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`, `replace` (take the place of a
-        tool of this name). Raises `DefinitionError` when the function cannot be described, `ConflictError`
-        when the name is taken.
+        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `approval` (the reason
+        why a person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not
+        match its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
+        `replace` (take the place of a tool of this name). Raises `DefinitionError` when the function cannot
+        be described, `ConflictError` when the name is taken.
 
         An object may hold resources: it has `open` and `close`, or is an async context manager, and can be
         called only while its toolset is open (`async with`). Run variables do not reach another process.

@@ -134,7 +134,8 @@ class Project:
         """The built-in tools."""
         know = self._steps.secrets.know
         outputs, state = self.outputs, lambda: self._store.state
-        return Builtins(self.config, self.toolset, self._binder.host, state, outputs, know)
+        only_for = self._steps.access.only_for
+        return Builtins(self.config, self.toolset, self._binder.host, state, outputs, know, only_for)
 
     @property
     def outputs(self) -> KeptOutputs:
@@ -450,12 +451,13 @@ class Project:
 
         models = Models(self.config.providers, self.secrets, self._workspaces.egress)
         self._steps.secrets.know_names(models.keys)
-        return models, agent_tools(self.calls, self.get, self.builtins.switch_on)
+        return models, agent_tools(self.calls, self.get, self.builtins)
 
     def _serve_runs(self) -> None:
-        from toolcrib.project.durable.agents import serve_runs
+        from toolcrib.project.durable.agents import agent_caller, serve_runs
 
-        self.builtins.switch_on(self.agents.listed())  # A run that began elsewhere may call them here.
+        for agent, names in self.agents.listed().items():  # A run that began elsewhere may call them here.
+            self.builtins.switch_on(names, agent_caller(agent))
         serve_runs(self.calls, self._store.runs, *self._agent_parts)
 
     def submit(

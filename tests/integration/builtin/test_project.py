@@ -12,6 +12,7 @@ from toolcrib import Project
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, NotTrusted, ToolcribError
 from toolcrib.guard import Trust
+from toolcrib.spec import Call
 from toolcrib.state import Vault
 
 SETTINGS = """
@@ -50,15 +51,23 @@ script:
 """
 
 
-async def test_those_of_an_agent_are_on_from_its_first_run(crib: Crib) -> None:
+async def test_those_of_an_agent_are_on_for_this_agent_only(crib: Crib) -> None:
     crib.write("note.txt", "hello")
     crib.write(".toolcrib/agents/reader.yml", AGENT)
     async with Project.open(crib.root, accept="all") as project:
         assert project.agents.findings(list) == []
-        assert project.tools() == []
         run = await project.runs.run(None, "reader", "go")
         assert run.answer == "hello"
-        assert [tool.name for tool in project.tools()] == ["read_file"]
+        for caller in ("local", "agent:other", "mcp:x"):
+            assert "read_file" not in {tool.name for tool in project.tools(caller)}
+            assert project.search("read_file", caller=caller)["total"] == 0
+            for dry in (False, True):
+                result = await project.invoke(Call("read_file", {"path": "note.txt"}, caller, dry_run=dry))
+                assert result.error is not None
+                assert result.error.code == "tool_disabled"
+        assert [tool.name for tool in project.tools("agent:reader")] == ["read_file"]
+        project.builtins.switch_on(["read_file"])
+        assert (await project.call("read_file", {"path": "note.txt"})).unwrap() == "hello"
 
 
 async def test_a_worker_has_those_that_the_agents_list(crib: Crib) -> None:
@@ -76,7 +85,7 @@ async def test_an_agent_of_a_project_that_nobody_accepted_switches_nothing_on(cr
     async with Project.open(crib.root) as project:
         with pytest.raises(NotTrusted):
             project.runs.start(None, "reader", "go")
-        assert project.agents.listed() == []
+        assert project.agents.listed() == {}
         assert (await refused(project, "read_file", path="x")).code == "tool_disabled"
 
 

@@ -467,3 +467,10 @@ def test_limits_that_the_manifest_states_hold_or_refuse_the_tool(crib: Crib) -> 
     if level()["limits"]["processes"].startswith("cgroup"):  # the kernel counts no refusals of an rlimit
         assert result.error.details["enforcement"]["exceeded"] == ["processes"]
         assert "limit of processes" in result.error.message
+
+
+def test_a_command_that_falls_silent_is_ended(crib: Crib) -> None:
+    crib.shell(limits={"idle_ms": 300, "timeout_ms": 30_000})
+    silent = failed(crib.call("sh", {"c": "echo begun; sleep 30.123"}), "timed_out")
+    assert silent == "sh reported nothing for 300 ms (limits.idle_ms)"
+    assert eventually(lambda: not processes_with("30.123"))

@@ -59,13 +59,13 @@ async def test_an_agent_makes_an_agent_that_runs_only_after_a_review(crib: Crib)
         for asked in ("helper", boss):
             with pytest.raises(ApprovalRequired, match=r"claude.* made the agent helper, and nobody"):
                 project.runs.start(None, asked, "Go.")
-        assert project.agents.listed() == []
+        assert project.agents.listed() == {}
 
         (waiting,) = project.agents.waiting().values()
         project.agents.accept(waiting, "ann")
         run = project.runs.find(project.runs.start(None, boss, "Go."))
         assert run.state == "ready"
-        assert project.agents.listed() == ["look"]
+        assert project.agents.listed() == {"helper": ("look",)}
 
         file = crib.home / "agents" / "helper.yml"
         file.write_bytes(file.read_bytes() + b"instructions: Something else.\n")

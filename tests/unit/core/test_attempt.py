@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,3 +105,25 @@ async def test_an_attempt_has_an_outcome_or_times_out() -> None:
     decision = await run_attempt(ctx, ctx, Retry(max_attempts=2))
     assert isinstance(decision, Fail)
     assert decision.error.code == "timed_out"
+
+
+async def test_a_report_puts_off_the_idle_limit_but_not_the_absolute_one() -> None:
+    async def tool(context: Context, *, reports: bool) -> None:
+        while reports:
+            for report in (partial(context.progress, 1), partial(context.chunk, "x")):
+                context.reported -= 60  # A minute of silence before each report.
+                assert context.idle_left() < 0
+                report()
+                assert context.idle_left() > 0
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(60)
+
+    for reports, timeout_ms, idle_ms, limit in (
+        (False, 60_000, 20, "limits.idle_ms"),
+        (True, 50, 50_000, "the tool's limit"),
+    ):
+        ctx = attempt_of(tool, timeout_ms=timeout_ms, idle_ms=idle_ms)
+        ctx.arguments = {"reports": reports}
+        decision = await run_attempt(ctx, ctx, Retry())
+        assert isinstance(decision, Fail)
+        assert (decision.error.code, decision.error.details["limit"]) == ("timed_out", limit)

@@ -45,6 +45,7 @@ _NO_NETWORK = Network()
 _NO_APPROVAL = Approval()
 _NO_LIMITS = Limits()
 _LIMITS = (
+    "idle_ms",
     "output_bytes",
     "memory_bytes",
     "processes",

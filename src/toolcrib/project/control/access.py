@@ -1,11 +1,22 @@
-"""Access control: the tools that a caller may see and call, by its token and by the project's policy."""
+"""Access control: the tools that a caller may see and call, by its token and by the project's policy.
+
+A built-in tool that only agents list is there for those agents alone.
+"""
 
 from __future__ import annotations
 
 from toolcrib.core.context import Context
-from toolcrib.errors import InvalidToken
+from toolcrib.errors import InvalidToken, ToolDisabled
 from toolcrib.guard import Decision, Policy, Rules, Tokens
 from toolcrib.spec import Caller, Tool
+
+
+def builtin_off(name: str) -> ToolDisabled:
+    """Return the error of a built-in tool that is off for this caller."""
+    return ToolDisabled(
+        f"the built-in tool {name!r} is off in this project",
+        hint=f"To switch it on, write `builtins: [{name}]` in config.yml.",
+    )
 
 
 class AccessControl:
@@ -15,10 +26,12 @@ class AccessControl:
         self._policy = Policy(rules)
         self._tokens = tokens
         self._has_rules = bool(rules.rules) or rules.default != "allow"
+        self.only_for: dict[str, set[str]] = {}
+        """Built-in tool to the callers that it is on for, where it is not on for everybody."""
 
     def hides(self, identity: Caller | None) -> bool:
         """Return True if there may be tools that this caller does not see."""
-        return self._has_rules or identity is not None
+        return self._has_rules or identity is not None or bool(self.only_for)
 
     def require_valid(self, identity: Caller | None) -> None:
         """Raise `InvalidToken` if this caller's token was revoked or has expired."""
@@ -35,21 +48,30 @@ class AccessControl:
 
     def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
         """Return True if this caller may see the tool."""
-        return not self.hides(identity) or self._policy.visible(tool, caller, identity)
+        if not self.hides(identity):
+            return True
+        return not self._is_off(tool, caller) and self._policy.visible(tool, caller, identity)
+
+    def _is_off(self, tool: Tool, caller: str) -> bool:
+        return tool.is_builtin and caller not in self.only_for.get(tool.name, (caller,))
 
     def admit(self, tool: Tool, caller: str, identity: Caller | None) -> None:
         """Refuse a call that this caller may never make, whatever the arguments.
 
-        Raises `InvalidToken` and `PolicyDenied`.
+        Raises `InvalidToken`, `PolicyDenied`, and `ToolDisabled` for a built-in tool of an agent.
         """
         if self.hides(identity):
             self.require_valid(identity)
+            if self._is_off(tool, caller):
+                raise builtin_off(tool.name)
             self._policy.admit(tool, caller, identity)
 
     def authorise(self, ctx: Context) -> None:
         """Do the same for a call on its way, and keep the decision if the arguments do not matter."""
         if ctx.identity is not None:
             self._tokens.require_valid(ctx.identity)
+        if self.only_for and self._is_off(ctx.bound.tool, ctx.caller):
+            raise builtin_off(ctx.tool)
         if self._has_rules or ctx.identity is not None:
             ctx.decision = self._policy.admit(ctx.bound.tool, ctx.caller, ctx.identity)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.builtin.names import NAMES
@@ -13,6 +13,7 @@ from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.root import Place
+from toolcrib.project.tools.builtins import Builtins
 from toolcrib.runs import worker_name
 from toolcrib.runs.agents import (
     Agent,
@@ -104,11 +105,11 @@ class ProjectAgents:
         """Store that a person has reviewed an agent as it was shown."""
         self._reviews.accept_file(f"{MADE}{made.name}", made.digest, made.raw, by)
 
-    def listed(self) -> list[str]:
-        """Return the tools that agents list whose runs may begin."""
+    def listed(self) -> dict[str, Sequence[str]]:
+        """Return the tools of each agent whose runs may begin."""
         waiting = self.waiting()
         agents = self.all() if self._acceptance.given else self._added
-        return [name for agent in agents.values() if agent.name not in waiting for name in agent.tools]
+        return {name: agent.tools for name, agent in agents.items() if name not in waiting}
 
     def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
         """Return what is wrong with the files; `tools` are the names that agents may list."""
@@ -137,9 +138,12 @@ def _read_one(path: str, raw: bytes) -> tuple[Agent, Document] | list[Diagnostic
         return list(diagnostics_of(error))
 
 
-def agent_tools(
-    calls: ProjectCalls, get: Callable[[str], Tool], switch_on: Callable[[Iterable[str]], None]
-) -> AgentTools:
+def agent_caller(agent: str) -> str:
+    """Return the name by which a run of an agent or a workflow calls tools."""
+    return agent if agent.startswith("workflow:") else f"agent:{agent}"
+
+
+def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool], builtins: Builtins) -> AgentTools:
     """Return the tools of the project's agents: each call is checked and submitted as every durable call."""
 
     def prepare(name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun) -> Mapping[str, Any]:
@@ -147,13 +151,16 @@ def agent_tools(
         return calls.prepare(
             name,
             arguments,
-            caller=run.agent if run.agent.startswith("workflow:") else f"agent:{run.agent}",
+            caller=agent_caller(run.agent),
             identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
             variables=json.loads(run.variables),
             session_id=run.session_id,
             run_id=run.id,
             trace=claim.trace,
         )
+
+    def switch_on(agent: Agent) -> None:
+        builtins.switch_on(agent.tools, agent_caller(agent.name))
 
     return AgentTools(get, prepare, switch_on)
 

@@ -15,6 +15,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolDisabled
 from toolcrib.executors import Host
 from toolcrib.project.config.settings import Config
+from toolcrib.project.control.access import builtin_off
 from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.spec import Executor, Tool
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 class Builtins:
     """Puts the built-in tools that are listed into the project's toolset. A manifest of the same name wins.
 
-    `host` returns the surroundings of a tool, `know` is called with new tools.
+    `host` returns the surroundings of a tool, `know` is called with new tools. `only_for` is filled with the
+    callers of those that only agents list.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Builtins:
         database: Callable[[], Database],
         outputs: KeptOutputs,
         know: Callable[[list[Tool]], None],
+        only_for: dict[str, set[str]],
     ) -> None:
         self._config = config
         self._settings = BuiltinSettings(config.roots or PROJECT_ROOT, dict(config.builtins))
@@ -44,13 +47,18 @@ class Builtins:
         self._database = database
         self._outputs = outputs
         self._know = know
+        self._only_for = only_for
         self._bound: dict[str, BoundTool] = {}
 
-    def switch_on(self, names: Iterable[str]) -> None:
-        """Make built-in tools callable; other names, and taken ones, are left out."""
+    def switch_on(self, names: Iterable[str], caller: str | None = None) -> None:
+        """Make built-in tools callable, by all or one caller; other names, and taken ones, are left out."""
         added = []
-        for name in names:
-            if name in NAMES and name not in self._bound and self._toolset.same_name(name) is None:
+        for name in (name for name in names if name in NAMES):
+            if caller is None:
+                self._only_for.pop(name, None)
+            elif name not in self._bound or name in self._only_for:
+                self._only_for.setdefault(name, set()).add(caller)
+            if name not in self._bound and self._toolset.same_name(name) is None:
                 tool = self.definition(name)
                 executor = partial(self._executor, tool)
                 bound = BoundTool(tool, executor, timeout_ms=self._config.timeout_ms)
@@ -71,12 +79,7 @@ class Builtins:
 
     def why_missing(self, name: str) -> ToolDisabled | None:
         """Return the error of a built-in tool that is off."""
-        if name not in NAMES:
-            return None
-        return ToolDisabled(
-            f"the built-in tool {name!r} is off in this project",
-            hint=f"To switch it on, write `builtins: [{name}]` in config.yml.",
-        )
+        return builtin_off(name) if name in NAMES else None
 
     def _executor(self, tool: Tool) -> Executor:
         return executor_of(Site(tool, self._host(tool), self._settings, self._database, self._outputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,13 +41,13 @@ class PrepareCall(Protocol):
 
 
 class AgentTools:
-    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` takes what a team lists."""
+    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` takes each agent of a team."""
 
     def __init__(
         self,
         get: Callable[[str], Tool],
         prepare: PrepareCall,
-        switch_on: Callable[[Iterable[str]], None] = lambda _: None,
+        switch_on: Callable[[Agent], None] = lambda _: None,
     ) -> None:
         self._get = get
         self._switch_on = switch_on
@@ -56,7 +56,7 @@ class AgentTools:
     def check(self, team: Team) -> None:
         """Raise `ToolNotFound` if one of the agents lists a tool that does not exist."""
         for agent in (team.agent, *team.others.values()):
-            self._switch_on(agent.tools)
+            self._switch_on(agent)
             for name in agent.tools:
                 self._get(name)
 

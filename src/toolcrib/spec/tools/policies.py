@@ -90,6 +90,8 @@ class Limits:
     """Limits of one attempt, and of the rate of calls. `None`: the project's default."""
 
     timeout_ms: int | None = None
+    idle_ms: int | None = None
+    """Time without a report of progress or a part of the output, within that of the attempt."""
     output_bytes: int | None = None
     """Bytes of the output that the caller sees; the rest is cut, and a warning says so."""
     memory_bytes: int | None = None
