@@ -76,11 +76,13 @@ def _fill(data: Path, size: int) -> str:
     """Write records as the store does, but without waiting for the disk each time."""
     import msgspec
 
-    store, bundle = find("toolcrib.bundles", "Store")(data), find("toolcrib.spec.identifier", "new_id")()
-    store.put_bundle(bundle, find("toolcrib.bundles", "BundleBody")(slug="many"))
+    store, bundle = find("toolcrib.bundles", "Store")(data), ""
     record, file_of = find("toolcrib.bundles", "ToolRecord"), find("toolcrib.bundles.records", "file_of")
     chance = random.Random(1)
     for number in range(size):
+        if number % 5_000 == 0:  # Half of what a bundle can have: there is room for the puts.
+            bundle = find("toolcrib.spec.identifier", "new_id")()
+            store.put_bundle(bundle, find("toolcrib.bundles", "BundleBody")(slug=f"many-{number}"))
         first, second = chance.choice(WORDS), chance.choice(WORDS)
         seconds = 1_700_000_000 + number
         moment = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))

@@ -33,6 +33,7 @@
     ├── ConflictError             conflict
     │   ├── IdempotencyConflict   idempotency_conflict
     │   ├── BundleDisabled        bundle_disabled
+    │   ├── BundleFull            bundle_full
     │   ├── BundleNotEmpty        bundle_not_empty
     │   ├── PreconditionFailed    precondition_failed
     │   └── ToolDisabled          tool_disabled
@@ -71,6 +72,7 @@ __all__ = [
     "BuiltInReadOnly",
     "BundleDeleting",
     "BundleDisabled",
+    "BundleFull",
     "BundleNotEmpty",
     "Cancelled",
     "CapabilityMissing",
@@ -404,6 +406,12 @@ class BundleDisabled(ConflictError):
     """The bundle is disabled, so its tools cannot be changed or called."""
 
     code = "bundle_disabled"
+
+
+class BundleFull(ConflictError):
+    """The bundle has as many tools as a bundle can have."""
+
+    code = "bundle_full"
 
 
 class BundleNotEmpty(ConflictError):

@@ -15,13 +15,15 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from toolcrib.errors import InvalidError, InvalidId, InvalidSlug, MissingField
+from toolcrib.errors import BundleFull, InvalidError, InvalidId, InvalidSlug, MissingField
 
 SCHEMA_VERSION = "2026-11-01"
 """The form of the records. A file of an earlier one is migrated when it is read."""
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _LONGEST = 64
+MOST_TOOLS = 10_000
+"""Versions of tools in one bundle."""
 _ALLOWED = frozenset(["Lu", "Ll", "Lt", "Lm", "Lo", "Nd"])
 
 
@@ -135,6 +137,16 @@ def check_id(value: str, what: str = "bundleID") -> None:
 def check_slug(value: str) -> None:
     """Raise InvalidSlug unless the text is 1 to 64 letters, decimal digits and dashes."""
     _check_label(value, "slug", "letters, digits and dashes", "-")
+
+
+def check_room(bundle_id: str, tools: int) -> None:
+    """Raise BundleFull if a bundle would have so many tools."""
+    if tools > MOST_TOOLS:
+        raise BundleFull(
+            f"the bundle {bundle_id} would have {tools:,} versions of tools; at most {MOST_TOOLS:,} fit",
+            hint="Delete versions that nobody uses, or put the tools into another bundle.",
+            details={"limit": MOST_TOOLS},
+        )
 
 
 def check_version(value: str) -> None:

@@ -33,6 +33,7 @@ from toolcrib.bundles.records import (
     ToolRecord,
     check_bundle_body,
     check_id,
+    check_room,
     check_slug,
     check_tool_body,
     check_version,
@@ -305,8 +306,8 @@ class Store:
     def put_tool(self, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
         """Create a version of a tool. Of many processes that put the same pair, exactly one succeeds.
 
-        Raises InvalidSlug, MissingField, BuiltInReadOnly, NotFoundError, BundleDeleting, BundleDisabled, and
-        ConflictError if the pair is there already; then the stored one stays as it is.
+        Raises InvalidSlug, MissingField, BuiltInReadOnly, NotFoundError, BundleDeleting, BundleDisabled,
+        BundleFull, and ConflictError if the pair is there already; then the stored one stays as it is.
         """
         check_slug(slug)
         check_version(version)
@@ -314,6 +315,7 @@ class Store:
         self._refuse_built_in(bundle_id)
         with self._lock.shared():
             self._require_enabled(bundle_id)
+            check_room(bundle_id, sum(1 for _ in self._tool_files(bundle_id)) + 1)
             seconds = self._clock()
             now = _moment(seconds)
             values = {name: getattr(body, name) for name in body.__struct_fields__}

@@ -12,7 +12,7 @@ from msgspec import Struct
 from toolcrib.bundles.archive.contents import ArchivedTool, Contents
 from toolcrib.bundles.archive.zip_file import read_zip
 from toolcrib.bundles.forms import require_one_name
-from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord
+from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, check_room
 from toolcrib.bundles.store import Store
 from toolcrib.errors import (
     BuiltInReadOnly,
@@ -117,6 +117,8 @@ def plan(
     try:
         _check(made, into)
         _check_names(contents.tools, there if into is not None else [])
+        added = sum(1 for one in tools if one.action == "add")
+        check_room(made.bundle_id, added + (0 if into is None else len(there)))
     except ToolcribError as error:
         return msgspec.structs.replace(made, refused=error.as_dict())
     return made

@@ -31,7 +31,7 @@ from toolcrib.bundles.archive.contents import (
 )
 from toolcrib.bundles.archive.credentials import require_no_secrets
 from toolcrib.bundles.files import encoded
-from toolcrib.bundles.records import decode
+from toolcrib.bundles.records import MOST_TOOLS, decode
 from toolcrib.bundles.store import Store
 from toolcrib.errors import InvalidArchive, InvalidError
 from toolcrib.spec import SecretSource
@@ -41,7 +41,7 @@ _FORMAT = "toolcrib-bundle"
 _MANIFEST, _BUNDLE = "manifest.json", "bundle.json"
 MAX_ARCHIVE = 64 * 1024 * 1024
 """Bytes of a ZIP file."""
-MAX_FILES = 10_000
+MAX_FILES = MOST_TOOLS + 2
 MAX_FILE = 4 * 1024 * 1024
 """Bytes of one file in it."""
 MAX_TOTAL = 128 * 1024 * 1024

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.unit.bundles.archive.samples import files_in, filled, tool, with_manifest, zipped
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.archive import apply_import, export_bundle, plan_import, read_zip
+from toolcrib.bundles.archive.zip_file import MAX_FILES
 from toolcrib.bundles.records import file_of
 from toolcrib.errors import InvalidArchive, StateUnavailable
 from toolcrib.guard import EnvironmentSecrets
@@ -205,7 +206,7 @@ def test_more_bytes_than_the_directory_says_are_refused(data: bytes, other: Stor
 
 
 def test_too_many_files_are_refused_before_the_directory_is_read(data: bytes, other: Store) -> None:
-    files = {f"tools/{number}": b"" for number in range(10_001)}
+    files = {f"tools/{number}": b"" for number in range(MAX_FILES + 1)}
     refused(other, zipped(files), "too_many")
     end = zipped(files)
     refused(other, end[:-12] + struct.pack("<H", 3) + end[-10:], "too_many")  # a directory that lies

@@ -17,6 +17,7 @@ from toolcrib.errors import (
     BuiltInReadOnly,
     BundleDeleting,
     BundleDisabled,
+    BundleFull,
     ConflictError,
     InvalidArchive,
     InvalidId,
@@ -76,7 +77,7 @@ ROUTES = (
         {200: ImportPlan},
         query=ImportQuery,
         raw={_ZIP: "A ZIP file of an export."},
-        errors=(InvalidArchive, ConflictError, BundleDisabled, BuiltInReadOnly),
+        errors=(InvalidArchive, ConflictError, BundleDisabled, BundleFull, BuiltInReadOnly),
         max_body=MAX_ARCHIVE,
     ),
 )
