@@ -62,8 +62,6 @@ toolcrib agents add claude
 toolcrib agents add codex --json
 toolcrib agents import
 toolcrib agents import --dry-run --model anthropic:claude-sonnet-5
-toolcrib agents review
-toolcrib agents review helper --yes
 toolcrib runs run forecaster "How is Oslo?" tenant_id=t-1
 toolcrib runs run forecaster "And Rome?" --session 019bb1c2 --stream
 toolcrib runs list --state failed

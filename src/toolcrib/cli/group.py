@@ -33,7 +33,7 @@ COMMANDS = {
     "lock": ("decide.lock", "Pin every tool as it is now, or check the pins."),
     "new": ("make.new", "Create a manifest for a new tool."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
-    "review": ("decide.review", "Review new and changed tools."),
+    "review": ("decide.review", "Review new and changed tools, agents and workflows."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
     "schema": ("make.schema", "Print the JSON Schema of tool.yml, or of an agent's file."),

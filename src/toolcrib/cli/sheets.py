@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.state import Vault
 
-_STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
 _MAX_NAMES = 60
 _SHOWN = "shown.json"
 """File of the user's folder about a project: name of a tool to the digest that was shown at the terminal."""
@@ -23,6 +22,7 @@ def names_of(sheets: Sequence[ReviewSheet]) -> str:
 
 def lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
     """Yield the lines about a tool; one line if this user was shown the same before and did not decide."""
+    from toolcrib.project.control.first_use import STATUS
     from toolcrib.state import read_private, write_private
 
     path, digest = vault.folder / _SHOWN, sheet.digest.digest
@@ -30,29 +30,7 @@ def lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
     known = known if isinstance(known, dict) else {}
     if known.get(sheet.tool.name) == digest:
         name = sheet.tool.name
-        yield f"{name}: {_STATUS[sheet.standing.status]}, as it was shown before: toolcrib review {name}"
+        yield f"{name}: {STATUS[sheet.standing.status]}, as it was shown before: toolcrib review {name}"
         return
-    yield from lines_of(sheet)
+    yield from sheet.lines()
     write_private(path, {**known, sheet.tool.name: digest})
-
-
-def lines_of(sheet: ReviewSheet) -> Iterator[str]:
-    """Yield the lines about a tool for the person who reviews it, without control characters."""
-    from toolcrib.guard import shown
-
-    def flat(text: str) -> str:
-        return shown(text).replace("\n", "\\n")
-
-    tool, review = sheet.tool, sheet.standing
-    yield f"{shown(tool.name)}: {_STATUS[review.status]}"
-    if sheet.creator is not None:
-        yield f"  created by the agent {shown(sheet.creator)}"
-    yield f"  digest: {sheet.digest.digest}"
-    for line in sheet.touches:
-        yield f"  may touch: {flat(line)}"
-    if review.last is not None and review.status == "changed":
-        yield f"  last reviewed by {shown(review.last.by)}: {review.last.digest}"
-        yield f"  changed since then: {flat(', '.join(sheet.changed))}"
-    if review.status != "reviewed":
-        yield from (f"  {line}" for line in review.diff(tool).split("\n") if line)
-        yield from (f"  {flat(line)}" for line in sheet.code())

@@ -279,7 +279,7 @@ class McpCatalog:
         creator = ctx.caller.removeprefix("mcp:")
         made = await run_in_thread(lambda: create_agent(self._project, name, definition, creator))
         path = (self._project.place.agents / f"{name}.yml").relative_to(self._project.root)
-        review = f"a person runs: toolcrib agents review {name}"
+        review = "a person has to review it before it runs"
         return {"name": made.name, "path": str(path), "review": review}
 
     async def _create(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:

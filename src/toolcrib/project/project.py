@@ -93,7 +93,8 @@ class Project:
         self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
         """The acceptance of the project as a whole."""
         reviews, asks = Reviews(self.vault), config.review == "ask"
-        self.first_use = FirstUse(reviews, self.fingerprint, self.parts_of, place, self.acceptance, asks=asks)
+        known = (self.parts_of, self.get, place, self.acceptance)
+        self.first_use = FirstUse(reviews, self.fingerprint, *known, asks=asks)
         """The reviews of tools, and which tools agents have made."""
         self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""
@@ -434,7 +435,7 @@ class Project:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
 
-        return ProjectWorkflows(self.place, self._files, self.acceptance, self.runs, self.toolset)
+        return ProjectWorkflows(self.place, self._files, self.first_use, self.toolset, lambda: self.runs)
 
     @cached_property
     def runs(self) -> AgentRuns:
@@ -495,16 +496,16 @@ class Project:
         return self._composites.tools_of(tool)
 
     def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
-        """Return every tool of a manifest as it is shown for review, and the errors of all others.
+        """Return every tool, agent and workflow as it is shown for review, and the errors of all others.
 
         Tools of bundles are not of the project; `first_use.sheet` shows one of them.
         """
         sheets, errors = [], []
-        for tool in self._every_tool(stored=False):
-            if tool.source is None:
-                continue
+        tools = self._every_tool(stored=False)
+        for tool in (*tools, *self.agents.reviewed(), *self.workflows.reviewed()):
             try:
-                sheets.append(self.first_use.sheet(tool))
+                if tool.source is not None:
+                    sheets.append(self.first_use.sheet(tool))
             except ToolcribError as error:
                 errors.append(error)
         return sheets, errors

@@ -57,12 +57,14 @@ async def test_an_agent_makes_an_agent_that_runs_only_after_a_review(crib: Crib)
         assert made.tools == ("look",)
         boss = Agent("boss", "scripted", agents=("helper",), script=({"text": "well"},))
         for asked in ("helper", boss):
-            with pytest.raises(ApprovalRequired, match=r"claude.* made the agent helper, and nobody"):
+            with pytest.raises(
+                ApprovalRequired, match=r"reviewed the agent helper, which the agent claude.* made"
+            ):
                 project.runs.start(None, asked, "Go.")
         assert project.agents.listed() == {}
 
-        (waiting,) = project.agents.waiting().values()
-        project.agents.accept(waiting, "ann")
+        (waiting,) = [sheet for sheet in project.sheets()[0] if sheet.waits]
+        project.review(waiting.tool, "ann", waiting.digest)
         run = project.runs.find(project.runs.start(None, boss, "Go."))
         assert run.state == "ready"
         assert project.agents.listed() == {"helper": ("look",)}

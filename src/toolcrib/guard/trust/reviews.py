@@ -101,16 +101,9 @@ class Reviews:
 
     def is_reviewed(self, tool: Tool, digest: str) -> bool:
         """Return True if a person has reviewed this version of the tool."""
-        return self._has(tool.name, tool.bundle, digest)
-
-    def is_file_reviewed(self, name: str, digest: str) -> bool:
-        """Return True if a person has reviewed the file of this name, such as `agent:helper`, as it is."""
-        return self._has(name, "", digest)
-
-    def _has(self, name: str, bundle: str, digest: str) -> bool:
         if not self._exists:
             return False
-        version, key = self._database.version, (name, bundle, digest)
+        version, key = self._database.version, (tool.name, tool.bundle, digest)
         if self._reviewed[0] != version:
             self._reviewed = (version, set())
         if key not in self._reviewed[1]:
@@ -149,11 +142,6 @@ class Reviews:
                 raw = b"" if tool.source is None else tool.source.raw
                 parts = reviewed_parts(tool, digest)
                 _insert(tx, (tool.name, tool.bundle), digest.digest, parts, raw, by, now)
-
-    def accept_file(self, name: str, digest: str, raw: bytes, by: str) -> None:
-        """Store that a person has reviewed the file of this name with this digest."""
-        with self._database.write() as tx:
-            _insert(tx, (name, ""), digest, {}, raw, by, self._clock())
 
     def forget(self, tool: str, bundle: str, digest: str) -> None:
         """Revoke a review."""

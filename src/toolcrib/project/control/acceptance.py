@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from toolcrib.core.context import Context
 from toolcrib.errors import NotTrusted, ToolcribError
@@ -21,7 +22,7 @@ from toolcrib.state import user_settings_file
 
 @dataclass(frozen=True, slots=True)
 class ProjectDigest:
-    """The digest of a whole project, and those of its tools by name."""
+    """The digest of a whole project, and those of its tools, agents and workflows by name."""
 
     digest: str
     tools: Mapping[str, str] = field(default_factory=dict)
@@ -88,11 +89,12 @@ def digest_of_project(
     """
     from toolcrib.runs.agents.files import agent_texts
 
-    root, texts = place.root, agent_texts(place.agents, files) | agent_texts(place.workflows, files)
-    parts: dict[str, object] = {
-        f"/{os.path.relpath(path, root)}": hashlib.sha256(raw).hexdigest() for path, raw in texts.items()
-    }
-    versions = {}
+    root, parts, versions = place.root, dict[str, object](), dict[str, str]()
+    for kind, folder in (("agent", place.agents), ("workflow", place.workflows)):
+        for path, raw in agent_texts(folder, files).items():
+            digest = raw.code if isinstance(raw, ToolcribError) else hashlib.sha256(raw).hexdigest()
+            parts[f"/{os.path.relpath(path, root)}"] = digest
+            versions[f"{kind}:{Path(path).stem}"] = digest
     for tool in tools:
         if tool.source is None:
             continue

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts
+from toolcrib.errors import ApprovalRequired, NotTrusted
+from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
 from toolcrib.project.control.acceptance import Acceptance
+from toolcrib.project.control.agent_files import FileUse, file_digest
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
@@ -16,6 +18,7 @@ from toolcrib.spec.tools.words import may_touch
 
 FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""
+STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
 _EFFECTS = ("network", "write ", "secret ", "environment variable ", "code:")
@@ -54,6 +57,22 @@ class ReviewSheet:
         now = ToolDigest(self.digest.digest, reviewed_parts(self.tool, self.digest))
         return now.changed_since(last.parts)
 
+    def lines(self) -> Iterator[str]:
+        """Yield the lines for the person who reviews it, without control characters."""
+        tool, review = self.tool, self.standing
+        yield f"{shown(tool.name)}: {STATUS[review.status]}"
+        if self.creator is not None:
+            yield f"  created by the agent {shown(self.creator)}"
+        yield f"  digest: {self.digest.digest}"
+        for line in self.touches:
+            yield f"  may touch: {_flat(line)}"
+        if review.last is not None and review.status == "changed":
+            yield f"  last reviewed by {shown(review.last.by)}: {review.last.digest}"
+            yield f"  changed since then: {_flat(', '.join(self.changed))}"
+        if review.status != "reviewed":
+            yield from (f"  {line}" for line in review.diff(tool).split("\n") if line)
+            yield from (f"  {_flat(line)}" for line in self.code())
+
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         last = self.standing.last
@@ -72,11 +91,16 @@ class ReviewSheet:
         }
 
 
+def _flat(text: str) -> str:
+    return shown(text).replace("\n", "\\n")
+
+
 class FirstUse:
     """The tools of one project that a person has to review before they run.
 
-    `fingerprint` returns a tool's digest as it is now, `parts` the tools that it calls. With `asks` false
-    (`review: off`) tools need no review; a tool that an agent made needs approval all the same.
+    `fingerprint` returns a tool's digest as it is now, `parts` the tools that it calls, `find` the tool of a
+    name. With `asks` false (`review: off`) tools need no review; a tool that an agent made needs approval all
+    the same. Agents and workflows are reviewed as tools are (`as_reviewed`).
     """
 
     def __init__(
@@ -84,6 +108,7 @@ class FirstUse:
         reviews: Reviews,
         fingerprint: Callable[[Tool], ToolDigest],
         parts: Callable[[Tool], Sequence[Tool]],
+        find: Callable[[str], Tool],
         place: Place,
         acceptance: Acceptance,
         *,
@@ -93,6 +118,7 @@ class FirstUse:
         self.acceptance = acceptance
         self._fingerprint = fingerprint
         self._parts = parts
+        self._find = find
         self._place = place
         self._asks = asks
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
@@ -176,6 +202,9 @@ class FirstUse:
         return known[1]
 
     def _reasons(self, tool: Tool) -> Iterator[str]:
+        if isinstance(tool.config, FileUse):
+            yield from tool.config.reasons(self._find, self.reasons)
+            return
         yield from (line for line in may_touch(tool) if line.startswith(_EFFECTS))
         paths = [("read", path) for path in tool.permissions.read]
         paths += [("run", path) for _, path in opened(tool, self._place.root)]
@@ -213,25 +242,41 @@ class FirstUse:
 
     def sheet(self, tool: Tool) -> ReviewSheet:
         """Return a tool as it is shown for review."""
-        digest = self._fingerprint(tool)
+        is_file = isinstance(tool.config, FileUse)
+        digest = file_digest(tool) if is_file else self._fingerprint(tool)
         standing, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
         if self.acceptance.versions.get(tool.name) == digest.digest:
             standing = ReviewStatus("reviewed", standing.last)
         waits = standing.status != "reviewed" and (
             creator is not None or (self._asks_for(tool) and bool(reasons))
         )
-        touches = [*may_touch(tool), *self.links(tool)]
+        touches = list(reasons) if is_file else [*may_touch(tool), *self.links(tool)]
         last = None if standing.last is None else standing.last.parts
 
         def code() -> list[str]:
             lines = list(self.reviews.texts.lines(tool, digest, last, self.mask))
-            for part in self._parts(tool):
+            for part in () if is_file else self._parts(tool):
                 name = f"step/{part.name}"
                 if part.source is not None and (last is None or last.get(name) != digest.parts[name]):
                     lines += self._step(part)
             return lines
 
         return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits, code)
+
+    def require(self, file: Tool) -> None:
+        """Refuse to run an agent or a workflow that waits for a person: `NotTrusted`, `ApprovalRequired`."""
+        if not self.acceptance.given:
+            raise NotTrusted(
+                f"nobody has accepted this project, so none of its {file.kind}s runs",
+                hint="The person whose machine this is has to accept it first.",
+            )
+        sheet = self.sheet(file)
+        if sheet.waits:
+            last, name = sheet.standing.last, f"the {file.name.replace(':', ' ')}"
+            why = f"nobody has reviewed {name}" if last is None else f"{name} is not what {last.by} reviewed"
+            why += "" if sheet.creator is None else f", which the agent {sheet.creator} made"
+            why += f"; it may: {'; '.join(sheet.reasons)}" if sheet.reasons else ""
+            raise ApprovalRequired(why, hint="A person has to review it first.")
 
     def _step(self, part: Tool) -> Iterator[str]:
         """Yield the manifest and the code of a tool that another calls, unless they are reviewed."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ApprovalRequired, ConflictError, ManifestError, NotFoundError, NotTrusted
-from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
+from toolcrib.errors import ConflictError, DeniedError, NotFoundError
+from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.project.control.agent_files import FileUse, as_reviewed
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.root import Place
@@ -20,9 +22,9 @@ from toolcrib.runs.agents import (
     AgentSteps,
     AgentTools,
     Models,
-    agent_texts,
     check_agents,
     read_agent,
+    read_files,
 )
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
@@ -33,26 +35,14 @@ MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
 
 
-class MadeAgent(NamedTuple):
-    """An agent that an agent has made, as a person reviews it."""
-
-    name: str
-    creator: str
-    raw: bytes
-    digest: str
-    """The SHA-256 of the file, in hex."""
-
-
 class ProjectAgents:
     """The agents in files, read again when one has changed, and those that a program adds."""
 
     def __init__(self, place: Place, files: SourceFiles, first_use: FirstUse) -> None:
         self._folder = place.agents
         self._files = files
-        self._acceptance = first_use.acceptance
-        self._reviews = first_use.reviews
+        self._first_use = first_use
         self._added: dict[str, Agent] = {}
-        self._read: dict[str, tuple[bytes, tuple[Agent, Document] | list[Diagnostic]]] = {}
 
     def add(self, agent: Agent) -> None:
         """Add an agent. Raises `ConflictError` if there is one of this name."""
@@ -65,23 +55,22 @@ class ProjectAgents:
         return {**{name: agent for name, (agent, _) in self._in_files()[0].items()}, **self._added}
 
     def get(self, name: str) -> Agent:
-        """Return an agent; `NotFoundError`, or `NotTrusted` for a file in a project nobody has accepted."""
+        """Return an agent to run it. Raises `NotFoundError`, and for a file what `FirstUse.require` does."""
+        agent, document = self._find(name)
+        if document is not None:
+            self._first_use.require(_reviewed(agent, document))
+        return agent
+
+    def find(self, name: str) -> Agent:
+        """Return an agent to show it. Raises `NotFoundError`."""
+        return self._find(name)[0]
+
+    def _find(self, name: str) -> tuple[Agent, Document | None]:
         if name in self._added:
-            return self._added[name]
+            return self._added[name], None
         agents, findings = self._in_files()
         if name in agents:
-            if not self._acceptance.given:
-                raise NotTrusted(
-                    "nobody has accepted this project, so none of its agents runs",
-                    hint="To see what it holds and accept it: toolcrib trust",
-                )
-            waiting = self.waiting().get(name)
-            if waiting is not None:
-                raise ApprovalRequired(
-                    f"the agent {waiting.creator} made the agent {name}, and nobody has reviewed it",
-                    hint=f"To see it and approve it: toolcrib agents review {name}",
-                )
-            return agents[name][0]
+            return agents[name]
         broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
         if broken is not None:
             raise NotFoundError(f"agent {name[:100]!r} does not load: {broken.render(hint=False)}")
@@ -89,27 +78,18 @@ class ProjectAgents:
         hint = f"Did you mean {close}?" if close else "`toolcrib agents list` shows those that there are."
         raise NotFoundError(f"there is no agent named {name[:100]!r}", hint=hint)
 
-    def waiting(self) -> dict[str, MadeAgent]:
-        """Return the agents that agents have made and that nobody has reviewed as they are now."""
-        creators = self._reviews.creators()
-        found = {}
-        for name, (_, document) in self._in_files()[0].items():
-            creator = creators.get(f"{MADE}{name}")
-            if creator is not None:
-                digest = hashlib.sha256(document.raw).hexdigest()
-                if not self._reviews.is_file_reviewed(f"{MADE}{name}", digest):
-                    found[name] = MadeAgent(name, creator, document.raw, digest)
-        return found
-
-    def accept(self, made: MadeAgent, by: str) -> None:
-        """Store that a person has reviewed an agent as it was shown."""
-        self._reviews.accept_file(f"{MADE}{made.name}", made.digest, made.raw, by)
+    def reviewed(self) -> list[Tool]:
+        """Return the agents in files as a person reviews them."""
+        return [_reviewed(*one) for one in self._in_files()[0].values()]
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""
-        waiting = self.waiting()
-        agents = self.all() if self._acceptance.given else self._added
-        return {name: agent.tools for name, agent in agents.items() if name not in waiting}
+        found: dict[str, Sequence[str]] = {name: agent.tools for name, agent in self._added.items()}
+        for name, (agent, document) in self._in_files()[0].items():
+            with suppress(DeniedError):
+                self._first_use.require(_reviewed(agent, document))
+                found[name] = agent.tools
+        return found
 
     def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
         """Return what is wrong with the files; `tools` are the names that agents may list."""
@@ -118,24 +98,17 @@ class ProjectAgents:
         return [*findings, *check_agents(agents, {*tools(), *NAMES} if listed else (), self._added)]
 
     def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
-        agents, findings = {}, []
-        texts = agent_texts(self._folder, self._files)
-        for path, raw in texts.items():
-            known = self._read.get(path)
-            if known is None or known[0] != raw:
-                known = self._read[path] = raw, _read_one(path, raw)
-            if isinstance(known[1], list):
-                findings += known[1]
-            else:
-                agents[known[1][0].name] = known[1]
-        return agents, findings
+        return read_files(self._folder, self._files, _read)
 
 
-def _read_one(path: str, raw: bytes) -> tuple[Agent, Document] | list[Diagnostic]:
-    try:
-        return read_agent(path, raw)
-    except ManifestError as error:
-        return list(diagnostics_of(error))
+@lru_cache(maxsize=256)
+def _read(path: str, raw: bytes) -> tuple[Agent, Document]:
+    return read_agent(path, raw)
+
+
+def _reviewed(agent: Agent, document: Document) -> Tool:
+    use = FileUse(agent.tools, tuple(f"agent:{name}" for name in agent.agents), agent.provider)
+    return as_reviewed("agent", agent.name, agent.description, document, use)
 
 
 def agent_caller(agent: str) -> str:

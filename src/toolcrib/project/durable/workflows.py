@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from toolcrib.core.toolset import Toolset
 from toolcrib.core.trace import current_trace
-from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
-from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of
-from toolcrib.project.control.acceptance import Acceptance
+from toolcrib.errors import NotFoundError
+from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.project.control.agent_files import FileUse, as_reviewed
+from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.root import Place
-from toolcrib.runs.agents import AgentRuns, agent_texts
+from toolcrib.runs.agents import AgentRuns, read_files
 from toolcrib.runs.sessions import NewRun, Run
 from toolcrib.runs.workflows import (
     WORKFLOW_PROVIDER,
@@ -22,7 +23,7 @@ from toolcrib.runs.workflows import (
     read_workflow,
 )
 from toolcrib.schema import ArgumentCheck
-from toolcrib.spec import Caller
+from toolcrib.spec import Caller, Tool
 from toolcrib.spec.naming import nearest
 
 
@@ -30,11 +31,16 @@ class ProjectWorkflows:
     """The workflows in files, read again for each use."""
 
     def __init__(
-        self, place: Place, files: SourceFiles, acceptance: Acceptance, runs: AgentRuns, tools: Toolset
+        self,
+        place: Place,
+        files: SourceFiles,
+        first_use: FirstUse,
+        tools: Toolset,
+        runs: Callable[[], AgentRuns],
     ) -> None:
         self._folder = place.workflows
         self._files = files
-        self._acceptance = acceptance
+        self._first_use = first_use
         self._runs = runs
         self._tools = tools
 
@@ -43,21 +49,29 @@ class ProjectWorkflows:
         return {name: workflow for name, (workflow, _) in self._read()[0].items()}
 
     def get(self, name: str) -> Workflow:
-        """Return a workflow; `NotFoundError`, or `NotTrusted` in a project that nobody has accepted."""
+        """Return a workflow to run it. Raises `NotFoundError`, and what `FirstUse.require` raises."""
+        found = self._find(name)
+        self._first_use.require(_reviewed(*found))
+        return found[0]
+
+    def find(self, name: str) -> Workflow:
+        """Return a workflow to show it. Raises `NotFoundError`."""
+        return self._find(name)[0]
+
+    def _find(self, name: str) -> tuple[Workflow, Document]:
         workflows, findings = self._read()
         if name in workflows:
-            if not self._acceptance.given:
-                raise NotTrusted(
-                    "nobody has accepted this project, so none of its workflows runs",
-                    hint="To see what it holds and accept it: toolcrib trust",
-                )
-            return workflows[name][0]
+            return workflows[name]
         broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
         if broken is not None:
             raise NotFoundError(f"workflow {name[:100]!r} does not load: {broken.render(hint=False)}")
         close = nearest(name, workflows)
         hint = f"Did you mean {close}?" if close else "`toolcrib workflows list` shows those that there are."
         raise NotFoundError(f"there is no workflow named {name[:100]!r}", hint=hint)
+
+    def reviewed(self) -> list[Tool]:
+        """Return the workflows as a person reviews them."""
+        return [_reviewed(*one) for one in self._read()[0].values()]
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""
@@ -92,13 +106,13 @@ class ProjectWorkflows:
             None if identity is None else json.dumps(identity.as_dict()),
             trace=trace or current_trace(),
         )
-        return self._runs.store.create_run(None, new)
+        return self._runs().store.create_run(None, new)
 
     async def run(self, name: str, inputs: Mapping[str, Any] | str | None = None, **options: Any) -> Any:
         """Run a workflow to its end and return its value; options as of `start`. Raises its error."""
         from toolcrib.runs.agents.runs import unwrap
 
-        run = unwrap(await self._runs.wait(self.start(name, inputs, **options)))
+        run = unwrap(await self._runs().wait(self.start(name, inputs, **options)))
         return json.loads(run.answer or "null")
 
     @staticmethod
@@ -112,17 +126,14 @@ class ProjectWorkflows:
         return found
 
     def _agent(self, name: str) -> tuple[str, str]:
-        team = self._runs.team(name)
+        team = self._runs().team(name)
         return team.definition, team.agent.provider
 
     def _read(self) -> tuple[dict[str, tuple[Workflow, Document]], list[Diagnostic]]:
-        workflows: dict[str, tuple[Workflow, Document]] = {}
-        findings: list[Diagnostic] = []
-        for path, raw in agent_texts(self._folder, self._files).items():
-            try:
-                workflow, document = read_workflow(path, raw)
-            except ManifestError as error:
-                findings += diagnostics_of(error)
-            else:
-                workflows[workflow.name] = workflow, document
-        return workflows, findings
+        return read_files(self._folder, self._files, read_workflow)
+
+
+def _reviewed(workflow: Workflow, document: Document) -> Tool:
+    others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in workflow.callees(kind))
+    use = FileUse(tuple(workflow.callees("tool")), tuple(others))
+    return as_reviewed("workflow", workflow.name, workflow.description, document, use)

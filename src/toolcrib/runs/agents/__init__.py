@@ -1,7 +1,7 @@
 """Agents: their files, the models behind them, and the steps of their runs."""
 
 from toolcrib.runs.agents.agent import Agent, Budgets, Team
-from toolcrib.runs.agents.files import agent_schema, agent_texts, check_agents, read_agent, read_agents
+from toolcrib.runs.agents.files import agent_schema, agent_texts, check_agents, read_agent, read_files
 from toolcrib.runs.agents.providers import PROVIDERS, Models
 from toolcrib.runs.agents.runs import AgentRuns
 from toolcrib.runs.agents.steps import AgentSteps
@@ -21,5 +21,5 @@ __all__ = [
     "agent_texts",
     "check_agents",
     "read_agent",
-    "read_agents",
+    "read_files",
 ]

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import ANY_FILE, Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
+from toolcrib.manifest import (
+    ANY_FILE,
+    Diagnostic,
+    Document,
+    SourceFiles,
+    diagnostics_of,
+    failure,
+    load,
+    make,
+    read,
+)
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.agents.agent import Agent
 from toolcrib.spec.naming import nearest
 
 _SUFFIX = ".yml"
+_File = TypeVar("_File")
 _KNOWN = (
     Misfit(("name",), rule="name"),
     Misfit(("script",), "required", message="`model: scripted` needs the key `script`"),
@@ -34,19 +45,42 @@ def _form() -> Form:
     return Form(agent_schema(), _KNOWN)
 
 
-def agent_texts(folder: Path, files: SourceFiles = ANY_FILE) -> dict[str, bytes]:
-    """Return the files of a folder of agents by path, in the order of their names; none without a folder."""
+def agent_texts(folder: Path, files: SourceFiles = ANY_FILE) -> dict[str, bytes | ManifestError]:
+    """Return the files of a folder of agents by path, in the order of their names; none without a folder.
+
+    A file that cannot be read is the error about it.
+    """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and path.name[0] != ".")
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    found = {}
+    found: dict[str, bytes | ManifestError] = {}
     for path in paths:
         try:
             found[str(path)] = read(str(path), files)
+        except ManifestError as error:
+            found[str(path)] = error
         except FileNotFoundError:
-            continue
+            if path.is_symlink():
+                message = "this is a link that leads nowhere"
+                found[str(path)] = failure([make(str(path), (1, 1), "unreadable", message)])
     return found
+
+
+def read_files(
+    folder: Path, files: SourceFiles, read_one: Callable[[str, bytes], tuple[_File, Document]]
+) -> tuple[dict[str, tuple[_File, Document]], list[Diagnostic]]:
+    """Return the agents or workflows of a folder by name, and the findings about files that are none."""
+    found: dict[str, tuple[_File, Document]] = {}
+    findings: list[Diagnostic] = []
+    for path, raw in agent_texts(folder, files).items():
+        try:
+            if isinstance(raw, ManifestError):
+                raise raw
+            found[Path(path).stem] = read_one(path, raw)
+        except ManifestError as error:
+            findings += diagnostics_of(error)
+    return found, findings
 
 
 def read_agent(path: str, raw: bytes) -> tuple[Agent, Document]:
@@ -68,26 +102,6 @@ def read_agent(path: str, raw: bytes) -> tuple[Agent, Document]:
     if found:
         raise failure(found)
     return Agent.of(document.data), document
-
-
-def read_agents(
-    folder: Path, files: SourceFiles = ANY_FILE
-) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
-    """Return the agents of a folder by name, and the findings about files that are no agents."""
-    agents: dict[str, tuple[Agent, Document]] = {}
-    findings: list[Diagnostic] = []
-    try:
-        texts = agent_texts(folder, files)
-    except ManifestError as error:
-        return {}, list(diagnostics_of(error))
-    for path, raw in texts.items():
-        try:
-            agent, document = read_agent(path, raw)
-        except ManifestError as error:
-            findings += diagnostics_of(error)
-        else:
-            agents[agent.name] = agent, document
-    return agents, findings
 
 
 def check_agents(

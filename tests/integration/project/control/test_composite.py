@@ -12,6 +12,7 @@ import pytest
 from tests.crib import Crib, failed
 from tests.e2e.cli.test_cli import cli
 from toolcrib import Project, Result, ToolCancel
+from toolcrib.project.control.approvals.elicitation import Elicitation
 from toolcrib.spec import Call, Caller
 
 NAME = {"type": "string", "description": "A name."}
@@ -359,6 +360,15 @@ def test_a_plan_runs_nothing(crib: Crib) -> None:
     assert crib.audit() == []
 
 
+async def asked_elsewhere(crib: Crib) -> tuple[str | None, dict[str, Any]]:
+    """What a client's user is asked about the newest call that waits, and what REST shows of it."""
+    async with crib.open() as project:
+        service = project.approval_service
+        (sheet,) = service.list("pending", 1)
+        shown = service.show(sheet.approval.id)
+        return Elicitation(service).question(sheet.approval.id), service.facts(shown)
+
+
 def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
     config = {"entrypoint": "sh", "args": [".toolcrib/tools/clean/run.sh"]}
     crib.tool("clean", "command", config, permissions={"fs": {"write": ["."]}})
@@ -371,6 +381,14 @@ def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
         shown = cli(crib, *words).out
         assert "    1 | rm -rf build" in shown
         assert '+{"name": "clean"' in shown
+    for long in (False, True):
+        if long:
+            crib.write(".toolcrib/tools/clean/run.sh", "# a comment\n" * 400 + "rm -rf build\n")
+            assert crib.call("all", {}, wait="pending").status == "pending"
+        asked, facts = asyncio.run(asked_elsewhere(crib))
+        assert "| rm -rf build" in facts["review"][-1]
+        assert (asked is None) is long  # What does not fit is for the terminal: nothing is cut off.
+        assert long or "    1 | rm -rf build" in str(asked)
     crib.review("clean", "all")
     crib.write(".toolcrib/tools/clean/run.sh", "rm -rf src\n")
     shown = cli(crib, "review", "all").out

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.manifest.native.samples import COMMAND, FILE, HTTP, PYTHON, change, findings, tool
-from toolcrib.manifest import RULES, Diagnostic, check_tool, lint_tool, lint_tree, report
-from toolcrib.runs.agents import check_agents, read_agents
+from toolcrib.manifest import ANY_FILE, RULES, Diagnostic, check_tool, lint_tool, lint_tree, report
+from toolcrib.runs.agents import check_agents, read_agent, read_files
 
 GLEE = Path(__file__).parents[3] / "data/glee"
 
@@ -319,7 +319,7 @@ def test_what_an_agent_lists_and_is_nowhere_is_reported_with_its_place_and_the_n
     text = "description: d\nmodel: scripted\nscript: [text: x]\ntools: [{}]\nagents: [{}]\n"
     (tmp_path / "chief.yml").write_text("name: chief\n" + text.format("find, stat", "clerk, clerc, added"))
     (tmp_path / "clerk.yml").write_text("name: clerk\n" + text.format("", ""))
-    agents, broken = read_agents(tmp_path)
+    agents, broken = read_files(tmp_path, ANY_FILE, read_agent)
     assert (sorted(agents), broken) == (["chief", "clerk"], [])
     found = check_agents(agents, ["stats", "find"], ["added"])
     assert [(f.severity, f.rule, f.line, f.column, f.message, f.hint) for f in found] == [

@@ -24,7 +24,6 @@ from toolcrib.cli.commands.decide.policy_add import write_rule
 from toolcrib.cli.confirm import Channel, choose, decide, page, require_person
 from toolcrib.cli.options import project_options, root_option, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
-from toolcrib.cli.sheets import lines_of
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 
@@ -89,7 +88,7 @@ def show_command(id: str | None, root: str | None, as_json: bool, last: bool) ->
         print_json({**sheet.document, "facts": facts})
     else:
         lines = [*lines_of_approval(sheet, facts), *map(cut, content_lines(sheet, facts))]
-        lines += _reviewed(service, sheet) if sheet.approval.status == "pending" else ()
+        lines += facts.get("review", ())
         print_result("\n".join(lines))
 
 
@@ -299,18 +298,12 @@ def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -
     for line in content:
         if len(line) > SHOWN:
             page(line, ask=not yes)
-    for line in _reviewed(service, sheet):
+    for line in facts.get("review", ()):
         print_note(line)
     for line in lines_of_approval(sheet, facts):
         print_note(line)
     for line in content:
         print_note(line if len(line) <= SHOWN else f"{line[:12]} {len(line):,} characters, shown above")
-
-
-def _reviewed(service: ApprovalService, sheet: ApprovalSheet) -> Iterator[str]:
-    """Yield the manifest and the code that run, where nobody has reviewed them."""
-    review = service.review(sheet)
-    return iter(()) if review is None else lines_of(review)
 
 
 def _service(root: str | None) -> ApprovalService:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,13 @@ from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
-from toolcrib.cli.sheets import lines_of, names_of
+from toolcrib.cli.sheets import names_of
 from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
+    from toolcrib.spec import Tool
 
 _LOOK_S = 0.3
 _ABOUT = "tools"
@@ -34,13 +35,14 @@ _ABOUT = "tools"
 def command(
     names: tuple[str, ...], root: str | None, as_json: bool, everything: bool, watch: bool, yes: bool
 ) -> int:
-    """Review new and changed tools.
+    """Review new and changed tools, agents and workflows.
 
-    Shows the digest of each tool, its permissions and its changes since the last review, then asks once for
-    all of them. The answer is stored for the tools exactly as they are.
+    Shows the digest of each, its permissions and its changes since the last review, then asks once for all of
+    them. The answer is stored for them exactly as they are.
 
-    Without a NAME it shows the tools that need a review: those that write, that reach outside the project,
-    and those that an agent created. With --json and without --yes the tools are only shown.
+    NAME is a tool, `agent:NAME` or `workflow:NAME`. Without one it shows those that need a review: they
+    write, reach outside the project, or were created by an agent. With --json and without --yes they are only
+    shown.
     """
     from toolcrib.project import Project
 
@@ -54,7 +56,7 @@ def command(
     sheets, exit_code = _sheets(project, names, everything=everything)
     if not as_json:
         for number, sheet in enumerate(sheets):
-            print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
+            print_result("\n".join([*([""] if number else []), *sheet.lines()]))
     waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
     codes = [list(sheet.code()) if as_json and sheet in waiting else [] for sheet in sheets]
     accepted = bool(waiting) and (yes or not as_json)
@@ -86,14 +88,22 @@ def _accept(project: Project, sheets: Sequence[ReviewSheet], channel: Channel | 
 
 def ask_for_reviews(project: Project, names: Sequence[str]) -> None:
     """Ask at the terminal, once, for the reviews that the examples of these tools, or of all, wait for."""
-    if given_token() is not None or not at_terminal():
+    _ask(project, lambda tool: bool(tool.examples) and (not names or tool.name in names), "run the examples")
+
+
+def ask_for_files(project: Project) -> None:
+    """Ask at the terminal, once, for the reviews that agents and workflows wait for."""
+    _ask(project, lambda tool: tool.kind in ("agent", "workflow"), "go on")
+
+
+def _ask(project: Project, which: Callable[[Tool], bool], then: str) -> None:
+    if given_token() is not None or not at_terminal() or not project.acceptance.given:
         return
-    sheets = [sheet for sheet in project.sheets()[0] if sheet.waits and sheet.tool.examples]
-    sheets = [sheet for sheet in sheets if not names or sheet.tool.name in names]
+    sheets = [sheet for sheet in project.sheets()[0] if sheet.waits and which(sheet.tool)]
     for sheet in sheets:
-        print_note("\n".join(lines_of(sheet)))
+        print_note("\n".join(sheet.lines()))
     if sheets:
-        question = f"Mark {names_of(sheets)} as reviewed, and run the examples?"
+        question = f"Mark {names_of(sheets)} as reviewed, and {then}?"
         _accept(project, sheets, decide(question, _ABOUT))
 
 
@@ -113,7 +123,7 @@ def _watch(root: str | None, names: Sequence[str]) -> int:
                 sheets, _ = _sheets(project, names, everything=False, report=False)
                 for sheet in sheets:
                     if sheet.waits and sheet.creator is None:
-                        print_note("\n".join(lines_of(sheet)))
+                        print_note("\n".join(sheet.lines()))
                         _accept(project, [sheet], "terminal")
             asyncio.run(project.aclose())
     except KeyboardInterrupt:
@@ -126,7 +136,9 @@ def _sheets(
 ) -> tuple[list[ReviewSheet], int]:
     """Return the tools to show, and the exit code of those that cannot be shown."""
     if names:
-        return [project.first_use.sheet(project.get(name)) for name in names], 0
+        files = [*project.agents.reviewed(), *project.workflows.reviewed()]
+        known = {one.name: one for one in files}
+        return [project.first_use.sheet(known.get(name) or project.get(name)) for name in names], 0
     sheets, errors = project.sheets()
     codes = [print_error(error) for error in errors] if report else []
     return [sheet for sheet in sheets if everything or sheet.waits], max(codes, default=0)

@@ -13,7 +13,6 @@ from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
-from toolcrib.cli.sheets import lines_of
 from toolcrib.errors import NotTrusted, ToolcribError, UsageError
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class _State:
         self._print_settings()
         if self.known:
             for number, sheet in enumerate(self.waiting):
-                print_result("\n".join([*([""] if number else []), *lines_of(sheet)]))
+                print_result("\n".join([*([""] if number else []), *sheet.lines()]))
         else:
             for line in _overview(self.sheets):
                 print_result(line)
@@ -181,14 +180,17 @@ def _servers(project: Project) -> Iterator[str]:
 def _overview(sheets: Sequence[ReviewSheet]) -> Iterator[str]:
     """Yield a line for each tool that may change or reach something, then one for all the others."""
     acting = [sheet for sheet in sheets if sheet.reasons]
+    files = any(sheet.tool.kind in ("agent", "workflow") for sheet in sheets)
+    every = f"{len(sheets)} tools, agents and workflows" if files else count(len(sheets), "tool")
     if acting:
-        yield f"{len(acting)} of {count(len(sheets), 'tool')} may change or reach something:"
+        yield f"{len(acting)} of {every} may change or reach something:"
     width = min(24, max((len(sheet.tool.name) for sheet in acting), default=0))
     for sheet in acting:
         yield one_line(f"  {sheet.tool.name:{width}}  {'; '.join(sheet.reasons)}")
     quiet = [sheet.tool.name for sheet in sheets if not sheet.reasons]
     if quiet:
-        yield one_line(f"{count(len(quiet), 'tool')} only read in the project: {', '.join(quiet)}")
+        others = f"{len(quiet)} of them" if files else count(len(quiet), "tool")
+        yield one_line(f"{others} only read in the project: {', '.join(quiet)}")
 
 
 def _document(state: _State) -> dict[str, Any]:

@@ -71,9 +71,9 @@ def _lint_project(place: Place) -> list[Diagnostic]:
 def _lint_agents(place: Place, files: SourceFiles) -> list[Diagnostic]:
     if not place.agents.is_dir():
         return []
-    from toolcrib.runs.agents import check_agents, read_agents
+    from toolcrib.runs.agents import check_agents, read_agent, read_files
 
-    agents, found = read_agents(place.agents, files)
+    agents, found = read_files(place.agents, files, read_agent)
     tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
     return [*found, *check_agents(agents, tools)]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.confirm import decide, require_person
-from toolcrib.cli.options import project_options, yes_option
+from toolcrib.cli.commands.decide.review import ask_for_files
+from toolcrib.cli.options import project_options
 from toolcrib.cli.output import (
     one_line,
     print_diagnostics,
@@ -21,10 +21,6 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import ToolcribError, UsageError
-
-if TYPE_CHECKING:
-    from toolcrib.project import Project
-    from toolcrib.project.durable.agents import MadeAgent
 
 
 @click.group("agents")
@@ -78,7 +74,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show one agent: its model, instructions, tools and budgets."""
     from toolcrib.project import Project
 
-    agent = Project.open(root).agents.get(name)
+    agent = Project.open(root).agents.find(name)
     if as_json:
         print_json(agent.document)
         return
@@ -134,6 +130,7 @@ def task_command(
     from toolcrib.project import Project
 
     project = Project.open(root)
+    ask_for_files(project)
     caller, identity = caller_of(project)
 
     async def run() -> dict[str, Any]:
@@ -206,63 +203,3 @@ def import_command(
         for note in one.notes:
             print_note(f"  {one_line(note)}")
     return max((print_error(error) for error in errors), default=0)
-
-
-@command.command("review")
-@click.argument("names", nargs=-1, metavar="[NAME]…")
-@project_options
-@yes_option
-def review_command(names: tuple[str, ...], root: str | None, as_json: bool, yes: bool) -> None:
-    """Review agents that agents have made: each runs only after that.
-
-    With --json and without --yes they are only shown.
-    """
-    from toolcrib.guard import shown
-    from toolcrib.project import Project
-
-    if yes:
-        require_person("agents")
-    project = Project.open(root)
-    for name in names:
-        if name not in project.agents.all():
-            project.agents.get(name)  # raises what is wrong with it
-    waiting = [one for name, one in project.agents.waiting().items() if not names or name in names]
-    if not as_json:
-        for one in waiting:
-            print_result(f"{one.name}, made by {one.creator}:\n{shown(one.raw.decode(errors='replace'))}")
-        if not waiting:
-            print_note("No agent needs a review.")
-    accepted = False
-    if waiting and (yes or not as_json):
-        question = f"Mark {', '.join(one.name for one in waiting)} as reviewed?"
-        channel = decide(question, "agents", yes=yes)
-        accepted = channel is not None
-        if channel is not None:
-            _accept(project, channel, waiting)
-    if as_json:
-        print_json(
-            {
-                "agents": [
-                    {
-                        "name": one.name,
-                        "creator": one.creator,
-                        "digest": one.digest,
-                        "text": one.raw.decode(errors="replace"),
-                        "accepted": accepted,
-                    }
-                    for one in waiting
-                ]
-            }
-        )
-
-
-def _accept(project: Project, channel: str, waiting: list[MadeAgent]) -> None:
-    """Record these reviews, of the files as they were shown."""
-    from toolcrib.state import user_name
-
-    for one in waiting:
-        project.audit.record(
-            "AGENT_APPROVED", name=one.name, approver=user_name(), channel=channel, digest=one.digest
-        )
-        project.agents.accept(one, user_name())
-        print_note(f"reviewed: {one.name}")

@@ -11,6 +11,7 @@ import click
 
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
+from toolcrib.cli.commands.decide.review import ask_for_files
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -61,6 +62,7 @@ def run_command(
     and no model.
     """
     project, caller, identity = _open(root)
+    ask_for_files(project)
     session_id = None if session is None else project.runs.store.resolve(session, "sessions")
     run_id = project.runs.start(
         session_id,

@@ -9,6 +9,7 @@ import click
 
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
+from toolcrib.cli.commands.decide.review import ask_for_files
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -55,7 +56,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show the inputs and steps of a workflow."""
     from toolcrib.project import Project
 
-    workflow = Project.open(root).workflows.get(name)
+    workflow = Project.open(root).workflows.find(name)
     if as_json:
         print_json(workflow.document)
         return
@@ -80,6 +81,7 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
     from toolcrib.project import Project
 
     project = Project.open(root)
+    ask_for_files(project)
     caller, identity = caller_of(project)
     workflow = project.workflows.get(name)
     given = parse_arguments(inputs, workflow.inputs)

@@ -12,7 +12,7 @@ from toolcrib.project.control.approvals.service import ApprovalService
 _NO_S = 600.0
 """Seconds that a no holds, unless the user chose not to be asked again."""
 _MAX_TEXT = 4_000
-"""Characters of arguments that are shown in a question; a longer one is for the terminal."""
+"""Characters of arguments, and of code, that are shown in a question; a longer one is for the terminal."""
 
 
 class ClientAnswer(Protocol):
@@ -57,8 +57,11 @@ class Elicitation:
         if facts:
             lines.append(f"description: {facts['description']}")
             lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
-            would = json.dumps(facts["would"], ensure_ascii=False)
-            lines += [f"would run: {would}"] if facts["would"] and len(would) <= _MAX_TEXT else []
+            code = [f"would run: {json.dumps(facts['would'], ensure_ascii=False)}"] if facts["would"] else []
+            code += facts["review"]
+            if sum(map(len, code)) > _MAX_TEXT:
+                return None
+            lines += code
         lines += [f"may touch: {line}" for line in asked.touches]
         lines.append(f'A no holds for 10 minutes, or with "Don\'t ask again" until {document["expires_at"]}.')
         return "\n".join(_printable(line) for line in lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from toolcrib.errors import ConflictError, ToolcribError
 from toolcrib.guard import Approval, Approvals, ApprovalStatus, Grant, GrantScope, canonical, may_decide
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
-from toolcrib.project.control.first_use import FIRST_USE, FirstUse, ReviewSheet
+from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 from toolcrib.spec import Caller, Tool
 
 
@@ -94,7 +94,8 @@ class ApprovalService:
     def facts(self, sheet: ApprovalSheet) -> dict[str, Any]:
         """Return what else a person should know of a call, as `facts_about` does, with secrets masked.
 
-        Empty if there is no tool of that name any more.
+        `review` are the lines about the manifest and the code that would run, its steps included, where
+        nobody has reviewed them. Empty if there is no tool of that name any more.
         """
         from toolcrib.project.control.approvals.facts import facts_about
 
@@ -103,19 +104,17 @@ class ApprovalService:
             return {}
         asked = approval.as_dict()
         arguments = asked["arguments"] if sheet.changed is None else sheet.changed
-        masked: dict[str, Any] = self._mask(
-            facts_about(approval, tool, arguments, self._first_use, self._log)
-        )
+        facts = facts_about(approval, tool, arguments, self._first_use, self._log)
+        masked: dict[str, Any] = self._mask({**facts, "review": list(self._review_of(approval, tool))})
         return masked
 
-    def review(self, sheet: ApprovalSheet) -> ReviewSheet | None:
-        """Return a tool that waits for a review, or calls others; None if it is reviewed as it is."""
-        if sheet.tool is None or sheet.tool.source is None:
-            return None
-        shown = self._first_use.sheet(sheet.tool)
+    def _review_of(self, approval: Approval, tool: Tool) -> Iterator[str]:
+        if tool.source is None or approval.status != "pending":
+            return
+        shown = self._first_use.sheet(tool)
         calls = any(part.startswith("step/") for part in shown.digest.parts)
-        asks = calls or sheet.approval.rule == FIRST_USE
-        return shown if asks and shown.standing.status != "reviewed" else None
+        if (calls or approval.rule == FIRST_USE) and shown.standing.status != "reviewed":
+            yield from shown.lines()
 
     def resolve(self, beginning: str) -> str:
         """Return the id of the one approval whose id begins so; `NotFoundError`, `UsageError` for several."""

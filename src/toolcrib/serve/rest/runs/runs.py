@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from toolcrib.core.trace import read_trace
 from toolcrib.errors import (
+    ApprovalRequired,
     ConflictError,
     InvalidError,
     InvalidToken,
@@ -136,7 +137,7 @@ def list_agents(request: HttpRequest) -> Answer:
 
 def get_agent(request: HttpRequest) -> Answer:
     """Return an agent: its model, instructions, tools, sub-agents and budgets."""
-    return Answer(request.services.project.agents.get(request.path["agent"]).document)
+    return Answer(request.services.project.agents.find(request.path["agent"]).document)
 
 
 def create_session(request: HttpRequest) -> Answer:
@@ -347,12 +348,10 @@ async def _written(
 
 
 _ONE = "/runs/{runID}"
-_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted)
+_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted, ApprovalRequired)
 ROUTES = (
     Route("GET", "/agents", list_agents, "read", {200: Agents}),
-    Route(
-        "GET", "/agents/{agent}", get_agent, "read", {200: dict[str, Any]}, errors=(NotFoundError, NotTrusted)
-    ),
+    Route("GET", "/agents/{agent}", get_agent, "read", {200: dict[str, Any]}, errors=(NotFoundError,)),
     Route(
         "POST",
         "/sessions",

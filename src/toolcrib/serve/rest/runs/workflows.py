@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from toolcrib.core.trace import read_trace
-from toolcrib.errors import InvalidInput, NotFoundError, NotTrusted
+from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
 from toolcrib.project import Project
 from toolcrib.runs.workflows import Workflow
 from toolcrib.serve.http import Answer, HttpRequest, Route
@@ -54,7 +54,7 @@ def list_workflows(request: HttpRequest) -> Answer:
 
 def get_workflow(request: HttpRequest) -> Answer:
     """Return one workflow with its steps."""
-    return Answer(_answer(_project(request).workflows.get(request.path["workflow"])))
+    return Answer(_answer(_project(request).workflows.find(request.path["workflow"])))
 
 
 async def start_workflow(request: HttpRequest) -> Answer:
@@ -92,7 +92,7 @@ _PATH = "/workflows"
 _ONE = f"{_PATH}/{{workflow}}"
 ROUTES = (
     Route("GET", _PATH, list_workflows, "read", {200: WorkflowList}),
-    Route("GET", _ONE, get_workflow, "read", {200: WorkflowAnswer}, errors=(NotFoundError, NotTrusted)),
+    Route("GET", _ONE, get_workflow, "read", {200: WorkflowAnswer}, errors=(NotFoundError,)),
     Route(
         "POST",
         f"{_ONE}/runs",
@@ -100,6 +100,6 @@ ROUTES = (
         "invoke",
         {202: WorkflowRun},
         body=WorkflowStart,
-        errors=(NotFoundError, NotTrusted, InvalidInput),
+        errors=(NotFoundError, NotTrusted, ApprovalRequired, InvalidInput),
     ),
 )
