@@ -16,7 +16,7 @@ from toolcrib.serve.rest import ROUTES
 
 ROOT = Path(__file__).parents[2]
 # Statuses that follow from the state of the server, whatever the request: of a record that is gone or has
-# changed. Page tokens, words, files, long numbers and templates of URLs have no schema that says all.
+# changed. Page tokens, words, files, templates of URLs and arguments of tools have no schema that says all.
 SETTINGS = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", "3xx", 401, 403, 404, 409, 410, 412]
@@ -26,7 +26,7 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 410, 
 include-operation-id = [
     "list_bundles", "list_calls", "list_tools", "search_tools", "put_tool", "list_approvals", "list_grants",
     "list_audit_lines", "lint_text", "convert_text", "import_openapi", "import_from_zip", "get_usage",
-    "list_runs", "list_sessions", "create_session",
+    "list_runs", "list_sessions", "create_session", "explain_policy",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 """

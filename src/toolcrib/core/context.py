@@ -71,6 +71,8 @@ class Context(Call):
     """True to make one attempt only: whoever makes the call does what `follows` says."""
     follows: AttemptDecision | None = field(default=None, init=False)
     """The decision on a failed attempt of a `single` call."""
+    on_run: Callable[[], None] | None = field(default=None, init=False)
+    """Called once the call has passed all checks, before its first attempt."""
 
     @classmethod
     def of(cls, call: Call) -> Context:

@@ -138,6 +138,8 @@ class Pipeline:
         if self._controls.start is not None:
             self._controls.start(ctx)
         ctx.started = perf_counter()
+        if ctx.on_run is not None:
+            ctx.on_run()
         token = current.set(ctx)
         try:
             outcome = await self._handler(ctx, ctx)

@@ -61,19 +61,28 @@ _REPEAT = (
     " rescues = 0, worker = NULL WHERE id = ? AND state IN ('failed', 'discarded', 'cancelled', 'unknown')"
 )
 _WAIT = (
-    "UPDATE calls SET state = 'waiting', approval = ?, context = ?, attempts = attempts - 1, worker = NULL,"
-    f" lease_ends_at = NULL {_OWN}"
+    "UPDATE calls SET state = 'waiting', approval = ?, room = ?, context = ?, attempts = attempts - 1,"
+    f" worker = NULL, lease_ends_at = NULL {_OWN}"
 )
-_ASKED = "SELECT tool, priority, context FROM calls WHERE id = ? AND state = 'waiting' AND approval IS NULL"
+_ASKED = (
+    "SELECT tool, priority, context FROM calls"
+    " WHERE id = ? AND state = 'waiting' AND approval IS NULL AND room IS NULL"
+)
 _ANSWERED = "UPDATE calls SET state = ?, ready_at = ?, context = ? WHERE id = ? AND state = 'waiting'"
+_WAKES = "UPDATE approvals SET wakes = 1 WHERE id = ?"
 _DECIDED = (
-    "SELECT id, tool, priority, (SELECT status = 'expired' OR (status = 'pending' AND expires_at <= ?)"
-    " FROM approvals WHERE approvals.id = calls.approval) FROM calls WHERE state = 'waiting'"
-    " AND approval IS NOT NULL AND NOT EXISTS"
-    " (SELECT 1 FROM approvals WHERE approvals.id = calls.approval AND status = 'pending' AND expires_at > ?)"
+    "SELECT id FROM approvals WHERE wakes = 1 AND status <> 'pending'"
+    " UNION ALL SELECT id FROM approvals WHERE wakes = 1 AND status = 'pending' AND expires_at <= ? LIMIT 500"
 )
+_SETTLED = (
+    "UPDATE approvals SET wakes = 0, status = CASE WHEN status = 'pending' THEN 'expired' ELSE status END"
+    " WHERE id = ? AND wakes = 1 RETURNING status"
+)
+_WAITING = "SELECT id, tool, priority FROM calls WHERE state = 'waiting'"
+_NEXT_ROOM = "SELECT room FROM calls WHERE state = 'waiting' AND room > ? ORDER BY room LIMIT 1"
 _WOKEN = (
-    "UPDATE calls SET state = ?, ready_at = ?, error = ?, ended_at = ? WHERE id = ? AND state = 'waiting'"
+    "UPDATE calls SET state = ?, room = NULL, ready_at = ?, error = ?, ended_at = ?"
+    " WHERE id = ? AND state = 'waiting'"
 )
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
 _NOTE = (
@@ -129,6 +138,8 @@ class DurableCalls(StoredCalls):
         """The calls that should have a message, as `Dispatcher.resend` takes them."""
         self.on_end: list[Callable[[Transaction, str, CallState], None]] = []
         """Called in the transaction in which a call of a run ends, whatever way, with its id and state."""
+        self.room: Callable[[str], int] = lambda _: 1
+        """Returns how many further calls of an asker (`Approvals.room`) may ask for approval."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
 
     # -- callers ---------------------------------------------------------------------------------
@@ -194,7 +205,9 @@ class DurableCalls(StoredCalls):
             is_new = tx.insert("calls", whole)
         if is_new:
             self._note(tx, id, now, "submitted", "")
-            if deliver and row["approval"] is None:
+            if row["approval"] is not None:
+                tx.later(_WAKES, row["approval"])
+            elif deliver:
                 self._send(tx, id, row["tool"], row["priority"], delay_s)
             return id
         key = (row["caller"], row["idempotency_key"])
@@ -306,20 +319,31 @@ class DurableCalls(StoredCalls):
 
     def wait_for_approval(self, claim: ClaimedCall, approval: str) -> bool:
         """Let a call wait until a person has decided; no worker has it meanwhile. False as in `finish`."""
-        return self._wait(claim, approval, claim.context, approval)
+        return self._wait(claim, claim.context, approval, approval=approval)
+
+    def wait_for_room(self, claim: ClaimedCall, asker: str) -> bool:
+        """Let a call wait until fewer calls of this asker wait for approval. False as in `finish`."""
+        return self._wait(claim, claim.context, "too many calls wait for approval", room=asker)
 
     def wait_for_answers(self, claim: ClaimedCall, requests: Mapping[str, Any], state: str | None) -> bool:
         """Let a call wait until its client has answered; no worker has it meanwhile. False as in `finish`."""
-        context = add_questions(claim.context, requests, state)
-        return self._wait(claim, None, context, ", ".join(requests))
+        return self._wait(claim, add_questions(claim.context, requests, state), ", ".join(requests))
 
     def _wait(
-        self, claim: ClaimedCall, approval: str | None, context: Mapping[str, Any], reason: str
+        self,
+        claim: ClaimedCall,
+        context: Mapping[str, Any],
+        reason: str,
+        *,
+        approval: str | None = None,
+        room: str | None = None,
     ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
-            if not tx.run(_WAIT, approval, json.dumps(context), claim.id, claim.epoch):
+            if not tx.run(_WAIT, approval, room, json.dumps(context), claim.id, claim.epoch):
                 return False
+            if approval is not None:
+                tx.later(_WAKES, approval)
             self._close(tx, claim.id, claim.epoch, now, ("waits", reason))
         return True
 
@@ -338,34 +362,55 @@ class DurableCalls(StoredCalls):
                 self._send(tx, id, tool, priority, 0.0)
 
     def wake_decided(self) -> list[str]:
-        """Make calls ready whose approval no longer waits, at most 500; return their ids.
+        """Let calls go on that wait for an approval which is decided, or for room; return their ids.
 
         The approval itself is checked again when the call runs. Where nobody has decided in time, the call
         fails.
         """
         with self._database.read() as tx:
-            now = self._now(tx)
-            decided = tx.all(f"{_DECIDED} LIMIT 500", now, now)
-        woken = [id for id, *_ in decided if self._wake(id)]
+            decided = [id for (id,) in tx.all(_DECIDED, self._now(tx))]
+        woken = [id for approval in decided for id in self._wake(approval)]
+        woken += [id for id in self._with_room() if self._go_on_with_room(id)]
         if woken:
             self._ends.notify()
         return woken
 
-    def _wake(self, id: str) -> bool:
+    def _wake(self, approval: str) -> list[str]:
+        """Let the calls go on that wait for an approval."""
+        with self._database.write(f"approval {approval}") as tx:
+            (status,) = tx.one(_SETTLED, approval) or (None,)
+            waiting = [] if status is None else tx.all(f"{_WAITING} AND approval = ? ORDER BY id", approval)
+            return [row[0] for row in waiting if self._go_on(tx, row, expired=status == "expired")]
+
+    def _with_room(self) -> list[str]:
+        """Return the first calls of each asker that wait for room, as many as there is room for."""
+        found, asker = list[str](), ""
+        while True:
+            with self._database.read() as tx:
+                (asker,) = tx.one(_NEXT_ROOM, asker) or ("",)
+            if not asker:
+                return found
+            room = self.room(asker)
+            with self._database.read() as tx:
+                rows = tx.all(f"{_WAITING} AND room = ? ORDER BY id LIMIT ?", asker, room) if room > 0 else []
+            found += [row[0] for row in rows]
+
+    def _go_on_with_room(self, id: str) -> bool:
         with self._database.write(f"call {id}") as tx:
-            now = self._now(tx)
-            row = tx.one(f"{_DECIDED} AND id = ?", now, now, id)
-            if row is None:
-                return False
-            _, tool, priority, expired = row
-            state: CallState = "failed" if expired else "ready"
-            if not tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
-                return False
-            self._note(tx, id, now, state if expired else "decided", "")
-            if expired:
-                self._tell(tx, id, state)
-            else:
-                self._send(tx, id, tool, priority, 0.0)
+            row = tx.one(f"{_WAITING} AND room IS NOT NULL AND id = ?", id)
+            return row is not None and self._go_on(tx, row)
+
+    def _go_on(self, tx: Transaction, row: tuple[Any, ...], *, expired: bool = False) -> bool:
+        id, tool, priority = row
+        now = self._now(tx)
+        state: CallState = "failed" if expired else "ready"
+        if not tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
+            return False
+        self._note(tx, id, now, state if expired else "decided", "")
+        if expired:
+            self._tell(tx, id, state)
+        else:
+            self._send(tx, id, tool, priority, 0.0)
         return True
 
     def lose(self, claim: ClaimedCall, reason: str) -> bool:

@@ -30,6 +30,13 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitsForRoom:
+    """A person must decide first on other calls of this asker."""
+
+    asker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Asks:
     """The client must answer first: its requests by name, and the tool's state."""
 
@@ -49,7 +56,7 @@ class Lost:
     reason: str
 
 
-Ending = Done | Waits | Asks | HandedBack | Lost | AttemptDecision
+Ending = Done | Waits | WaitsForRoom | Asks | HandedBack | Lost | AttemptDecision
 _DECISIONS: dict[str, type[Fail]] = {"fail": Fail, "discard": Discard, "cancel": Cancel}
 
 
@@ -80,7 +87,8 @@ def ending_of(ctx: Context, result: Result) -> Ending:
     """Return the end of an attempt by its result."""
     error, follows = result.error, ctx.follows
     if result.status == "pending":
-        return Waits(str((result.details or {}).get("approval")))
+        details = result.details or {}
+        return WaitsForRoom(details["room"]) if "room" in details else Waits(str(details.get("approval")))
     if error is None:
         return Done(to_json_text(result.as_dict()))
     if isinstance(error, InputRequired) and ctx.client is not None and error.details.get("requests"):
@@ -103,6 +111,8 @@ def as_json(ending: Ending) -> dict[str, Any]:
             return {"end": "done", "result": result.decode()}
         case Waits(approval):
             return {"end": "waits", "approval": approval}
+        case WaitsForRoom(asker):
+            return {"end": "waits_for_room", "asker": asker}
         case Asks(requests, state):
             return {"end": "asks", "requests": dict(requests), "state": state}
         case RetryAfter(seconds, error):
@@ -125,6 +135,8 @@ def from_json(data: Mapping[str, Any]) -> Ending:
             return Done(data["result"].encode())
         case "waits":
             return Waits(data["approval"])
+        case "waits_for_room":
+            return WaitsForRoom(data["asker"])
         case "asks":
             return Asks(data["requests"], data["state"])
         case "retry":
@@ -147,6 +159,8 @@ def record(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bool:
             return calls.finish(claim, result)
         case Waits(approval):
             return calls.wait_for_approval(claim, approval)
+        case WaitsForRoom(asker):
+            return calls.wait_for_room(claim, asker)
         case Asks(requests, state):
             return calls.wait_for_answers(claim, requests, state)
         case HandedBack():

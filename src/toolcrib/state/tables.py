@@ -248,9 +248,17 @@ CREATE INDEX calls_of_tool ON calls (tool) WHERE state = 'running';
     """
 ALTER TABLE runs ADD COLUMN trace TEXT;
 """,
+    """
+ALTER TABLE approvals ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX approvals_decided ON approvals (id) WHERE wakes = 1 AND status <> 'pending';
+UPDATE approvals SET wakes = 1 WHERE id IN (SELECT approval FROM calls WHERE state = 'waiting');
+ALTER TABLE calls ADD COLUMN room TEXT;
+CREATE INDEX calls_room ON calls (room, id) WHERE state = 'waiting' AND room IS NOT NULL;
+""",
 )
 """`state.db` in the project's home folder. Version 2 names the holders of leases in another way.
-Version 5 adds who made a call, and the queue of what is ready."""
+Version 5 adds who made a call, and the queue of what is ready. Version 9 marks the approvals that calls
+wait for."""
 
 VAULT_GRANTS: tuple[str, ...] = (
     """

@@ -141,6 +141,36 @@ async def test_a_denial_is_an_answer_for_the_model(crib: Crib) -> None:
         assert "not today" in (run.answer or "")
 
 
+@pytest.mark.usefixtures("each_database")
+async def test_more_runs_of_one_agent_than_may_ask_wait_in_turn(crib: Crib) -> None:
+    step = {"tool": "pay", "arguments": {"to": "{{prompt}}"}}
+    agent = Agent("a", "scripted", tools=("pay",), script=({"calls": [step]}, {"text": "{{result}}"}))
+    async with crib.open() as project:
+
+        @project.toolset.tool(approval="it is dear")
+        def pay(to: str) -> str:
+            """Pay."""
+            return to
+
+        ids = [project.runs.start(None, agent, f"run {number}") for number in range(104)]
+        project.calls.serve()
+        decided = 0
+        async with asyncio.timeout(100):
+            while len(project.calls.page("waiting", 500)) < len(ids):
+                assert not project.approval_service.list("pending", 101)[100:]
+                await asyncio.sleep(0.05)
+            while decided < len(ids):
+                waiting = project.approval_service.list("pending", 101)
+                assert len(waiting) <= 100
+                for view in waiting[:60]:
+                    project.approval_service.approve(view.approval.id, "olga")
+                    decided += 1
+                await asyncio.sleep(0.05)
+            ended = [await project.runs.wait(one) for one in ids]
+        assert [run.answer for run in ended] == [f"run {number}" for number in range(len(ids))]
+        assert all(call.snoozes == 0 for call in project.calls.page("done", 500))
+
+
 class Size(NamedTuple):
     """How much is done, and after how many events of runs a worker is killed."""
 

@@ -91,6 +91,10 @@ class Approvals:
             # Decided since `take`, or by a process that died before it could update the row.
             self._requests.settle([(waiting.id, grant.status(self._clock()))])
 
+    def room(self, asker: str) -> int:
+        """Return how many further calls of this asker (`Ask.asker`) may wait for approval."""
+        return self._requests.room(asker, self._clock())
+
     async def wait(self, id: str, timeout_s: float | None = None) -> Approval:
         """Return the approval once it is no longer pending, or as it is when the time is up.
 

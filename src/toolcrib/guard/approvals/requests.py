@@ -23,7 +23,7 @@ _OPEN = f"{_SELECT} WHERE question = ? AND status = 'pending' AND expires_at > ?
 _STATUS = "SELECT id, status, expires_at FROM approvals"
 _VOID = "UPDATE approvals SET status = 'void' WHERE status = 'pending' AND tool = ? AND bundle = ?"
 _USAGE = "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM approvals WHERE status = 'pending'"
-_DONE = "status IN ('denied', 'used', 'expired', 'void')"
+_DONE = "wakes = 0 AND status IN ('denied', 'used', 'expired', 'void')"
 
 
 class RequestStatus(NamedTuple):
@@ -105,6 +105,16 @@ class Requests:
             hint="A person must decide on some of them first.",
             details={"waiting": rows, "waiting_of_caller": own_rows},
         )
+
+    def room(self, asker: str, now: float) -> int:
+        """Return how many further requests of this asker may wait, by their number."""
+        count = "SELECT COUNT(*) FROM approvals WHERE status = 'pending' AND expires_at > ?"
+        with self._state.read() as tx:
+            (own,) = tx.one(f"{count} AND asker = ?", now, asker) or (0,)
+            if own >= self._per_caller:
+                return 0
+            (rows,) = tx.one(count, now) or (0,)
+        return int(min(self._per_caller - own, self._in_all - rows))
 
     def find(self, id: str) -> Approval | None:
         """Return one row as it is here."""

@@ -88,7 +88,12 @@ class Store:
         from toolcrib.runs import DurableCalls, dispatcher_for
         from toolcrib.runs.sessions import durable_runs
 
-        return durable_runs(DurableCalls(self.state, dispatcher=dispatcher_for(self.state)))
+        calls = DurableCalls(self.state, dispatcher=dispatcher_for(self.state))
+        calls.room = self._room
+        return durable_runs(calls)
+
+    def _room(self, asker: str) -> int:
+        return self.approvals.room(asker)
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

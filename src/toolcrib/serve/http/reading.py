@@ -73,7 +73,7 @@ def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
                 violations=[Violation(name, "is not known")],
             )
         if kinds[name] is tuple:
-            values[name] = [*values.get(name, ()), *(part for part in text.split(",") if part)]
+            values[name] = [*values.get(name, ()), *text.split(",")]
         elif name in values:
             raise InvalidError(f"{name} is given twice", violations=[Violation(name, "is given twice")])
         elif kinds[name] is int and _INTEGER.fullmatch(text):

@@ -94,6 +94,12 @@ class OpenCall:
         return "ok" if self.result.ok else "error"
 
     @property
+    def has_begun(self) -> bool:
+        """True once its tool runs, it waits for a person, or it has ended: before that it may be refused."""
+        ran = self.is_durable or self.ctx.started > 0
+        return ran or self.result is not None or self.approval is not None
+
+    @property
     def refusal(self) -> ToolcribError | None:
         """The reason why nothing of the tool ran; None if it ran, or has not ended."""
         error = None if self.result is None else self.result.error
@@ -129,7 +135,7 @@ class OpenCall:
         while len(self._events) > _MOST_EVENTS or (self._text > _MOST_TEXT and len(self._events) > 1):
             self._text -= len(self._events.popleft().text)
             self._first += 1
-        self._wake()
+        self.wake()
 
     def end(self, result: Result, at: float) -> None:
         """Record the end."""
@@ -141,7 +147,7 @@ class OpenCall:
             self.body = to_json_text(_as_dict(result))
         self.result = result
         self.ended_at = at
-        self._wake()
+        self.wake()
 
     def after(self, number: int) -> Iterator[tuple[int, CallEvent, int]]:
         """Yield the events after this one: number, event, and how many before it are missing."""
@@ -163,7 +169,8 @@ class OpenCall:
         if future in self._waiting:
             self._waiting.remove(future)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let those go on who wait for a change."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
@@ -201,7 +208,7 @@ class CallTable:
                 details={"retry_after_s": 1},
             )
         call = OpenCall(ctx, client, self._clock())
-        ctx.on_event = call.add
+        ctx.on_event, ctx.on_run = call.add, call.wake
         self._running[call.id] = call
         call.task = asyncio.get_running_loop().create_task(self._run(call))
         return call
@@ -359,17 +366,27 @@ class CallTable:
         result, so the call is cancelled; one with an idempotency key goes on. Raises ClientDisconnect.
         """
         await asyncio.sleep(0)  # Most calls end in their first step, and so do most refusals.
-        if call.result is None:
-            await self._wait(
-                call, receive, _WAIT_S if wait_s is None else wait_s, for_person=wait_s is not None
-            )
 
-    async def _wait(self, call: OpenCall, receive: Receive, seconds: float, *, for_person: bool) -> None:
+        def is_over() -> bool:
+            return call.result is not None or (wait_s is None and call.status == "awaiting_approval")
+
+        if call.result is None:
+            await self._wait(call, receive, _WAIT_S if wait_s is None else wait_s, is_over)
+
+    async def begin(self, call: OpenCall, receive: Receive) -> None:
+        """Wait until the call has begun, so it is known if it was refused. Raises ClientDisconnect."""
+        call.kept = True
+        await asyncio.sleep(0)
+        await self._wait(call, receive, _WAIT_S, lambda: call.has_begun)
+
+    async def _wait(
+        self, call: OpenCall, receive: Receive, seconds: float, is_over: Callable[[], bool]
+    ) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         gone: asyncio.Future[Any] | None = None
         try:
-            while call.result is None and (for_person or call.status != "awaiting_approval"):
+            while not is_over():
                 left = end - loop.time()
                 if left <= 0:
                     return

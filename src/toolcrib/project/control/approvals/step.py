@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed, needs_approval
-from toolcrib.errors import ApprovalRequired
+from toolcrib.errors import ApprovalRequired, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
 from toolcrib.project.control.approvals.questions import ApprovalQuestions, Question
 from toolcrib.project.control.code import ApprovedCode
@@ -62,11 +62,19 @@ class ApprovalStep:
         return await proceed(ctx)
 
     async def _answered(self, ctx: Context, question: Question) -> Result | None:
-        """Wait for the approval; return a `pending` result to a caller who does not want to wait."""
+        """Wait for the approval; return a `pending` result to a caller who does not want to wait.
+
+        A durable call for which too many others wait already is asked about once there is `room`.
+        """
         approvals = self._store.approvals
         ask = self._asked(ctx, question)
         while True:
-            answer = approvals.seek(ask)
+            try:
+                answer = approvals.seek(ask)
+            except RateLimited:
+                if not ctx.single:
+                    raise
+                return Result("pending", details={"room": ask.asker}, call_id=ctx.identify())
             if isinstance(answer, Permit):
                 if answer.edited:
                     ctx.arguments = ctx.bound.arguments.check(answer.arguments)

@@ -43,8 +43,6 @@ from toolcrib.serve.rest.services import Services
 from toolcrib.spec.moment import written
 
 _MOST_WAIT_S = 3_600
-_REFUSED_S = 0.05
-"""Seconds in which a refusal is still the answer of a request for events; after them it is an event."""
 _STATES: dict[CallStatus, tuple[StoredState, ...]] = {
     "running": ("ready", "running"),
     "awaiting_approval": ("waiting",),
@@ -173,16 +171,19 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
         dry_run=dry_run,
         trace=read_trace(headers.get("traceparent")),
     )
-    streams = EVENT_STREAM in headers.get("accept", "")
-    wait_s = _REFUSED_S if streams else _wait_s(headers.get("prefer", ""))
     calls = services.calls
     call = calls.same(ctx)
+    if EVENT_STREAM in headers.get("accept", ""):
+        call = call or calls.start(ctx, client)
+        await calls.begin(call, request.http.receive)
+        if call.refusal is None:
+            return _stream(request, call, 0)
+        return call_answer(call, request.http.scope)
+    wait_s = _wait_s(headers.get("prefer", ""))
     if call is None:
-        call = await calls.submit(ctx, client) if wait_s == 0 and not streams else calls.start(ctx, client)
+        call = await calls.submit(ctx, client) if wait_s == 0 else calls.start(ctx, client)
     call.kept = call.kept or wait_s is not None
     await calls.settle(call, request.http.receive, wait_s)
-    if streams and call.refusal is None:
-        return _stream(request, call, 0)
     await calls.keep(call)
     return call_answer(call, request.http.scope)
 
