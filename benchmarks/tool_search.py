@@ -27,7 +27,7 @@ from toolcrib.manifest.openapi import import_document, new_manifests, open_docum
 from toolcrib.project import Project
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.search import words_of
-from toolcrib.serve.mcp.lists.listing import Listing
+from toolcrib.serve.mcp.lists.listing import CallerListing
 from toolcrib.spec import Call, Catalog
 
 QUESTIONS = Path(__file__).with_name("tool_questions.tsv")
@@ -104,7 +104,7 @@ def import_all(folder: Path, root: Path) -> dict[str, str]:
 
 def list_bytes(catalog: Catalog) -> int:
     """Return the bytes of all pages of `tools/list`, as a client gets it."""
-    listing, size, cursor = Listing(catalog, caller=CALLER), 0, None
+    listing, size, cursor = CallerListing(catalog, caller=CALLER), 0, None
     while True:
         page = listing.page(cursor)
         size += len(page)

@@ -99,7 +99,7 @@ class Site:
         return result
 
 
-class BuiltinExecutor:
+class BuiltinFunction:
     """Calls the function of one built-in tool."""
 
     def __init__(self, builtin: Builtin, site: Site) -> None:

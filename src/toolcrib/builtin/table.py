@@ -8,7 +8,7 @@ from importlib import import_module
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.names import FOLDER_OF, NAMES
 from toolcrib.builtin.settings import BuiltinSettings
-from toolcrib.builtin.site import BuiltinExecutor, Site
+from toolcrib.builtin.site import BuiltinFunction, Site
 from toolcrib.errors import ToolNotFound
 from toolcrib.spec import Executor, Tool
 from toolcrib.spec.naming import nearest
@@ -32,4 +32,4 @@ def define(name: str, settings: BuiltinSettings) -> Tool:
 
 def executor_of(site: Site) -> Executor:
     """Return the executor of the built-in tool of this site."""
-    return BuiltinExecutor(builtin(site.tool.name), site)
+    return BuiltinFunction(builtin(site.tool.name), site)

@@ -52,7 +52,7 @@ class HourOfUse:
     failures: int
 
 
-class Usage:
+class UsageCounts:
     """Counts the calls of tools by id, for all processes that use one file.
 
     Counts reach the file within half a second. While it cannot be written they wait, and no call notices.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from toolcrib.errors import ConflictError, UsageError
 
 
-class Host(NamedTuple):
+class AgentHost(NamedTuple):
     """A program that connects to MCP servers."""
 
     title: str
@@ -51,7 +51,7 @@ class Host(NamedTuple):
 
 
 HOSTS = {
-    "claude-code": Host(
+    "claude-code": AgentHost(
         "Claude Code",
         lambda _: Path.home() / ".claude.json",
         lambda root: ("projects", str(root), "mcpServers"),
@@ -59,7 +59,7 @@ HOSTS = {
         next="Start a new session of Claude Code in the project's folder.",
         typed=True,
     ),
-    "claude-desktop": Host(
+    "claude-desktop": AgentHost(
         "Claude Desktop",
         lambda _: _config_home() / "Claude/claude_desktop_config.json",
         lambda _: ("mcpServers",),
@@ -67,7 +67,7 @@ HOSTS = {
         next="Restart Claude Desktop.",
         address=None,
     ),
-    "codex": Host(
+    "codex": AgentHost(
         "Codex",
         lambda _: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / "config.toml",
         lambda _: ("mcp_servers",),
@@ -75,7 +75,7 @@ HOSTS = {
         next="Start a new session of Codex.",
         variable="",
     ),
-    "cursor": Host(
+    "cursor": AgentHost(
         "Cursor",
         lambda root: root / ".cursor/mcp.json",
         lambda _: ("mcpServers",),
@@ -83,7 +83,7 @@ HOSTS = {
         next="Enable the server under MCP in the settings of Cursor.",
         variable="${env:TOOLCRIB_TOKEN}",
     ),
-    "gemini": Host(
+    "gemini": AgentHost(
         "Gemini CLI",
         lambda root: root / ".gemini/settings.json",
         lambda _: ("mcpServers",),
@@ -91,7 +91,7 @@ HOSTS = {
         next="Start a new session of Gemini CLI in the project's folder.",
         address="httpUrl",
     ),
-    "vscode": Host(
+    "vscode": AgentHost(
         "Visual Studio Code",
         lambda root: root / ".vscode/mcp.json",
         lambda _: ("servers",),

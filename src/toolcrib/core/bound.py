@@ -12,7 +12,7 @@ from toolcrib.executors.function.executor import function_executor
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
 from toolcrib.spec import (
     Annotations,
-    Approval,
+    ApprovalRule,
     Executor,
     Limits,
     McpForms,
@@ -46,7 +46,7 @@ class Bound:
     approval_reason: str | None
     """The reason why a person must approve each call; None when nobody must."""
 
-    def _set_rules(self, approval: Approval, retry: Retry | None, default: Retry) -> None:
+    def _set_rules(self, approval: ApprovalRule, retry: Retry | None, default: Retry) -> None:
         self.retry = retry or default
         self.retries_timeouts = retry is not None
         self.approval_reason = (approval.reason or "no reason is given") if approval.required else None
@@ -131,7 +131,7 @@ def _asking(tool: Tool) -> Tool:
     from toolcrib.executors.command.code_values import code_reason
 
     reason = code_reason(tool)
-    return tool if reason is None else replace(tool, approval=Approval(True, reason))
+    return tool if reason is None else replace(tool, approval=ApprovalRule(True, reason))
 
 
 class FunctionTool(Bound):
@@ -247,7 +247,7 @@ class Options:
         self.retry = None if retry is None else check_retry(retry)
         self.timeout_ms = timeout_ms
         self.idle_ms = idle_ms
-        self.approval = _NO_APPROVAL if approval is None else Approval(True, approval)
+        self.approval = _NO_APPROVAL if approval is None else ApprovalRule(True, approval)
         self.annotations = annotations or _NO_HINTS
         if idempotent is not None:
             self.annotations = replace(self.annotations, idempotent=idempotent)
@@ -263,4 +263,4 @@ def check_retry(retry: Retry) -> Retry:
     return retry
 
 
-_JSON, _NO_APPROVAL, _NO_HINTS = Output(), Approval(), Annotations()
+_JSON, _NO_APPROVAL, _NO_HINTS = Output(), ApprovalRule(), Annotations()

@@ -161,7 +161,7 @@ class Chunks:
             return self._masker.flush()
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """The call that an event is about: a `Context`."""
 
     tool: str
@@ -191,13 +191,13 @@ class EventBus:
     def _remove(self, subscription: Subscription) -> None:
         self.subscriptions = tuple(one for one in self.subscriptions if one[0] is not subscription)
 
-    def begin(self, ctx: Source) -> None:
+    def begin(self, ctx: EventSource) -> None:
         """Publish that a call has arrived."""
         if ctx.on_event is not None:
             ctx.on_event = _Relay(ctx.on_event).put
         self.publish(ctx, "started")
 
-    def chunk(self, ctx: Source, text: str) -> None:
+    def chunk(self, ctx: EventSource, text: str) -> None:
         """Publish a part of the call's output. Secrets are masked, also one split across chunks."""
         if not isinstance(text, str):
             raise TypeError(f"a chunk is text, not {type(text).__name__}")
@@ -208,7 +208,7 @@ class EventBus:
         if text:
             self.publish(ctx, "chunk", text=text)
 
-    def end(self, ctx: Source, result: Result, *, cancelled: bool = False) -> None:
+    def end(self, ctx: EventSource, result: Result, *, cancelled: bool = False) -> None:
         """Publish the end of a call, after the rest of its output. Nothing follows."""
         if ctx.chunks is not None and (rest := ctx.chunks.flush()):
             self.publish(ctx, "chunk", text=rest)
@@ -221,7 +221,7 @@ class EventBus:
         )
         ctx.on_event = None
 
-    def publish(self, ctx: Source, kind: Kind, message: str = "", **fields: Any) -> None:
+    def publish(self, ctx: EventSource, kind: Kind, message: str = "", **fields: Any) -> None:
         """Publish an event of this call, from any thread, if anybody listens."""
         listener = ctx.on_event
         if listener is None and not self.subscriptions:

@@ -25,7 +25,7 @@ class ApprovalView(Protocol):
         """JSON form with secrets masked. `approve` and `deny` take the `seal` in it."""
 
 
-class Approvals(Protocol):
+class PendingApprovals(Protocol):
     """The approvals of calls, for people to decide on."""
 
     def list(
@@ -69,7 +69,7 @@ class ToolService(Catalog, Protocol):
     """A catalog with search and approvals: a whole project. A `Catalog` alone is also a toolset."""
 
     @property
-    def approval_service(self) -> Approvals:
+    def approval_service(self) -> PendingApprovals:
         """The calls that wait for approval."""
 
     def search(

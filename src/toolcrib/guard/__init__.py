@@ -13,7 +13,7 @@ from toolcrib.guard.approvals.records import (
     canonical,
 )
 from toolcrib.guard.audit.anchor import ANCHOR
-from toolcrib.guard.audit.check import Problem, Verdict, find_interrupted, verify
+from toolcrib.guard.audit.check import BrokenChain, Verdict, find_interrupted, verify
 from toolcrib.guard.audit.line import AuditEntry, Head, encode_fields, parse
 from toolcrib.guard.audit.log import MAX_BYTES, AuditLog
 from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
@@ -62,6 +62,7 @@ __all__ = [
     "AuditLog",
     "AuditQuery",
     "AuditReader",
+    "BrokenChain",
     "BytesMasker",
     "ChainedSecrets",
     "CommandSecrets",
@@ -80,7 +81,6 @@ __all__ = [
     "Permit",
     "Pinned",
     "Policy",
-    "Problem",
     "RateLease",
     "Rates",
     "RecordedCalls",

@@ -6,20 +6,20 @@ from typing import Any
 
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
 
-from toolcrib.integrations.offered import Offered, Source
+from toolcrib.integrations.offered import Offered, ToolProvider
 from toolcrib.spec.views import text_view
 
 
-def tools(source: Source, *, caller: str = "local") -> list[BetaAsyncBuiltinFunctionTool]:
+def tools(source: ToolProvider, *, caller: str = "local") -> list[BetaAsyncBuiltinFunctionTool]:
     """Return the tools for `AsyncAnthropic().beta.messages.tool_runner(tools=…)`.
 
     `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know.
     """
     offered = Offered(source, "anthropic", caller)
-    return [_Tool(offered, entry) for entry in offered.entries]
+    return [_ClaudeTool(offered, entry) for entry in offered.entries]
 
 
-class _Tool(BetaAsyncBuiltinFunctionTool):
+class _ClaudeTool(BetaAsyncBuiltinFunctionTool):
     def __init__(self, offered: Offered, entry: dict[str, Any]) -> None:
         self._offered, self._entry = offered, entry
 

@@ -6,18 +6,18 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, ToolException
 
-from toolcrib.integrations.offered import Offered, Source
+from toolcrib.integrations.offered import Offered, ToolProvider
 from toolcrib.spec.views import text_view
 
 
-def tools(source: Source, *, caller: str = "local") -> list[BaseTool]:
+def tools(source: ToolProvider, *, caller: str = "local") -> list[BaseTool]:
     """Return the tools for `model.bind_tools(…)` and for agents; they are called by `ainvoke`.
 
     `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know.
     """
     offered = Offered(source, "anthropic", caller)
     return [
-        _Tool(
+        _LangchainTool(
             name=entry["name"],
             description=entry["description"],
             args_schema=entry["input_schema"],
@@ -28,7 +28,7 @@ def tools(source: Source, *, caller: str = "local") -> list[BaseTool]:
     ]
 
 
-class _Tool(BaseTool):
+class _LangchainTool(BaseTool):
     offered: Any
 
     def _run(self, /, **arguments: Any) -> str:

@@ -11,7 +11,7 @@ from toolcrib.spec import Call, Result, Tool
 from toolcrib.spec.views import text_view
 
 
-class Source(Protocol):
+class ToolProvider(Protocol):
     """A `Toolset` or a `Project`."""
 
     @property
@@ -29,7 +29,7 @@ class Offered:
     described in this form, so that none is missing unnoticed.
     """
 
-    def __init__(self, source: Source, shape: str, caller: str) -> None:
+    def __init__(self, source: ToolProvider, shape: str, caller: str) -> None:
         self._source = source
         self._caller = caller
         shaped = shape_tools(source.tools(caller), shape)

@@ -7,10 +7,10 @@ from typing import Any
 
 from openai.lib.responses_tool_runner import AsyncRegisteredFunction
 
-from toolcrib.integrations.offered import Offered, Source
+from toolcrib.integrations.offered import Offered, ToolProvider
 
 
-def tools(source: Source, *, caller: str = "local") -> list[AsyncRegisteredFunction]:
+def tools(source: ToolProvider, *, caller: str = "local") -> list[AsyncRegisteredFunction]:
     """Return the tools for `AsyncResponsesToolRunner(functions=…)`.
 
     `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know.

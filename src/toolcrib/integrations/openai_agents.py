@@ -7,12 +7,12 @@ from typing import Any
 from agents import FunctionTool
 
 from toolcrib.errors import ToolcribError
-from toolcrib.integrations.offered import Offered, Source
+from toolcrib.integrations.offered import Offered, ToolProvider
 from toolcrib.schema.decode import decode_object
 from toolcrib.spec.views import error_text
 
 
-def tools(source: Source, *, caller: str = "local") -> list[FunctionTool]:
+def tools(source: ToolProvider, *, caller: str = "local") -> list[FunctionTool]:
     """Return the tools for `Agent(tools=…)`.
 
     `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know.

@@ -10,14 +10,14 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from toolcrib.integrations.offered import Offered, Source
+from toolcrib.integrations.offered import Offered, ToolProvider
 from toolcrib.spec.views import text_view
 
 _ANY = SchemaValidator(core_schema.any_schema())
 """The call path checks arguments against the tool's own schema."""
 
 
-def tools(source: Source, *, name: str | None = None, caller: str = "local") -> AbstractToolset[Any]:
+def tools(source: ToolProvider, *, name: str | None = None, caller: str = "local") -> AbstractToolset[Any]:
     """Return a toolset for `Agent(toolsets=[…])`, with the source's tools at each step.
 
     `source` is a `Toolset` or a `Project`; `caller` is the name that rules and the audit log know, `name` the
@@ -27,7 +27,7 @@ def tools(source: Source, *, name: str | None = None, caller: str = "local") -> 
 
 
 class _Toolset(AbstractToolset[Any]):
-    def __init__(self, source: Source, name: str | None, caller: str) -> None:
+    def __init__(self, source: ToolProvider, name: str | None, caller: str) -> None:
         self._source, self._name, self._caller = source, name, caller
         self._offered = Offered(source, "anthropic", caller)
 

@@ -17,7 +17,7 @@ from toolcrib.guard import EnvironmentSecrets, Reviews, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.project.catalog.external import ExternalTools
-from toolcrib.project.catalog.registry import Change, ToolRegistry
+from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.control.acceptance import (
     Acceptance,
@@ -31,7 +31,7 @@ from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.first_use import FirstUse, ReviewSheet
 from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.steps import ProjectSteps
-from toolcrib.project.control.store import Store
+from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
 from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.integrity.programs import programs_of
@@ -86,7 +86,7 @@ class Project:
         self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
-        self._store = Store(place, self.vault, config, database)
+        self._store = DecisionStore(place, self.vault, config, database)
         fingerprints = Fingerprints(place.root, self.parts_of)
         self.fingerprint = fingerprints.of
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
@@ -532,7 +532,7 @@ class Project:
         )
         self.first_use.reviews.accept(tool, digest, by)
 
-    async def watch(self, report: Callable[[Change], None] | None = None) -> None:
+    async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
         """Put changes of tools, sources and bundles into effect until the project is closed.
 
         Returns when it has begun. Running calls end on the tool they began with. A manifest with errors

@@ -35,8 +35,8 @@ class Executors:
     """
 
     def __init__(self, command: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
-        self._start = partial(_Process.start, tuple(command), settings)
-        self._idle: asyncio.Queue[_Process] = asyncio.Queue()
+        self._start = partial(_ExecutorProcess.start, tuple(command), settings)
+        self._idle: asyncio.Queue[_ExecutorProcess] = asyncio.Queue()
         self._count = count
         self._keepers: list[asyncio.Task[None]] = []
         self.tools: Mapping[str, int | None] = {}
@@ -60,14 +60,14 @@ class Executors:
         self._return(process, alive=process.alive)
         return ending
 
-    def _return(self, process: _Process, *, alive: bool) -> None:
+    def _return(self, process: _ExecutorProcess, *, alive: bool) -> None:
         if alive:
             self._idle.put_nowait(process)
         else:
             self._keepers = [task for task in self._keepers if not task.done()]
             self._keepers.append(asyncio.create_task(self._replace(process)))
 
-    async def _replace(self, dead: _Process | None = None) -> None:
+    async def _replace(self, dead: _ExecutorProcess | None = None) -> None:
         if dead is not None:
             await dead.end()
         while True:
@@ -79,7 +79,7 @@ class Executors:
             else:
                 return
 
-    def _give(self, process: _Process) -> None:
+    def _give(self, process: _ExecutorProcess) -> None:
         self.tools = process.tools
         self._idle.put_nowait(process)
 
@@ -92,7 +92,7 @@ class Executors:
             await self._idle.get_nowait().end()
 
 
-class _Process:
+class _ExecutorProcess:
     """One executor process."""
 
     def __init__(
@@ -109,7 +109,7 @@ class _Process:
         self.alive = True
 
     @classmethod
-    async def start(cls, command: Sequence[str], settings: Mapping[str, Any]) -> _Process:
+    async def start(cls, command: Sequence[str], settings: Mapping[str, Any]) -> _ExecutorProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(

@@ -144,7 +144,7 @@ async def serve_once(
     lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
         async with await server.connect_async() as statements, await server.connect_async() as notices:
-            link = _Link(statements, notices, lost)
+            link = _NotifiedLink(statements, notices, lost)
             manager = _Manager.of(link, server.schema)
             manager.works, manager.limits, manager.lost = works, limits, lost
             await Queries(link, qbe=QueryBuilderEnvironment(settings(server.schema))).apply_upgrade()
@@ -171,7 +171,7 @@ async def serve_once(
         raise server.unavailable(error) from error
 
 
-class _Link(PsycopgDriver):
+class _NotifiedLink(PsycopgDriver):
     """Statements on one connection, notifications on another: on a single one they would wait for each other.
 
     `lost` is done when one of them is broken.
@@ -209,7 +209,7 @@ class _Link(PsycopgDriver):
     async def add_listener(self, channel: str, callback: Callable[[str | bytes | bytearray], None]) -> None:
         await self._notices.add_listener(channel, callback)
 
-    async def __aenter__(self) -> _Link:
+    async def __aenter__(self) -> _NotifiedLink:
         await self._notices.__aenter__()
         return await super().__aenter__()
 
@@ -236,7 +236,7 @@ class _Manager(QueueManager):
     lost: asyncio.Future[None]
 
     @classmethod
-    def of(cls, link: _Link, schema: str) -> _Manager:
+    def of(cls, link: _NotifiedLink, schema: str) -> _Manager:
         names = settings(schema)
         queries = Queries(
             link,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from toolcrib.sandbox.confine import configure, run
-from toolcrib.sandbox.files.roots import Content, Root, Roots
+from toolcrib.sandbox.files.roots import FilePart, Root, Roots
 from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
 from toolcrib.sandbox.levels.probe import Mechanism, in_force, level, probe, require
 
 __all__ = [
     "Completed",
     "Confinement",
-    "Content",
+    "FilePart",
     "Mechanism",
     "NetworkAccess",
     "Outlet",

@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
     kinds: tuple[str, ...] = ()
 
 
-class Place(NamedTuple):
+class HitPlace(NamedTuple):
     """The place of a hit in the order; the next hit has a higher class, or the same and a lower rank."""
 
     number: int
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SearchedIndex:
     """One of the indexes of a search."""
 
     index: SearchIndex
@@ -63,7 +63,7 @@ class Hit(NamedTuple):
     """The tool, as the caller knows it."""
     match: str
     field: str
-    place: Place
+    place: HitPlace
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Found:
         return Counter({kind.removeprefix(TYPE): number for kind, number in found if kind.startswith(TYPE)})
 
 
-def find(parts: Sequence[Part], wanted: Wanted, count: int, after: Place | None = None) -> Found:
+def find(parts: Sequence[SearchedIndex], wanted: Wanted, count: int, after: HitPlace | None = None) -> Found:
     """Return the best `count` hits behind `after`. Raises IndexUnavailable."""
     with explained():
         return _Search(parts, wanted).page(count, after)
@@ -108,7 +108,7 @@ def find(parts: Sequence[Part], wanted: Wanted, count: int, after: Place | None 
 class _Search:
     """One search over indexes as they are now."""
 
-    def __init__(self, parts: Sequence[Part], wanted: Wanted) -> None:
+    def __init__(self, parts: Sequence[SearchedIndex], wanted: Wanted) -> None:
         indexes = [part.index.index for part in parts]
         assert None not in indexes
         self._parts = parts
@@ -153,7 +153,7 @@ class _Search:
             self._never[number].append(self._queries.numbers("rank", ranks))
         return bool(ranks)
 
-    def page(self, count: int, after: Place | None) -> Found:
+    def page(self, count: int, after: HitPlace | None) -> Found:
         """Return one page."""
         hits: dict[int, Hit] = {}
         # The pages before this one showed the classes before, and this class down to the rank.
@@ -169,7 +169,7 @@ class _Search:
             if query is None:
                 continue
             for rank, card in self._best(query, hits, count + 1):
-                hits[rank] = Hit(card, one.match, one.field, Place(number, rank))
+                hits[rank] = Hit(card, one.match, one.field, HitPlace(number, rank))
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())

@@ -42,7 +42,7 @@ class IndexUnavailable(Exception):
         self.busy = busy
 
 
-class Entry(NamedTuple):
+class SearchEntry(NamedTuple):
     """The searched texts of one tool."""
 
     names: Sequence[str]
@@ -61,7 +61,7 @@ class Update(NamedTuple):
 
     gone: Iterable[str]
     """Keys to remove, where they are in it."""
-    new: Iterable[tuple[str, int, Entry]]
+    new: Iterable[tuple[str, int, SearchEntry]]
     """Tools to add, each with its key and its rank: of two equally good hits the higher one comes first. No
     two tools of one index have the same rank."""
     state: Any
@@ -159,7 +159,7 @@ class SearchIndex:
         index.reload()
 
 
-def _document(key: str, rank: int, entry: Entry) -> dict[str, Any]:
+def _document(key: str, rank: int, entry: SearchEntry) -> dict[str, Any]:
     """Return the fields of one tool; see `_schema`."""
     parts = {
         "name": [indexed_words(name) for name in entry.names],

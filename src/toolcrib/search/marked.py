@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.search.index import Entry, SearchIndex, Update
+from toolcrib.search.index import SearchEntry, SearchIndex, Update
 
 _Marks = dict[str, tuple[int, list[Any], str, tuple[str, ...]]]
 """Key of a tool to its rank, mark, kind and tags."""
@@ -30,7 +30,7 @@ class MarkedIndex(SearchIndex):
         self._of: object = None
         self._known: _Marks = {}
 
-    def sync(self, marks: Mapping[str, Sequence[Any]], get: Callable[[str], Entry | None]) -> None:
+    def sync(self, marks: Mapping[str, Sequence[Any]], get: Callable[[str], SearchEntry | None]) -> None:
         """Index these tools: those with another mark than before are read by `get`, the others stay.
 
         The first item of a mark is the time of the last change, in ns. Raises IndexUnavailable: see `forget`.
@@ -46,7 +46,7 @@ class MarkedIndex(SearchIndex):
 
 
 def _difference(
-    known: _Marks, marks: Mapping[str, Sequence[Any]], get: Callable[[str], Entry | None]
+    known: _Marks, marks: Mapping[str, Sequence[Any]], get: Callable[[str], SearchEntry | None]
 ) -> Update | None:
     gone = [key for key, one in known.items() if marks.get(key) != one[1]]
     kept = known.keys() - gone
@@ -55,7 +55,7 @@ def _difference(
         return None
     state = {key: known[key] for key in kept}
     ranks = {one[0] for one in state.values()}
-    entries: list[tuple[str, int, Entry]] = []
+    entries: list[tuple[str, int, SearchEntry]] = []
     # Of those that changed at the same time, the first name gets the highest rank.
     for key in sorted(new, reverse=True):
         # Odd ranks are those of the store.

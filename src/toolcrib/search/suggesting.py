@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.search.finding import Part
+from toolcrib.search.finding import SearchedIndex
 from toolcrib.search.index import explained
 from toolcrib.search.meanings import Meaning, meanings
 from toolcrib.search.ranking import Queries
@@ -22,7 +22,7 @@ _FURTHER = 0.1
 """What a second word for the same thing adds."""
 
 
-def suggest(parts: Sequence[Part], question: str, count: int) -> list[Any]:
+def suggest(parts: Sequence[SearchedIndex], question: str, count: int) -> list[Any]:
     """Return the tools that fit a question best, as the parts' own cards. Raises IndexUnavailable."""
     found: list[tuple[float, Any]] = []
     meant = meanings(question)
@@ -32,7 +32,7 @@ def suggest(parts: Sequence[Part], question: str, count: int) -> list[Any]:
     return [card for _, card in sorted(found, key=lambda one: one[0], reverse=True)[:count]]
 
 
-def _best(part: Part, meant: Sequence[Meaning], count: int) -> list[tuple[float, Any]]:
+def _best(part: SearchedIndex, meant: Sequence[Meaning], count: int) -> list[tuple[float, Any]]:
     index = part.index.index
     assert index is not None
     searcher, queries = index.searcher(), Queries([index.searcher()], index.schema)

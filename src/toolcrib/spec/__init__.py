@@ -16,7 +16,7 @@ from toolcrib.spec.tools.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.tools.policies import (
     LEVELS,
     Annotations,
-    Approval,
+    ApprovalRule,
     Auth,
     Example,
     Hmac,
@@ -57,7 +57,7 @@ __all__ = [
     "SCOPES",
     "Absent",
     "Annotations",
-    "Approval",
+    "ApprovalRule",
     "Auth",
     "BodyPart",
     "BuiltinExec",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.bundles.usage import HourOfUse, Usage
+from toolcrib.bundles.usage import HourOfUse, UsageCounts
 from toolcrib.errors import StateUnavailable
 
 WORKER = """
@@ -24,7 +24,7 @@ usage.close()
 
 
 def test_calls_are_counted_and_seen_by_another_process_within_a_second(tmp_path: Path) -> None:
-    ours, theirs = Usage(tmp_path / "usage.db"), Usage(tmp_path / "usage.db")
+    ours, theirs = UsageCounts(tmp_path / "usage.db"), UsageCounts(tmp_path / "usage.db")
     ours.count("a", failed=False)
     ours.count("a", failed=True)
     deadline = time.monotonic() + 10
@@ -40,7 +40,7 @@ def test_a_clean_exit_of_many_processes_loses_none(tmp_path: Path) -> None:
     path = tmp_path / "usage.db"
     workers = [subprocess.Popen([sys.executable, "-c", WORKER, str(path)]) for _ in range(4)]
     assert [worker.wait(60) for worker in workers] == [0] * 4
-    usage = Usage(path)
+    usage = UsageCounts(path)
     found = usage.of("a")
     assert (found.calls, found.failures) == (2000, 400)
     usage.close()
@@ -48,7 +48,7 @@ def test_a_clean_exit_of_many_processes_loses_none(tmp_path: Path) -> None:
 
 def test_hours_are_counted_apart_and_the_last_call_is_the_latest(tmp_path: Path) -> None:
     now = [7200.0]
-    usage = Usage(tmp_path / "usage.db", clock=lambda: now[0])
+    usage = UsageCounts(tmp_path / "usage.db", clock=lambda: now[0])
     usage.count("a", failed=False)
     now[0] = 7210.5
     usage.count("a", failed=True)
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_written_stops_no_call_and_loses_no_count(tmp_path
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "usage.db").mkdir()
-    usage = Usage(folder / "usage.db")
+    usage = UsageCounts(folder / "usage.db")
     for _ in range(3):
         usage.count("a", failed=False)
     with pytest.raises(StateUnavailable):

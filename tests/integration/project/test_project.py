@@ -9,7 +9,7 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib import Project, RetryableError, ToolcribError
 from toolcrib.errors import ConflictError
-from toolcrib.project import Change, create_tool
+from toolcrib.project import CatalogChange, create_tool
 from toolcrib.schema.providers import wire_names
 
 
@@ -59,7 +59,7 @@ async def test_a_wire_name_stays_with_its_tool_in_an_open_project(crib: Crib) ->
     file = ("file", {"action": "read", "path": "f"})
     crib.tool("a.b", *file, permissions={"fs": {"read": ["."]}})
     made = {"description": "Other.", "kind": "file", "version": 1, "exec": {"file": file[1]}}
-    changes: list[Change] = []
+    changes: list[CatalogChange] = []
     async with crib.open() as project:
         await project.watch(changes.append)
         with pytest.raises(ConflictError, match="a\\.b"):

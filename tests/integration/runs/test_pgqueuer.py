@@ -19,7 +19,7 @@ from tests.postgres import PostgresProcess
 from toolcrib import Project
 from toolcrib.errors import InvalidError
 from toolcrib.runs import EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
-from toolcrib.runs.sessions import NewRun, durable_runs
+from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.state import PROJECT, PostgresDatabase, SqliteDatabase
 
 PATIENCE_S = 60.0
@@ -189,7 +189,7 @@ async def test_workers_in_processes_share_the_calls(
 
 async def test_a_run_whose_message_was_lost_is_sent_again(calls: Recorded, url: str) -> None:
     runs = durable_runs(calls)
-    runs.store.create_run(None, NewRun("a", "{}", "m", "hello", {}))
+    runs.store.create_run(None, RunDraft("a", "{}", "m", "hello", {}))
     assert calls.resend() == 0
     with psycopg.connect(url) as connection:
         connection.execute("DELETE FROM pgqueuer")

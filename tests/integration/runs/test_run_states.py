@@ -22,12 +22,12 @@ from toolcrib.errors import ConflictError, InvalidError, NotFoundError, ToolFail
 from toolcrib.runs import ClaimedCall, DurableCalls
 from toolcrib.runs.sessions import (
     ClaimedRun,
-    NewRun,
+    ModelStep,
     NewUse,
+    RunDraft,
     RunStore,
     RunTransitions,
     RunTree,
-    Step,
     Usage,
 )
 from toolcrib.runs.sessions.events import RunNotes
@@ -54,7 +54,7 @@ class Machine:
         return self.calls.submit(**call, transaction=tx)
 
     def start(self, session: str | None = None, prompt: str = "hello") -> str:
-        return self.store.create_run(session, NewRun("a", "{}", "m", prompt, {"tenant": 7}))
+        return self.store.create_run(session, RunDraft("a", "{}", "m", prompt, {"tenant": 7}))
 
     def claim(self, run_id: str, worker: str = "w") -> ClaimedRun | None:
         with self.database.write("claim") as tx:
@@ -71,8 +71,8 @@ class Machine:
     def finish(self, run_id: str, answer: str = "done") -> bool:
         return self.runs.finish(self.taken(run_id), self.response(Usage(1, 1, 0.0)), answer)
 
-    def response(self, usage: Usage) -> Step:
-        return Step(b'{"kind": "response", "parts": []}', "m", usage, self.wall.now, 0.5)
+    def response(self, usage: Usage) -> ModelStep:
+        return ModelStep(b'{"kind": "response", "parts": []}', "m", usage, self.wall.now, 0.5)
 
     def take_call(self, run_id: str, position: int = 0) -> ClaimedCall:
         use = [one for one in self.store.uses(run_id) if one.position == position][-1]
@@ -196,7 +196,7 @@ def test_two_runs_of_a_session_take_turns(machine: Machine) -> None:
 
 def test_a_sub_agents_run_is_a_call_of_its_parent(machine: Machine) -> None:
     parent = machine.start()
-    child = NewRun("b", "{}", "m", "find it", {"tenant": 7})
+    child = RunDraft("b", "{}", "m", "find it", {"tenant": 7})
     assert machine.step(machine.taken(parent), NewUse("u1", "b", '{"prompt": "find it"}', child=child))
     below = machine.store.tree(parent)[1]
     assert (below.parent_id, below.root_id, below.depth, below.state) == (parent, parent, 1, "ready")
@@ -213,7 +213,7 @@ def test_a_sub_agents_run_is_a_call_of_its_parent(machine: Machine) -> None:
 
 def test_cancelling_a_tree_ends_everything_below_and_refuses_late_results(machine: Machine) -> None:
     parent = machine.start()
-    child = NewUse("u1", "b", "{}", child=NewRun("b", "{}", "m", "p"))
+    child = NewUse("u1", "b", "{}", child=RunDraft("b", "{}", "m", "p"))
     assert machine.step(machine.taken(parent), child, tool(use_id="u2", run_id=parent))
     call = machine.take_call(parent, 1)
     below = machine.store.tree(parent)[1].id

@@ -18,7 +18,7 @@ from toolcrib.manifest.dialects.flexigpt.writer import record_of
 from toolcrib.manifest.effect import differences
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.source import dump
-from toolcrib.spec import Approval, HttpExec, SqlExec, Tool
+from toolcrib.spec import ApprovalRule, HttpExec, SqlExec, Tool
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
@@ -373,7 +373,7 @@ def test_a_record_goes_to_the_native_format_and_back_without_loss() -> None:
 def test_what_flexigpt_cannot_say_is_reported() -> None:
     path = DATA / "dialects" / "tool.json"
     tool = read_all(str(path), path.read_bytes())[0]
-    asked = replace(tool, source=None, approval=Approval(True, "Costs money"), tags=("weather",))
+    asked = replace(tool, source=None, approval=ApprovalRule(True, "Costs money"), tags=("weather",))
     written = convert(asked, "flexigpt")
     assert [loss.path for loss in written.losses] == ["$.approval"]
     expected = (

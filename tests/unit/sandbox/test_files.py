@@ -16,7 +16,7 @@ from toolcrib.errors import (
     ToolcribError,
     UsageError,
 )
-from toolcrib.sandbox import Content, Root, Roots
+from toolcrib.sandbox import FilePart, Root, Roots
 from toolcrib.sandbox.files import beneath
 
 ESCAPES = "path escapes sandbox"
@@ -47,7 +47,7 @@ def roots(base: Path, way: str) -> Iterator[Roots]:
 
 def test_reads_by_relative_and_absolute_path(base: Path, roots: Roots) -> None:
     for path in ("file", "./file", "sub/../file") if beneath.has_openat2() else ("file", "./file"):
-        assert roots.read(path) == Content(b"0123456789", 10)
+        assert roots.read(path) == FilePart(b"0123456789", 10)
     assert roots.read(str(base / "root/sub/inner")).data == b"inner"
 
 
@@ -55,7 +55,7 @@ def test_reads_by_relative_and_absolute_path(base: Path, roots: Roots) -> None:
     ("offset", "limit", "data"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (99, 4, b""), (3, 0, b"")]
 )
 def test_reads_a_part_and_tells_the_whole_size(roots: Roots, offset: int, limit: int, data: bytes) -> None:
-    assert roots.read("file", offset, limit) == Content(data, 10)
+    assert roots.read("file", offset, limit) == FilePart(data, 10)
 
 
 @pytest.mark.parametrize(

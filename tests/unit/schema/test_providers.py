@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.schema.providers import anthropic_tool, mcp_output_schema, mcp_tool, wire_names
-from toolcrib.spec import Annotations, Approval, Example, FunctionExec, Output, Tool
+from toolcrib.spec import Annotations, ApprovalRule, Example, FunctionExec, Output, Tool
 
 ANTHROPIC_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """As Anthropic's tool-use documentation gives it; OpenAI and MCP take all of it too."""
@@ -82,7 +82,7 @@ def test_the_mcp_shape() -> None:
         "my.tool",
         annotations=Annotations(read_only=True, open_world=False),
         tags=("maths",),
-        approval=Approval(True, "it costs"),
+        approval=ApprovalRule(True, "it costs"),
         examples=(Example("One", {"a": 1}, "2"),),
     )
     entry = mcp_tool(tool, "my_tool")

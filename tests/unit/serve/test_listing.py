@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.unit.serve.doubles import MemoryCatalog, make_tool
-from toolcrib.serve.mcp import Listing
+from toolcrib.serve.mcp import CallerListing
 from toolcrib.serve.mcp.wire import JsonRpcError
 
 
@@ -18,12 +18,12 @@ def catalog_of(count: int) -> MemoryCatalog:
     return MemoryCatalog(*(make_tool(f"tool_{number}") for number in range(count)))
 
 
-def read(listing: Listing, cursor: str | None = None) -> dict[str, Any]:
+def read(listing: CallerListing, cursor: str | None = None) -> dict[str, Any]:
     page: dict[str, Any] = orjson.loads(b"{" + listing.page(cursor) + b"}")
     return page
 
 
-def walk(listing: Listing) -> list[list[str]]:
+def walk(listing: CallerListing) -> list[list[str]]:
     pages: list[list[str]] = []
     cursor = None
     while True:
@@ -36,14 +36,14 @@ def walk(listing: Listing) -> list[list[str]]:
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
 def test_every_tool_is_listed_once_in_pages(count: int, sizes: list[int]) -> None:
-    pages = walk(Listing(catalog_of(count), page_size=3))
+    pages = walk(CallerListing(catalog_of(count), page_size=3))
     assert [len(page) for page in pages] == sizes
     assert list(chain(*pages)) == [f"tool_{number}" for number in range(count)]
 
 
 def test_a_page_is_written_once_per_revision() -> None:
     catalog = catalog_of(5)
-    listing = Listing(catalog, page_size=3)
+    listing = CallerListing(catalog, page_size=3)
     assert listing.page() is listing.page()
     assert catalog.listings == 1
     catalog.list.append(make_tool("new"))
@@ -54,7 +54,7 @@ def test_a_page_is_written_once_per_revision() -> None:
 
 def test_a_list_that_grew_in_front_continues_where_it_was() -> None:
     catalog = catalog_of(6)
-    listing = Listing(catalog, page_size=3)
+    listing = CallerListing(catalog, page_size=3)
     cursor = read(listing)["nextCursor"]
     catalog.list.insert(0, make_tool("new"))
     catalog.revision += 1
@@ -63,7 +63,7 @@ def test_a_list_that_grew_in_front_continues_where_it_was() -> None:
 
 def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
     catalog = catalog_of(6)
-    listing = Listing(catalog, page_size=3)
+    listing = CallerListing(catalog, page_size=3)
     cursor = read(listing)["nextCursor"]
     del catalog.list[2]
     catalog.revision += 1
@@ -79,12 +79,12 @@ def test_a_cursor_whose_tool_is_gone_is_refused() -> None:
 )
 def test_a_bad_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(JsonRpcError) as refused:
-        Listing(catalog_of(6), page_size=3).page(cursor)
+        CallerListing(catalog_of(6), page_size=3).page(cursor)
     assert refused.value.code == -32602
 
 
 def test_a_tool_is_found_by_its_wire_name() -> None:
-    listing = Listing(MemoryCatalog(make_tool("my.tool")))
+    listing = CallerListing(MemoryCatalog(make_tool("my.tool")))
     entry = listing.get("my_tool")
     assert entry is not None
     assert entry.tool.name == "my.tool"
@@ -94,4 +94,4 @@ def test_a_tool_is_found_by_its_wire_name() -> None:
 
 def test_a_page_of_nothing_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="page_size"):
-        Listing(MemoryCatalog(), page_size=0)
+        CallerListing(MemoryCatalog(), page_size=0)

@@ -11,13 +11,13 @@ import pytest
 from tests.unit.serve.doubles import make_tool, typed_tool
 from toolcrib.errors import InvalidInput, ToolFailed, Violation
 from toolcrib.schema.providers import mcp_output_schema
-from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.spec import Result
 
-PLAIN = ListedTool(make_tool("plain"))
-OBJECT = ListedTool(typed_tool("object", {"type": "object", "required": ["n"]}))
-LIST = ListedTool(typed_tool("list", {"type": "array", "items": {"type": "integer"}}))
+PLAIN = AdvertisedTool(make_tool("plain"))
+OBJECT = AdvertisedTool(typed_tool("object", {"type": "object", "required": ["n"]}))
+LIST = AdvertisedTool(typed_tool("list", {"type": "array", "items": {"type": "integer"}}))
 
 
 def texts(out: dict[str, Any]) -> list[str]:
@@ -42,12 +42,12 @@ def test_plain_text_is_not_repeated() -> None:
 
 
 def test_text_with_a_schema_is_sent_in_both() -> None:
-    entry = ListedTool(typed_tool("text", {"type": "string"}))
+    entry = AdvertisedTool(typed_tool("text", {"type": "string"}))
     assert call_result(Result("ok", "hello"), entry)["structuredContent"] == {"result": "hello"}
 
 
 @pytest.mark.parametrize(("entry", "value"), [(OBJECT, {"n": 1}), (LIST, [1, 2])])
-def test_structured_content_matches_the_schema_that_is_advertised(entry: ListedTool, value: Any) -> None:
+def test_structured_content_matches_the_schema_that_is_advertised(entry: AdvertisedTool, value: Any) -> None:
     schema = mcp_output_schema(entry.tool)
     assert schema is not None
     out = call_result(Result("ok", value), entry)
@@ -55,7 +55,9 @@ def test_structured_content_matches_the_schema_that_is_advertised(entry: ListedT
 
 
 @pytest.mark.parametrize(("entry", "value"), [(OBJECT, {}), (OBJECT, [1]), (LIST, ["x"]), (LIST, None)])
-def test_an_output_that_breaks_the_promise_is_an_error_that_shows_it(entry: ListedTool, value: Any) -> None:
+def test_an_output_that_breaks_the_promise_is_an_error_that_shows_it(
+    entry: AdvertisedTool, value: Any
+) -> None:
     out = call_result(Result("ok", value, warnings=("does not fit",)), entry)
     assert out["isError"] is True
     assert out["structuredContent"]["error"]["code"] == "invalid_output"
@@ -93,7 +95,7 @@ def test_cut_output_is_not_sent_as_structured_content() -> None:
 
 
 def test_output_with_a_schema_is_sent_whole() -> None:
-    entry = ListedTool(typed_tool("texts", {"type": "array"}))
+    entry = AdvertisedTool(typed_tool("texts", {"type": "array"}))
     out = call_result(Result("ok", ["x" * 100]), entry, limit=50)
     assert "[cut:" in texts(out)[0]
     assert out["structuredContent"] == {"result": ["x" * 100]}

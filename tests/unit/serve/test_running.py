@@ -10,7 +10,7 @@ from starlette.types import Message
 from toolcrib.core.context import Context
 from toolcrib.errors import NotFoundError, RateLimited
 from toolcrib.serve.auth import Client
-from toolcrib.serve.rest.running import CallTable, OpenCall
+from toolcrib.serve.rest.running import OpenCall, ServerCalls
 from toolcrib.spec import Call, CallEvent, Result
 
 PAGE = Client("page")
@@ -40,7 +40,7 @@ async def staying() -> Message:
     raise AssertionError
 
 
-async def made(table: CallTable, value: str = "x") -> OpenCall:
+async def made(table: ServerCalls, value: str = "x") -> OpenCall:
     """A call that somebody may ask for after its end, which it has reached."""
     call = table.start(Context("echo", value), PAGE)
     call.kept = True
@@ -51,7 +51,7 @@ async def made(table: CallTable, value: str = "x") -> OpenCall:
 
 async def test_a_call_is_kept_for_an_hour_after_its_end() -> None:
     clock = Hour()
-    table = CallTable(answer, clock)
+    table = ServerCalls(answer, clock)
     call = await made(table)
     clock.now += 3_599
     assert table.find(call.id, PAGE) is call
@@ -62,14 +62,14 @@ async def test_a_call_is_kept_for_an_hour_after_its_end() -> None:
 
 
 async def test_a_call_nobody_can_ask_for_is_not_kept() -> None:
-    table = CallTable(answer)
+    table = ServerCalls(answer)
     call = table.start(Context("echo", "x"), PAGE)
     await table.settle(call, staying)
     assert table.list(PAGE) == []
 
 
 async def test_the_oldest_are_forgotten_beyond_a_number_and_beyond_a_size() -> None:
-    table = CallTable(answer)
+    table = ServerCalls(answer)
     calls = [await made(table) for _ in range(1_005)]
     assert {call.id for call in table.list(PAGE)} == {call.id for call in calls[5:]}
     large = [await made(table, "x" * 30_000_000) for _ in range(3)]
@@ -77,7 +77,7 @@ async def test_the_oldest_are_forgotten_beyond_a_number_and_beyond_a_size() -> N
 
 
 async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends() -> None:
-    table = CallTable(never)
+    table = ServerCalls(never)
     calls = [table.start(Context("wait", "x"), PAGE) for _ in range(1_000)]
     with pytest.raises(RateLimited) as refused:
         table.start(Context("wait", "x"), PAGE)
@@ -89,7 +89,7 @@ async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends(
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
-    table = CallTable(never)
+    table = ServerCalls(never)
     call = table.start(Context("wait", "x"), PAGE)
     for _ in range(3):
         await table.settle(call, staying, 0.01)

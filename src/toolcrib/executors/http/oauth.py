@@ -184,7 +184,7 @@ class AccessTokens:
         client_id = secrets.get(auth.username_secret or "") or rule.client_id
         return _client(rule, client_id, secrets.get(auth.secret or ""), self._post)
 
-    async def _post(self, url: str, body: str, headers: Mapping[str, str]) -> _Answer:
+    async def _post(self, url: str, body: str, headers: Mapping[str, str]) -> _HttpAnswer:
         request = EgressRequest(
             "POST",
             url,
@@ -194,7 +194,7 @@ class AccessTokens:
             follow_redirects=False,
             secret_body=True,
         )
-        return _Answer(await self._egress.request(request, self._policy))
+        return _HttpAnswer(await self._egress.request(request, self._policy))
 
     def _failed(self, what: str, answer: Any) -> HttpFailed:
         said = answer.get("error_description") or answer.get("error") if isinstance(answer, dict) else None
@@ -204,7 +204,7 @@ class AccessTokens:
         return HttpFailed(message, details={"reason": "oauth"})
 
 
-class _Answer:
+class _HttpAnswer:
     """An answer as authlib reads one."""
 
     def __init__(self, answer: EgressResponse) -> None:

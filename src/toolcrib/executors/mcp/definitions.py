@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
-from toolcrib.spec import Annotations, Approval, McpExec, Output, Tool
+from toolcrib.spec import Annotations, ApprovalRule, McpExec, Output, Tool
 from toolcrib.spec.tools.policies import MCP_HINTS, McpForms
 
 if TYPE_CHECKING:
@@ -160,7 +160,13 @@ def names_of(server: str, tools: Iterable[str], *, prefix: bool = True) -> dict[
 
 
 def tool_of(
-    spec: ServerSpec, name: str, shown: Definition, live: str, *, approval: Approval, text: str | None = None
+    spec: ServerSpec,
+    name: str,
+    shown: Definition,
+    live: str,
+    *,
+    approval: ApprovalRule,
+    text: str | None = None,
 ) -> Tool:
     """Return the tool that `shown` describes; `live` is the digest of the server's present definition."""
     hints: Mapping[str, Any] = shown.get("annotations") or {}

@@ -18,7 +18,7 @@ ProblemKind = Literal["added", "altered", "cut", "gap", "missing", "reordered"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BrokenChain:
     """The first place where the chain is broken; `line` counts from 1 in its file."""
 
     line: int
@@ -34,7 +34,7 @@ class Verdict:
 
     lines: int
     head: Head
-    problem: Problem | None = None
+    problem: BrokenChain | None = None
     notices: dict[str, int] = field(default_factory=dict)
     """The count of each event that the log itself recorded: AUDIT_RECOVERED, AUDIT_GAP and so on."""
     anchor: Head | None = None
@@ -142,7 +142,7 @@ class _Scan:
         self.lost: tuple[int, int] | None = None
         """The numbers of the lines that are missing, first and last."""
         self.notices: dict[str, int] = {}
-        self.problem: Problem | None = None
+        self.problem: BrokenChain | None = None
         self.strays: _Strays | None = None
 
     def check_file(self, file: BinaryIO, size: int, name: str) -> None:
@@ -237,15 +237,15 @@ class _Scan:
         )
 
     def _fail(self, line: int, kind: ProblemKind, message: str) -> None:
-        self.problem = self.problem or Problem(line, kind, message)
+        self.problem = self.problem or BrokenChain(line, kind, message)
 
-    def _placed(self, problem: Problem, name: str) -> Problem:
+    def _placed(self, problem: BrokenChain, name: str) -> BrokenChain:
         """Return the problem with its file, its line in that file, and any rotated file missing before it."""
         begin, file = next(((b, f) for b, f in reversed(self.begins) if b < problem.line), (0, name))
         message = problem.message
         if problem.kind == "missing" and problem.line == begin + 1 and self.lost is not None:
             message += f"; a rotated file is missing, such as {rotated_name(Path(name), *self.lost)}"
-        return Problem(problem.line - begin, problem.kind, message, file)
+        return BrokenChain(problem.line - begin, problem.kind, message, file)
 
 
 class _Strays:

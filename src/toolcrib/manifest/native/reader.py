@@ -20,7 +20,7 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, load, read, read_with_facts
 from toolcrib.spec import (
     Annotations,
-    Approval,
+    ApprovalRule,
     Auth,
     Example,
     Hmac,
@@ -42,7 +42,7 @@ OTHER_NAME = "tool.yaml"
 _NO_INPUTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 _NO_PERMISSIONS = Permissions()
 _NO_NETWORK = Network()
-_NO_APPROVAL = Approval()
+_NO_APPROVAL = ApprovalRule()
 _NO_LIMITS = Limits()
 _LIMITS = (
     "idle_ms",
@@ -264,7 +264,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         config=KINDS[kind].configure(data["exec"][kind]),
         output=_output(outputs) if outputs else _JSON,
         permissions=_permissions(permissions) if permissions else _NO_PERMISSIONS,
-        approval=Approval(approval.get("required", False), approval.get("reason", ""))
+        approval=ApprovalRule(approval.get("required", False), approval.get("reason", ""))
         if approval
         else _NO_APPROVAL,
         retry=_retry(retry) if retry else None,

@@ -14,7 +14,7 @@ from toolcrib.manifest.openapi.bodies import ExpectedResponse, expected_response
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, clean
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable, collect, place
 from toolcrib.manifest.openapi.schemas import Schemas
-from toolcrib.manifest.openapi.security import Access, Security
+from toolcrib.manifest.openapi.security import OperationAuth, Security
 from toolcrib.manifest.openapi.translation import flag
 from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
 from toolcrib.template import Namespaces, escape
@@ -94,7 +94,7 @@ class ToolBuilder:
             raise Unusable(wrong.message)
         return tool
 
-    def _access(self, node: Node, parameters: list[Parameter]) -> Access:
+    def _access(self, node: Node, parameters: list[Parameter]) -> OperationAuth:
         access = self._security.of(node)
         if not access.auth:
             for parameter in parameters:
@@ -103,7 +103,7 @@ class ToolBuilder:
         return access
 
     def _fill(
-        self, request: Request, operation: Operation, parameters: list[Parameter], access: Access
+        self, request: Request, operation: Operation, parameters: list[Parameter], access: OperationAuth
     ) -> None:
         """Add the parameters, then the body: so parameters keep their names."""
         keys = {(auth.location, (auth.name or "").lower()) for auth in access.auth}
@@ -133,8 +133,8 @@ class ToolBuilder:
         operation: Operation,
         name: str,
         request: Request,
-        access: Access,
-        server: Server,
+        access: OperationAuth,
+        server: OperationServer,
         found: ExpectedResponse,
     ) -> Tool:
         path, hash_, _ = operation.path.partition("#")
@@ -200,7 +200,7 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _HTTP = ("https", "http")
 
 
-class Server:
+class OperationServer:
     """The server of an operation."""
 
     __slots__ = ("host", "url")
@@ -212,7 +212,7 @@ class Server:
         """As in a permission: with the port unless it is the default of the scheme."""
 
 
-def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str | None) -> Server:
+def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str | None) -> OperationServer:
     """Return the server of an operation; `given` replaces all others. Raises Unusable without one."""
     if given is not None:
         return checked(given)
@@ -226,7 +226,7 @@ def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str 
     return checked(_absolute("/", document))
 
 
-def checked(url: str) -> Server:
+def checked(url: str) -> OperationServer:
     """Check and normalise the URL of a server. Raises Unusable if no tool can call it."""
     try:
         parts = urlsplit(url.strip())
@@ -243,7 +243,7 @@ def checked(url: str) -> Server:
     named = f"[{host}]" if ":" in host else host
     authority = named if port in (None, own) else f"{named}:{port}"
     path = parts.path.rstrip("/")
-    return Server(f"{parts.scheme.lower()}://{authority}{path}", authority)
+    return OperationServer(f"{parts.scheme.lower()}://{authority}{path}", authority)
 
 
 def _of_2_0(document: OpenApiDocument, operation: Node) -> str:

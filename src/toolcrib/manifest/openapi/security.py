@@ -15,7 +15,7 @@ _LONGEST_TITLE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class OperationAuth:
     """The credentials of an operation."""
 
     auth: tuple[Auth, ...] = ()
@@ -33,11 +33,11 @@ class Security:
         root = document.root
         old = document.version == "2.0"
         self._schemes = root.at("securityDefinitions") if old else root.at("components", "securitySchemes")
-        self._known: dict[str, Access | str] = {}
-        self._answers: dict[str, Access] = {}
+        self._known: dict[str, OperationAuth | str] = {}
+        self._answers: dict[str, OperationAuth] = {}
         self._secrets: dict[tuple[str, str], str] = {}
 
-    def of(self, operation: Node) -> Access:
+    def of(self, operation: Node) -> OperationAuth:
         """Return the credentials of an operation: the first of its alternatives that is supported."""
         own = operation.object.get("security")
         wanted = own if isinstance(own, list) else self._document.root.object.get("security")
@@ -46,19 +46,19 @@ class Security:
             self._answers[key] = self._choose(wanted)
         return self._answers[key]
 
-    def header(self, required: bool) -> Access:
+    def header(self, required: bool) -> OperationAuth:
         """Return a secret for an operation that has `Authorization` as a parameter."""
         secret = self._secret("authorization")
         auth = Auth("api_key", secret, location="header", name="Authorization")
         note = f"the parameter Authorization is the secret {secret}"
-        return Access((auth,), (SecretSpec(secret, required=required),), (note,))
+        return OperationAuth((auth,), (SecretSpec(secret, required=required),), (note,))
 
-    def _choose(self, wanted: Any) -> Access:
+    def _choose(self, wanted: Any) -> OperationAuth:
         if not isinstance(wanted, list) or not wanted:
-            return Access()
+            return OperationAuth()
         optional = False
         faults: list[str] = []
-        best: Access | None = None
+        best: OperationAuth | None = None
         for alternative in wanted:
             if not isinstance(alternative, dict):
                 continue
@@ -72,15 +72,15 @@ class Security:
                 best = found
         if best is None:
             reasons = "; ".join(dict.fromkeys(faults))
-            return Access(notes=(f"called without credentials: {reasons}",) if reasons else ())
+            return OperationAuth(notes=(f"called without credentials: {reasons}",) if reasons else ())
         if optional:
             secrets = tuple(SecretSpec(secret.name, required=False) for secret in best.secrets)
-            return Access(best.auth, secrets, best.notes)
+            return OperationAuth(best.auth, secrets, best.notes)
         return best
 
-    def _together(self, names: Mapping[str, Any]) -> Access | str:
+    def _together(self, names: Mapping[str, Any]) -> OperationAuth | str:
         """Return all schemes of one alternative, or the reason that it is not supported."""
-        parts: list[Access] = []
+        parts: list[OperationAuth] = []
         for name in names:
             found = self._scheme(name)
             if isinstance(found, str):
@@ -88,12 +88,12 @@ class Security:
             parts.append(found)
         return _joined(parts)
 
-    def _scheme(self, name: str) -> Access | str:
+    def _scheme(self, name: str) -> OperationAuth | str:
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]
 
-    def _read(self, name: str) -> Access | str:
+    def _read(self, name: str) -> OperationAuth | str:
         try:
             node = self._document.follow(self._schemes.at(name))
         except RefProblem as problem:
@@ -103,7 +103,7 @@ class Security:
         if kind == "basic" or (kind == "http" and scheme == "basic"):
             user, password = self._secret(name, "user"), self._secret(name, "password")
             secrets = (SecretSpec(user), SecretSpec(password, required=False))
-            return Access((Auth("basic", password, user),), secrets)
+            return OperationAuth((Auth("basic", password, user),), secrets)
         secret = self._secret(name)
         if kind == "apikey":
             place, key = str(value.get("in", "")).lower(), value.get("name")
@@ -112,12 +112,12 @@ class Security:
             if place != "query" and not TOKEN.fullmatch(key.strip()):
                 return f"the security scheme {name!r} has a `name` that is not valid in a {place}"
             auth = Auth("api_key", secret, location=place, name=key.strip())  # type: ignore[arg-type]  # checked
-            return Access((auth,), (SecretSpec(secret),))
+            return OperationAuth((auth,), (SecretSpec(secret),))
         if kind == "http" and scheme == "bearer":
-            return Access((Auth("bearer", secret),), (SecretSpec(secret),))
+            return OperationAuth((Auth("bearer", secret),), (SecretSpec(secret),))
         if kind in ("oauth2", "openidconnect"):
             note = f"{name} is {value['type']}: {secret} must hold an access token, which you get yourself"
-            return Access((Auth("bearer", secret),), (SecretSpec(secret),), (note,))
+            return OperationAuth((Auth("bearer", secret),), (SecretSpec(secret),), (note,))
         if not value:
             return f"the security scheme {name!r} is not defined"
         return f"the security scheme {name!r} ({' '.join(filter(None, (kind, scheme)))}) is not supported"
@@ -132,7 +132,7 @@ class Security:
         return self._secrets[scheme, part]
 
 
-def _joined(parts: list[Access]) -> Access:
+def _joined(parts: list[OperationAuth]) -> OperationAuth:
     """Combine several schemes; of those that set the same header only the first is used."""
     auth: dict[tuple[str, str], Auth] = {}
     secrets: dict[str, SecretSpec] = {}
@@ -149,7 +149,7 @@ def _joined(parts: list[Access]) -> Access:
                 notes.append(
                     f"the {where} {name} is set by {first.secret} and {one.secret}; only the first is sent"
                 )
-    return Access(tuple(auth.values()), tuple(secrets.values()), tuple(dict.fromkeys(notes)))
+    return OperationAuth(tuple(auth.values()), tuple(secrets.values()), tuple(dict.fromkeys(notes)))
 
 
 def _place(auth: Auth) -> tuple[str, str]:

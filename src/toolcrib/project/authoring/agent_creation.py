@@ -33,7 +33,7 @@ from toolcrib.project.authoring.creation import (
     unfit,
 )
 from toolcrib.project.durable.agents import MADE
-from toolcrib.runs.agents import Agent, Budgets, Team, check_agents, read_agent
+from toolcrib.runs.agents import Agent, AgentTeam, Budgets, check_agents, read_agent
 
 if TYPE_CHECKING:
     from toolcrib.project.project import Project
@@ -80,7 +80,7 @@ def _usable(project: Project) -> list[str]:
 def _beyond(project: Project, agent: Agent) -> Iterator[Violation]:
     """Yield each permission beyond the ceiling of the tools that the agent and those below it may call."""
     agents = project.agents.all()
-    team = Team.gather(agent, agents.__getitem__)
+    team = AgentTeam.gather(agent, agents.__getitem__)
     for member in (team.agent, *team.others.values()):
         place = "$.tools" if member is agent else "$.agents"
         for tool in member.tools:

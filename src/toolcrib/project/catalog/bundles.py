@@ -19,7 +19,7 @@ from toolcrib.spec import Call, Result, Tool
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn, Store, ToolRecord
     from toolcrib.bundles.listing import ListedTool
-    from toolcrib.bundles.usage import Usage
+    from toolcrib.bundles.usage import UsageCounts
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
 
@@ -69,11 +69,11 @@ class Bundles:
         return self.stored.store
 
     @cached_property
-    def usage(self) -> Usage:
+    def usage(self) -> UsageCounts:
         """Counts of calls by the id of the tool."""
-        from toolcrib.bundles.usage import Usage
+        from toolcrib.bundles.usage import UsageCounts
 
-        return Usage(self._data / "usage.db")
+        return UsageCounts(self._data / "usage.db")
 
     def count(self) -> int:
         """Return how many tools there are, disabled ones too."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from toolcrib.manifest import Diagnostic, Loaded, check_tool, load_folder, make
-from toolcrib.project.catalog.registry import Change, Reading, ToolRegistry
+from toolcrib.project.catalog.registry import CatalogChange, Reading, ToolRegistry
 from toolcrib.project.config.sources import ToolSource, load_source
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import wire_name
@@ -29,7 +29,7 @@ class ExternalTools:
 
     def load(self, names: Iterable[str]) -> list[Tool]:
         """Put in the tools of these folders and of all sources, and return them."""
-        return self.apply(self.read((*map(self.folder, names), *self.sources)), Change())
+        return self.apply(self.read((*map(self.folder, names), *self.sources)), CatalogChange())
 
     @staticmethod
     def folder(name: str) -> str:
@@ -71,16 +71,16 @@ class ExternalTools:
                 found[place] = loaded or Loaded((), ())
         return found
 
-    def remove_missing(self, read: Mapping[str, Loaded], change: Change) -> None:
+    def remove_missing(self, read: Mapping[str, Loaded], change: CatalogChange) -> None:
         """Take out what is no longer there, so that its name is free. Comes before `apply`."""
         for place, loaded in read.items():
             self._remove_missing(place, loaded, change)
 
-    def apply(self, read: Mapping[str, Loaded], change: Change) -> list[Tool]:
+    def apply(self, read: Mapping[str, Loaded], change: CatalogChange) -> list[Tool]:
         """Put in what was read, and return the tools that are new or changed."""
         return [tool for place, loaded in read.items() for tool in self._apply(place, loaded, change)]
 
-    def _remove_missing(self, place: str, loaded: Loaded, change: Change) -> None:
+    def _remove_missing(self, place: str, loaded: Loaded, change: CatalogChange) -> None:
         tools = self._tools.get(place, {})
         offered = {tool.name for tool in loaded.tools}
         for name, tool in list(tools.items()):
@@ -90,7 +90,7 @@ class ExternalTools:
             if self._registry.remove_external(name):
                 change.removed.append(name)
 
-    def _apply(self, place: str, loaded: Loaded, change: Change) -> list[Tool]:
+    def _apply(self, place: str, loaded: Loaded, change: CatalogChange) -> list[Tool]:
         before = self._tools.get(place, {})
         now = {name: tool for name, tool in before.items() if all(name != one.name for one in loaded.tools)}
         found = list(loaded.diagnostics)
@@ -121,7 +121,7 @@ class ExternalTools:
         self._report(place, found, loaded, change)
         return fresh
 
-    def _report(self, place: str, found: list[Diagnostic], loaded: Loaded, change: Change) -> None:
+    def _report(self, place: str, found: list[Diagnostic], loaded: Loaded, change: CatalogChange) -> None:
         errors = [finding for finding in found if finding.is_error]
         before = self._errors.pop(place, [])
         if errors:

@@ -27,7 +27,7 @@ from toolcrib.manifest import (
     uncollected,
 )
 from toolcrib.project.root import Place
-from toolcrib.spec import Approval, Tool
+from toolcrib.spec import ApprovalRule, Tool
 from toolcrib.spec.naming import wire_name
 from toolcrib.state import cache_folder
 
@@ -39,7 +39,7 @@ Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
 
 
 @dataclass(slots=True)
-class Change:
+class CatalogChange:
     """The result of one burst of changes on disk, by names of tools."""
 
     added: list[str] = field(default_factory=list)
@@ -337,12 +337,12 @@ class ToolRegistry:
     def _mark(self, tool: Tool) -> None:
         self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
 
-    def apply(self, readings: Iterable[Reading], change: Change) -> None:
+    def apply(self, readings: Iterable[Reading], change: CatalogChange) -> None:
         """Put in what is on disk now. A manifest with errors leaves the tool of its name as it was."""
         for reading in readings:
             self._apply(reading, change)
 
-    def _apply(self, reading: Reading, change: Change) -> None:
+    def _apply(self, reading: Reading, change: CatalogChange) -> None:
         name, tool, old = reading.name, reading.tool, self.current(reading.name)
         before = self._found.pop(name, [])
         self._warned.pop(name, None)
@@ -386,4 +386,4 @@ def _widen(bound: BoundTool, wide: Sequence[str]) -> None:
     """Require approval for a tool whose permissions cover too much."""
     if wide and not bound.tool.approval.required:
         bound.approval_reason = ", and ".join(wide)
-        bound.tool = replace(bound.tool, approval=Approval(True, bound.approval_reason))
+        bound.tool = replace(bound.tool, approval=ApprovalRule(True, bound.approval_reason))

@@ -20,7 +20,7 @@ from toolcrib.manifest import (
     read_folder,
 )
 from toolcrib.project.catalog.external import ExternalTools
-from toolcrib.project.catalog.registry import Change, Reading, ToolRegistry
+from toolcrib.project.catalog.registry import CatalogChange, Reading, ToolRegistry
 from toolcrib.project.catalog.watch import Watch
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.spec import Tool
@@ -44,7 +44,7 @@ class HotReload:
         external: ExternalTools,
         know: Callable[[Sequence[Tool]], None],
         reset: Callable[[], None],
-        report: Callable[[Change], None] | None = None,
+        report: Callable[[CatalogChange], None] | None = None,
     ) -> None:
         self._registry = registry
         self._external = external
@@ -52,7 +52,7 @@ class HotReload:
         self._reset = reset
         self._report = report or _log_change
         self._watch = Watch(
-            registry.place, external.sources, lambda text: self._report(Change(warnings=[text]))
+            registry.place, external.sources, lambda text: self._report(CatalogChange(warnings=[text]))
         )
         self._task: asyncio.Task[None] | None = None
 
@@ -98,18 +98,18 @@ class HotReload:
                 await asyncio.sleep(0)
                 until = clock() + _SLICE_S
         loaded = await asyncio.to_thread(self._external.read, list(places)) if places else {}
-        change = self._apply(readings, loaded) if readings or loaded else Change()
+        change = self._apply(readings, loaded) if readings or loaded else CatalogChange()
         change.broken += found
         if "config" in touched:
             change.warnings.append("config.yml has changed; the new settings apply from the next start")
         if change:
             self._report(change)
 
-    def _apply(self, readings: Sequence[Reading], loaded: Mapping[str, Loaded]) -> Change:
+    def _apply(self, readings: Sequence[Reading], loaded: Mapping[str, Loaded]) -> CatalogChange:
         """Put into effect what was read."""
         new = [reading.tool for reading in readings if reading.tool is not None]
         before = [self._registry.current(reading.name) for reading in readings]
-        change = Change()
+        change = CatalogChange()
         self._know(new)
         self._external.remove_missing(loaded, change)
         self._registry.apply(readings, change)
@@ -160,6 +160,6 @@ def _is_unchanged(tool: Tool, files: SourceFiles) -> bool:
         return False
 
 
-def _log_change(change: Change) -> None:
+def _log_change(change: CatalogChange) -> None:
     for text in (*change.warnings, *(broken.render() for broken in change.broken)):
         _log.warning("%s", text)

@@ -14,7 +14,17 @@ from toolcrib.manifest import uncollected
 from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.catalog.stored_search import StoredSearch, asked
-from toolcrib.search import Card, Entry, Hit, IndexUnavailable, MarkedIndex, Part, Place, find, suggest
+from toolcrib.search import (
+    Card,
+    Hit,
+    HitPlace,
+    IndexUnavailable,
+    MarkedIndex,
+    SearchedIndex,
+    SearchEntry,
+    find,
+    suggest,
+)
 from toolcrib.spec import Tool
 
 T = TypeVar("T")
@@ -59,7 +69,7 @@ class Search:
         if not 1 <= limit <= _MOST_HITS:
             raise UsageError(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
         question = (wanted.words, sorted(tags), sorted(kinds))
-        after = None if page is None else Place(*read_page_token(page, question, int, int))
+        after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
         unusable: set[str] = set()
         while True:
             found = self._ask(lambda parts: find(parts, wanted, limit, after), unusable, sees)
@@ -81,7 +91,7 @@ class Search:
     def suggest(self, question: str, limit: int, sees: Callable[[Tool], bool] | None) -> list[str]:
         """Return the names of the tools that a question is about, as `Project.suggest`."""
         cards = self._ask(lambda parts: suggest(parts, question, limit), set(), sees)
-        shown = [self._as_json(Hit(card, "", "", Place(0, 0))) for card in cards]
+        shown = [self._as_json(Hit(card, "", "", HitPlace(0, 0))) for card in cards]
         return [one["name"] for one in shown if one is not None]
 
     def close(self) -> None:
@@ -89,7 +99,10 @@ class Search:
         self._index.close()
 
     def _ask(
-        self, ask: Callable[[Sequence[Part]], T], unusable: set[str], sees: Callable[[Tool], bool] | None
+        self,
+        ask: Callable[[Sequence[SearchedIndex]], T],
+        unusable: set[str],
+        sees: Callable[[Tool], bool] | None,
     ) -> T:
         """Ask the indexes, brought up to date, about tools that are not unusable and that the caller sees."""
 
@@ -104,7 +117,7 @@ class Search:
                 found = self._stored()
                 with nullcontext(None) if found is None else found.part(sees) as stored:
                     self._sync()
-                    own = Part(self._index, self._index.cards.get, hidden)
+                    own = SearchedIndex(self._index, self._index.cards.get, hidden)
                     return ask([own, stored] if stored else [own])
             except IndexUnavailable as error:
                 if not again:
@@ -124,13 +137,13 @@ class Search:
                 self._index.sync(known, self._entry)
             self._revision = revision
 
-    def _entry(self, name: str) -> Entry | None:
+    def _entry(self, name: str) -> SearchEntry | None:
         tool = self._tool(name)
         if tool is None:
             return None
         properties = tool.input_schema.get("properties")
         arguments = properties if isinstance(properties, dict) else ()
-        return Entry((tool.name,), tool.kind, tool.tags, tool.description, arguments)
+        return SearchEntry((tool.name,), tool.kind, tool.tags, tool.description, arguments)
 
     def _tool(self, name: str) -> Tool | None:
         try:

@@ -19,11 +19,11 @@ from toolcrib.bundles.journal import Position
 from toolcrib.errors import UsageError
 from toolcrib.project.catalog.pages import ToolHit, ToolHits, page_token, read_page_token
 from toolcrib.search import (
-    Entry,
     Found,
+    HitPlace,
     IndexUnavailable,
-    Part,
-    Place,
+    SearchedIndex,
+    SearchEntry,
     SearchIndex,
     Update,
     Wanted,
@@ -83,7 +83,7 @@ class StoredSearch:
         wanted = asked(query, within.tags, within.kinds)
         filters = [sorted(one) for one in (within.bundles, within.tags, within.kinds)]
         question = ("search", wanted.words, filters, within.include_disabled)
-        after = None if page is None else Place(*read_page_token(page, question, int, int))
+        after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
         try:
             found = self._found(wanted, after, limit, within)
         except IndexUnavailable as error:
@@ -93,7 +93,7 @@ class StoredSearch:
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
         return ToolHits(hits, following, found.total, found)
 
-    def _found(self, wanted: Wanted, after: Place | None, limit: int, within: Filter) -> Found:
+    def _found(self, wanted: Wanted, after: HitPlace | None, limit: int, within: Filter) -> Found:
         sees, hidden = within.sees, None
         if sees is not None:
 
@@ -109,7 +109,7 @@ class StoredSearch:
         sees: Callable[[Tool], bool] | None,
         bundles: Collection[str] = (),
         include_disabled: bool = False,
-    ) -> Iterator[Part]:
+    ) -> Iterator[SearchedIndex]:
         """Lend the index, brought up to date, to a search of these bundles.
 
         `sees` returns True for a tool that the caller may see.
@@ -126,7 +126,7 @@ class StoredSearch:
                 tool = self._by_rank.get(rank)
                 return tool if tool is not None and (include_disabled or listing.is_on(tool)) else None
 
-            yield Part(
+            yield SearchedIndex(
                 self.reader,
                 card,
                 None if sees is None else lambda tool: not sees(self._seen(tool)),
@@ -277,8 +277,10 @@ def _rank(tool: ListedTool) -> int:
     return (milliseconds * 500_000 + int(tool.id[-5:], 16) % 500_000) * 2 + 1
 
 
-def _entry(tool: ListedTool) -> Entry:
+def _entry(tool: ListedTool) -> SearchEntry:
     names: Sequence[str] = dict.fromkeys((tool.slug, tool.name)) if tool.name else (tool.slug,)  # type: ignore[assignment]
     labels = [f"in:{tool.bundle}", *(() if tool.enabled else (_OFF,))]
     labels += [_calls(tool.function)] if tool.function else []
-    return Entry(tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels, tool.type)
+    return SearchEntry(
+        tuple(names), tool.kind, tool.tags, tool.description, tool.arguments, labels, tool.type
+    )

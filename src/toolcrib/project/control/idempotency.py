@@ -15,14 +15,14 @@ from toolcrib.errors import Cancelled
 from toolcrib.guard import canonical
 from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.audit import was_refused
-from toolcrib.project.control.store import Store
+from toolcrib.project.control.store import DecisionStore
 from toolcrib.spec import Result
 
 
 class IdempotencyStep:
     """Keeps the masked result of the first call with a key. A call that did not run leaves the key free."""
 
-    def __init__(self, store: Store, access: AccessControl, mask: Mask) -> None:
+    def __init__(self, store: DecisionStore, access: AccessControl, mask: Mask) -> None:
         self._store = store
         self._access = access
         self._mask = mask

@@ -6,14 +6,14 @@ from collections.abc import Awaitable
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
-from toolcrib.project.control.store import Store
+from toolcrib.project.control.store import DecisionStore
 from toolcrib.spec import Limits, Result
 
 
 class RateStep:
     """Refuses a call that comes too soon. `limits` are the project's own, for all its tools."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: DecisionStore, limits: Limits) -> None:
         self._store = store
         self._limits = limits
 

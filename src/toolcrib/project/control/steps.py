@@ -18,7 +18,7 @@ from toolcrib.project.control.idempotency import IdempotencyStep
 from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
-from toolcrib.project.control.store import Store
+from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, Limits, Tool
@@ -30,7 +30,7 @@ class ProjectSteps:
     def __init__(
         self,
         setup: Setup,
-        store: Store,
+        store: DecisionStore,
         first_use: FirstUse,
         pins: Pins,
         fingerprint: Callable[[Tool], ToolDigest],

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolcrib.runs.sessions import DurableRuns
 
 
-class Store:
+class DecisionStore:
     """The project's database and the decisions of people. Both are created on first use.
 
     `database` is the one that the program names. Without it the process, the environment and the user's

@@ -85,7 +85,7 @@ class ProjectTasks:
 
         It is the search of tools, so the same task gets the same answer, and no model is asked.
         """
-        from toolcrib.search import Entry, MarkedIndex, Part, Wanted, find, words_of
+        from toolcrib.search import MarkedIndex, SearchedIndex, SearchEntry, Wanted, find, words_of
 
         common = _COMMON.split()
         words = tuple(word for word in dict.fromkeys(words_of(task)) if word not in common)[:_WORDS]
@@ -96,9 +96,9 @@ class ProjectTasks:
             self._index = MarkedIndex(None)
         marks = {name: [len(there) - at, *one] for at, (name, one) in enumerate(there.items())}
         self._index.sync(
-            marks, lambda name: Entry((name,), there[name].kind, (), there[name].description, ())
+            marks, lambda name: SearchEntry((name,), there[name].kind, (), there[name].description, ())
         )
-        found = find([Part(self._index, self._index.cards.get)], Wanted(words), limit)
+        found = find([SearchedIndex(self._index, self._index.cards.get)], Wanted(words), limit)
         return [there[hit.card.key] for hit in found.hits]
 
     async def run(

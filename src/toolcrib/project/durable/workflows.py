@@ -14,7 +14,7 @@ from toolcrib.project.control.agent_files import FileUse, as_reviewed
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns, read_files
-from toolcrib.runs.sessions import NewRun, Run
+from toolcrib.runs.sessions import Run, RunDraft
 from toolcrib.runs.workflows import (
     WORKFLOW_PROVIDER,
     Workflow,
@@ -96,7 +96,7 @@ class ProjectWorkflows:
         workflow = self.get(name)
         given = ArgumentCheck(workflow.inputs).check(inputs or {})
         parts = WorkflowSet.gather(workflow, self.get, self._agent, self._tools.get)
-        new = NewRun(
+        new = RunDraft(
             f"workflow:{name}",
             parts.definition,
             WORKFLOW_PROVIDER,

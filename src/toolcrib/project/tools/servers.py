@@ -34,7 +34,7 @@ from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.workspaces import Workspaces
-from toolcrib.spec import Approval, Call, Executor, Result, Tool
+from toolcrib.spec import ApprovalRule, Call, Executor, Result, Tool
 from toolcrib.spec.naming import nearest
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
@@ -134,12 +134,12 @@ class Mounted:
         if self.spec.is_local and self.spec.permissions.network.mode == "host":
             # Trusting the settings allowed the start; each call still needs approval.
             reason += f"{', and ' if reason else ''}{_ALL_OF_IT}"
-        approval = Approval(bool(reason), reason[:2_000])
+        approval = ApprovalRule(bool(reason), reason[:2_000])
         return tool_of(self.spec, name, reviewed or live, now, approval=approval, text=text)
 
     def _suspicious(self, name: str, live: Definition) -> str | None:
         """Return why its words must not reach a model before a review; None if they may."""
-        tool = tool_of(self.spec, name, live, "", approval=Approval())
+        tool = tool_of(self.spec, name, live, "", approval=ApprovalRule())
         for _, text in texts(tool):
             if hidden_characters(text):
                 return "has invisible characters"

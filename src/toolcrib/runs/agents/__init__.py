@@ -1,6 +1,6 @@
 """Agents: their files, the models behind them, and the steps of their runs."""
 
-from toolcrib.runs.agents.agent import Agent, Budgets, Team
+from toolcrib.runs.agents.agent import Agent, AgentTeam, Budgets
 from toolcrib.runs.agents.files import agent_schema, agent_texts, check_agents, read_agent, read_files
 from toolcrib.runs.agents.providers import PROVIDERS, Models
 from toolcrib.runs.agents.runs import AgentRuns
@@ -12,11 +12,11 @@ __all__ = [
     "Agent",
     "AgentRuns",
     "AgentSteps",
+    "AgentTeam",
     "AgentTools",
     "Budgets",
     "Models",
     "PrepareCall",
-    "Team",
     "agent_schema",
     "agent_texts",
     "check_agents",

@@ -104,14 +104,14 @@ class Agent:
         return cls(**more, budgets=budgets)
 
 
-class Team(NamedTuple):
+class AgentTeam(NamedTuple):
     """An agent, and all agents that it and those below it may call. A run keeps them as they were."""
 
     agent: Agent
     others: Mapping[str, Agent]
 
     @classmethod
-    def gather(cls, agent: Agent, find: Callable[[str], Agent]) -> Team:
+    def gather(cls, agent: Agent, find: Callable[[str], Agent]) -> AgentTeam:
         """Return the agent with the others as they are now. Raises what `find` raises for a missing one."""
         others: dict[str, Agent] = {}
         left = list(agent.agents)
@@ -122,10 +122,10 @@ class Team(NamedTuple):
                 left += others[name].agents
         return cls(agent, others)
 
-    def below(self, name: str, budgets: Budgets) -> Team:
+    def below(self, name: str, budgets: Budgets) -> AgentTeam:
         """Return the team of one of the others, which may use this much."""
         other = self.others[name]
-        return Team(replace(other, budgets=other.budgets.within(budgets)), self.others)
+        return AgentTeam(replace(other, budgets=other.budgets.within(budgets)), self.others)
 
     @property
     def definition(self) -> str:
@@ -134,7 +134,7 @@ class Team(NamedTuple):
         return json.dumps({"agent": self.agent.document, "others": others})
 
     @classmethod
-    def of(cls, definition: str) -> Team:
+    def of(cls, definition: str) -> AgentTeam:
         """Return the team that `definition` has written."""
         data = json.loads(definition)
         others = {name: Agent.of(other) for name, other in data["others"].items()}

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 from toolcrib.core.trace import current_trace
 from toolcrib.errors import Cancelled, ConflictError, NotFoundError, ToolcribError, UsageError
-from toolcrib.runs.agents.agent import Agent, Team
+from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
-from toolcrib.runs.sessions import DurableRuns, NewRun, Run, RunEvent, Session
+from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, Session
 from toolcrib.spec import Caller
 
 
-class Serving(Protocol):
+class RunServer(Protocol):
     """Serves calls and runs in this process."""
 
     def serve(self) -> None:
@@ -38,7 +38,7 @@ class AgentRuns:
         find_agent: Callable[[str], Agent],
         models: Models,
         tools: AgentTools,
-        serving: Serving,
+        serving: RunServer,
     ) -> None:
         self.store = runs.store
         self._runs = runs
@@ -88,7 +88,7 @@ class AgentRuns:
         if session is not None and identity is not None and not identity.may("admin"):
             self.session(session, caller)
         team = self.team(agent)
-        new = NewRun(
+        new = RunDraft(
             team.agent.name,
             team.definition,
             team.agent.provider,
@@ -101,10 +101,10 @@ class AgentRuns:
         )
         return self.store.create_run(session, new)
 
-    def team(self, agent: str | Agent) -> Team:
+    def team(self, agent: str | Agent) -> AgentTeam:
         """Return an agent with those below it. Raises as `start` does."""
         found = self._find_agent(agent) if isinstance(agent, str) else agent
-        team = Team.gather(found, self._find_agent)
+        team = AgentTeam.gather(found, self._find_agent)
         self._tools.check(team)
         for member in (team.agent, *team.others.values()):
             self._models.check(member)

@@ -16,7 +16,7 @@ from toolcrib.errors import (
     ToolcribError,
     UnavailableError,
 )
-from toolcrib.runs.agents.agent import Agent, Team
+from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.conversation import (
     SUMMARISE,
     dump,
@@ -28,7 +28,7 @@ from toolcrib.runs.agents.conversation import (
 )
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools, definitions
-from toolcrib.runs.sessions import ClaimedRun, Run, RunSteps, RunTransitions, Step, StoredMessage
+from toolcrib.runs.sessions import ClaimedRun, ModelStep, Run, RunSteps, RunTransitions, StoredMessage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
@@ -57,7 +57,7 @@ class AgentSteps(RunSteps):
 
     async def advance(self, claim: ClaimedRun) -> None:
         """Ask the model once, and store its answer with the calls that it wants."""
-        run, team = claim.run, Team.of(claim.definition)
+        run, team = claim.run, AgentTeam.of(claim.definition)
         agent = team.agent
         began = time.perf_counter()
         try:
@@ -76,7 +76,7 @@ class AgentSteps(RunSteps):
             return
         usage = usage_of(response, free=agent.model == "scripted")
         seconds = time.perf_counter() - began
-        step = Step(dump(response), response.model_name or agent.model, usage, claim.taken_at, seconds)
+        step = ModelStep(dump(response), response.model_name or agent.model, usage, claim.taken_at, seconds)
         wanted = wanted_calls(response)
         if wanted:
             uses = [self._tools.use(one, claim, team, shaped) for one in wanted]

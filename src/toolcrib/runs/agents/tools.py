@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolcrib.errors import BudgetExceeded, InvalidInput, ToolcribError, ToolNotFound, Violation
-from toolcrib.runs.agents.agent import Agent, Team
+from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.conversation import WantedCall
-from toolcrib.runs.sessions import ClaimedRun, NewRun, NewUse
+from toolcrib.runs.sessions import ClaimedRun, NewUse, RunDraft
 from toolcrib.schema.provider_shapes import Shaped, shape_tools
 from toolcrib.spec import Tool
 from toolcrib.spec.model_provider import ModelApi
@@ -53,7 +53,7 @@ class AgentTools:
         self._switch_on = switch_on
         self.prepare = prepare
 
-    def check(self, team: Team) -> None:
+    def check(self, team: AgentTeam) -> None:
         """Raise `ToolNotFound` if one of the agents lists a tool that does not exist."""
         for agent in (team.agent, *team.others.values()):
             self._switch_on(agent)
@@ -70,7 +70,7 @@ class AgentTools:
                 continue
         return shape_tools(tools, _SHAPES[api])
 
-    def use(self, wanted: WantedCall, claim: ClaimedRun, team: Team, shaped: Shaped) -> NewUse:
+    def use(self, wanted: WantedCall, claim: ClaimedRun, team: AgentTeam, shaped: Shaped) -> NewUse:
         """Return what becomes of a call: a call of a tool, a run, or the reason for the model why not."""
         use = NewUse(wanted.use_id, wanted.name, wanted.arguments)
         try:
@@ -82,7 +82,7 @@ class AgentTools:
             return replace(use, answer=error_text(error))
 
 
-def definitions(team: Team, shaped: Shaped) -> list[ToolDefinition]:
+def definitions(team: AgentTeam, shaped: Shaped) -> list[ToolDefinition]:
     """Return the tools and sub-agents of an agent for its model."""
     from pydantic_ai.tools import ToolDefinition
 
@@ -93,7 +93,7 @@ def definitions(team: Team, shaped: Shaped) -> list[ToolDefinition]:
     return found
 
 
-def _child(wanted: WantedCall, claim: ClaimedRun, team: Team) -> NewRun:
+def _child(wanted: WantedCall, claim: ClaimedRun, team: AgentTeam) -> RunDraft:
     prompt, run, agent = _prompt(wanted), claim.run, team.agent
     left = agent.budgets.left(run.usage, run.active_s)
     if left.depth < 0:
@@ -101,7 +101,7 @@ def _child(wanted: WantedCall, claim: ClaimedRun, team: Team) -> NewRun:
             f"agent {wanted.name} is too deep below the first run: no more levels are allowed"
         )
     child = team.below(wanted.name, left)
-    return NewRun(
+    return RunDraft(
         wanted.name,
         child.definition,
         child.agent.provider,

@@ -16,8 +16,8 @@ from toolcrib.runs.sessions.records import (
 )
 from toolcrib.runs.sessions.results import UseEnd, use_ends
 from toolcrib.runs.sessions.serving import RunSteps
-from toolcrib.runs.sessions.store import NewRun, RunStore
-from toolcrib.runs.sessions.transitions import NewUse, RunTransitions, Step
+from toolcrib.runs.sessions.store import RunDraft, RunStore
+from toolcrib.runs.sessions.transitions import ModelStep, NewUse, RunTransitions
 from toolcrib.runs.sessions.tree import RunTree
 
 __all__ = [
@@ -25,9 +25,10 @@ __all__ = [
     "ClaimedRun",
     "DurableRuns",
     "Iteration",
-    "NewRun",
+    "ModelStep",
     "NewUse",
     "Run",
+    "RunDraft",
     "RunEvent",
     "RunEvents",
     "RunState",
@@ -36,7 +37,6 @@ __all__ = [
     "RunTransitions",
     "RunTree",
     "Session",
-    "Step",
     "StoredMessage",
     "ToolUse",
     "Usage",

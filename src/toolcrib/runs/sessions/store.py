@@ -42,7 +42,7 @@ _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
 
 
 @dataclass(frozen=True, slots=True)
-class NewRun:
+class RunDraft:
     """A run to be stored."""
 
     agent: str
@@ -117,7 +117,7 @@ class RunStore:
         tx.add("sessions", row)
         return id
 
-    def create_run(self, session_id: str | None, new: NewRun) -> str:
+    def create_run(self, session_id: str | None, new: RunDraft) -> str:
         """Store a run of a session, or of a new one, and return its id.
 
         It waits while an earlier run of the session has not ended. Raises `NotFoundError` for the session,
@@ -282,7 +282,7 @@ class RunStore:
         return found[summaries[-1] :] if summaries else found
 
 
-def run_row(id: str, session_id: str, new: NewRun, variables: str, now: float) -> dict[str, Any]:
+def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float) -> dict[str, Any]:
     """Return the row of a run that has not begun; the place in its tree and the state are not in it."""
     zero = ("epoch", "iteration", "open_calls", "failures", "rescues")
     return {

@@ -17,7 +17,7 @@ from toolcrib.errors import ToolcribError, ToolFailed
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import RUN_COLUMNS, ClaimedRun, Run, RunState, Usage
 from toolcrib.runs.sessions.results import results_message
-from toolcrib.runs.sessions.store import NewRun, RunStore, add_message, run_row
+from toolcrib.runs.sessions.store import RunDraft, RunStore, add_message, run_row
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
 
@@ -95,14 +95,14 @@ class NewUse:
     arguments: str
     call: Mapping[str, Any] | None = None
     """The call of a tool, after all checks that need no person."""
-    child: NewRun | None = None
+    child: RunDraft | None = None
     """The run of a sub-agent."""
     answer: str | None = None
     """The text for the model, if it may not call this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ModelStep:
     """A finished model step."""
 
     response: bytes
@@ -159,7 +159,7 @@ class RunTransitions:
             notes.add((run.id, run.root_id), "compacted", run.iteration)
         return True
 
-    def step(self, claim: ClaimedRun, step: Step, uses: Sequence[NewUse]) -> bool:
+    def step(self, claim: ClaimedRun, step: ModelStep, uses: Sequence[NewUse]) -> bool:
         """Store the model's message and the calls that it asks for; False if the worker lost the run."""
         run = claim.run
         pending = [use for use in uses if use.answer is None]
@@ -174,7 +174,7 @@ class RunTransitions:
                 self.store.send(notes.tx, run.id, 0.0)
         return True
 
-    def finish(self, claim: ClaimedRun, step: Step, answer: str) -> bool:
+    def finish(self, claim: ClaimedRun, step: ModelStep, answer: str) -> bool:
         """Store the model's last message, which is the answer of the run; False as `step` does."""
         run = claim.run
         with self.store.change(f"run {run.id}") as notes:
@@ -242,7 +242,7 @@ class RunTransitions:
     # -- parts -----------------------------------------------------------------------------------
 
     def _record(
-        self, notes: RunNotes, claim: ClaimedRun, step: Step, state: RunState, open_calls: int
+        self, notes: RunNotes, claim: ClaimedRun, step: ModelStep, state: RunState, open_calls: int
     ) -> int | None:
         """Store a model step and return the number of its iteration; None if the worker lost the run."""
         tx, now, run = notes.tx, notes.now, claim.run
@@ -273,7 +273,7 @@ class RunTransitions:
         notes.tx.add("run_uses", {**row, "answer": use.answer, "ended_at": ended})
         notes.add((run.id, run.root_id), "call" if use.answer is None else "refused", number, **about)
 
-    def _child(self, notes: RunNotes, claim: ClaimedRun, new: NewRun) -> str:
+    def _child(self, notes: RunNotes, claim: ClaimedRun, new: RunDraft) -> str:
         run = claim.run
         id = new_id(notes.now)
         row = run_row(id, run.session_id, new, json.dumps(dict(new.variables)), notes.now)

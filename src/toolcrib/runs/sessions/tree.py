@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import ENDED, Run, StoredMessage
-from toolcrib.runs.sessions.store import NewRun, RunStore, add_message, run_row
+from toolcrib.runs.sessions.store import RunDraft, RunStore, add_message, run_row
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
@@ -114,7 +114,7 @@ class RunTree:
         assert found is not None
         definition, provider, identity, streams = found
         asked = run.prompt if prompt is None else prompt
-        new = NewRun(run.agent, definition, provider, asked, {}, run.caller, identity, bool(streams))
+        new = RunDraft(run.agent, definition, provider, asked, {}, run.caller, identity, bool(streams))
         id, session_id = new_id(now), new_id(now)
         session = {"id": session_id, "caller": run.caller, "metadata": "{}", "created_at": now}
         tx.insert("sessions", {**session, "active_run": id})

@@ -16,11 +16,11 @@ from toolcrib.executors.composite.executor import Plan
 from toolcrib.runs.agents import PrepareCall
 from toolcrib.runs.sessions import (
     ClaimedRun,
-    NewRun,
+    ModelStep,
     NewUse,
+    RunDraft,
     RunSteps,
     RunTransitions,
-    Step,
     Usage,
     UseEnd,
     use_ends,
@@ -53,7 +53,7 @@ class WorkflowSteps(RunSteps):
             inputs = json.loads(claim.run.prompt)
             seen, ready = _progress(parts.workflow, inputs, self._ends(claim))
             uses = [use for plan, items in ready for use in self._uses(claim, plan, items, (inputs, seen))]
-            step = Step(_NO_MESSAGE, WORKFLOW_PROVIDER, Usage(), claim.taken_at, perf_counter() - began)
+            step = ModelStep(_NO_MESSAGE, WORKFLOW_PROVIDER, Usage(), claim.taken_at, perf_counter() - began)
             if not uses and len(seen) < len(parts.workflow.plans):
                 raise ToolFailed(f"the steps of {parts.workflow.name} wait for each other")
             if uses:
@@ -151,17 +151,17 @@ def _items(plan: Plan, values: Values) -> list[Any]:
     return items
 
 
-def _child(claim: ClaimedRun, callee: str, given: dict[str, Any]) -> NewRun:
+def _child(claim: ClaimedRun, callee: str, given: dict[str, Any]) -> RunDraft:
     """Return the run of an agent, or of a workflow whose inputs are checked."""
     run, parts = claim.run, WorkflowSet.of(claim.definition)
     kind, _, name = callee.partition(":")
     more = json.loads(run.variables), run.caller, claim.identity, claim.streams
     if kind == "agent":
         definition, provider = parts.agents[name]
-        return NewRun(name, definition, provider, given["prompt"], *more)
+        return RunDraft(name, definition, provider, given["prompt"], *more)
     below = parts.below(name)
     inputs = ArgumentCheck(below.workflow.inputs).check(given)
-    return NewRun(f"workflow:{name}", below.definition, WORKFLOW_PROVIDER, json.dumps(inputs), *more)
+    return RunDraft(f"workflow:{name}", below.definition, WORKFLOW_PROVIDER, json.dumps(inputs), *more)
 
 
 def _values(inputs: Mapping[str, Any], seen: Seen, **loop: Any) -> Values:

@@ -35,14 +35,14 @@ ESCAPES = "path escapes sandbox"
 FOLDER = os.O_PATH | os.O_DIRECTORY
 
 
-class Content(NamedTuple):
+class FilePart(NamedTuple):
     """A part of a file, and the size of the whole in bytes."""
 
     data: bytes
     total: int
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """One entry of a folder."""
 
     name: str
@@ -116,7 +116,7 @@ class Roots:
     ) -> None:
         self.close()
 
-    def read(self, path: str, offset: int = 0, limit: int = LIMIT) -> Content:
+    def read(self, path: str, offset: int = 0, limit: int = LIMIT) -> FilePart:
         """Read up to `limit` bytes of a regular file from byte `offset` on.
 
         Raises:
@@ -138,9 +138,9 @@ class Roots:
                 chunks.append(chunk)
                 position += len(chunk)
         # A file may have grown while it was read.
-        return Content(b"".join(chunks), max(info.st_size, position if chunks else 0))
+        return FilePart(b"".join(chunks), max(info.st_size, position if chunks else 0))
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[FolderEntry]:
         """List a folder in the order of names, without what is hidden. Raises as `read`, and InvalidInput
         for a path that is no folder."""
         with self._open(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
@@ -151,7 +151,7 @@ class Roots:
                     continue
                 with suppress(FileNotFoundError):
                     info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                    found.append(Entry(name, kind_of(info.st_mode), info.st_size, info.st_mtime))
+                    found.append(FolderEntry(name, kind_of(info.st_mode), info.st_size, info.st_mtime))
             return found
 
     def write(

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from toolcrib.errors import DeniedError, InvalidToken
 from toolcrib.serve.auth.origin import TrustedHosts
-from toolcrib.serve.auth.sessions import Sessions
+from toolcrib.serve.auth.sessions import LoginSessions
 from toolcrib.spec import Caller, Scope
 
 _MOST_KNOWN = 256
@@ -45,7 +45,7 @@ class Client:
 class Access:
     """Finds the client of each request. It also serves other interfaces on the same port."""
 
-    def __init__(self, tokens: TokenCheck, sessions: Sessions, hosts: TrustedHosts, cookie: str) -> None:
+    def __init__(self, tokens: TokenCheck, sessions: LoginSessions, hosts: TrustedHosts, cookie: str) -> None:
         self.sessions, self.hosts = sessions, hosts
         self.cookie = cookie
         """Name of the session's cookie. Ports of one host share their cookies, so each port has its own."""

@@ -18,7 +18,7 @@ _MOST = 100
 """Links and sessions kept; the oldest is forgotten first."""
 
 
-class Sessions:
+class LoginSessions:
     """Login codes and sessions. Only their digests are kept. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -50,7 +50,7 @@ def describe(
 
     `path_types` maps the parameters of paths to their types.
     """
-    types = _Types(routes, path_types)
+    types = _RouteTypes(routes, path_types)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         links = _links(route, routes) if route.method == "PUT" else {}
@@ -82,7 +82,7 @@ def errors_of(route: Route) -> list[type[ToolcribError]]:
     return sorted(found, key=lambda kind: (kind.status, kind.code))
 
 
-class _Types:
+class _RouteTypes:
     """The JSON Schemas of all types that the routes name."""
 
     def __init__(self, routes: Sequence[Route], path_types: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ def _links(made: Route, routes: Iterable[Route]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, types: _Types, links: dict[str, Any]) -> dict[str, Any]:
+def _operation(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[str, Any]:
     summary, _, rest = inspect.cleandoc(route.handler.__doc__ or "").partition("\n\n")
     found: dict[str, Any] = {
         "operationId": route.handler.__name__,
@@ -160,7 +160,7 @@ def _operation(route: Route, types: _Types, links: dict[str, Any]) -> dict[str, 
     return found
 
 
-def _parameters(route: Route, types: _Types) -> Iterator[dict[str, Any]]:
+def _parameters(route: Route, types: _RouteTypes) -> Iterator[dict[str, Any]]:
     for name in route.parameters:
         yield {"name": name, "in": "path", "required": True, "schema": types.schema(types.path_types[name])}
     if route.query is not None:
@@ -182,7 +182,7 @@ def _parameters(route: Route, types: _Types) -> Iterator[dict[str, Any]]:
             yield {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
 
 
-def _responses(route: Route, types: _Types, links: dict[str, Any]) -> dict[str, Any]:
+def _responses(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for status, form in route.answers.items():
         headers = {"X-Request-Id": _REQUEST_ID}

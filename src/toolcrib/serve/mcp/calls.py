@@ -20,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.mcp.client import ModernClient, OpenQuestions, input_required
 from toolcrib.serve.mcp.elicitation import (
-    Question,
+    ApprovalQuestion,
     UserAnswer,
     question_about,
     read_answer,
@@ -28,7 +28,7 @@ from toolcrib.serve.mcp.elicitation import (
     waiting_for,
 )
 from toolcrib.serve.mcp.forms import AS_TOOL, ResultForm
-from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.state import StateSeal
@@ -61,7 +61,7 @@ class ClientCall:
 
     request: McpRequest
     call: Call
-    listed: ListedTool | None
+    listed: AdvertisedTool | None
     can_ask: bool
     """True if the client's user can be asked to approve the call."""
     form: ResultForm = AS_TOOL
@@ -223,11 +223,11 @@ class ClientCalls:
             return result
         return await self._catalog.invoke(call)
 
-    async def _ask(self, one: ClientCall, question: Question) -> UserAnswer | None:
+    async def _ask(self, one: ClientCall, question: ApprovalQuestion) -> UserAnswer | None:
         channel = one.request.channel
         return read_answer(await self._questions.ask(question.request(), channel.send))
 
-    def _question(self, one: ClientCall, result: Result) -> Question | None:
+    def _question(self, one: ClientCall, result: Result) -> ApprovalQuestion | None:
         """Return the question to the client's user about a call that waits; None if there is none to ask."""
         return question_about(self._settings.approver, result) if one.can_ask else None
 

@@ -15,7 +15,7 @@ from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.elicitation import supports_forms
 from toolcrib.serve.mcp.forms import AS_PROMPT, AS_TOOL, ResourceResult, ResultForm, completions
-from toolcrib.serve.mcp.lists import ListChanges, ListedTool, Listing, Listings, ListName
+from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.request import (
     Channel,
     McpRequest,
@@ -354,7 +354,7 @@ class Connection:
             result |= {"resultType": "complete", "_meta": self._server_meta}
         request.reply(answer(request.id, result))
 
-    def _verified_listing(self, request: McpRequest) -> Listing:
+    def _verified_listing(self, request: McpRequest) -> CallerListing:
         """Return what the caller may see. Raises JsonRpcError once its token is no longer valid."""
         try:
             if (verify := request.channel.sender.verify) is not None:
@@ -364,7 +364,7 @@ class Connection:
             data = {"error": error.as_dict()}
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
 
-    def _resource(self, request: McpRequest, uri: str) -> tuple[ListedTool, dict[str, str]]:
+    def _resource(self, request: McpRequest, uri: str) -> tuple[AdvertisedTool, dict[str, str]]:
         found = self._verified_listing(request).resource(uri)
         if found is None:
             code = ErrorCode.INVALID_PARAMS if request.modern else ErrorCode.NO_RESOURCE
@@ -375,7 +375,7 @@ class Connection:
         self,
         request: McpRequest,
         tool: str,
-        listed: ListedTool | None,
+        listed: AdvertisedTool | None,
         arguments: dict[str, Any],
         form: ResultForm,
     ) -> None:

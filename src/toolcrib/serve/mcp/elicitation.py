@@ -47,7 +47,7 @@ class Approver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalQuestion:
     """A question to the client's user about an approval."""
 
     approval: str
@@ -70,13 +70,13 @@ def waiting_for(result: Result) -> str | None:
     return approval if details.get("status") == "pending" and isinstance(approval, str) else None
 
 
-def question_about(approver: Approver | None, result: Result) -> Question | None:
+def question_about(approver: Approver | None, result: Result) -> ApprovalQuestion | None:
     """Return the question about the approval that a call waits for; None if there is none to ask."""
     approval = waiting_for(result)
     if approver is None or approval is None:
         return None
     text = approver.question(approval)
-    return None if text is None else Question(approval, text)
+    return None if text is None else ApprovalQuestion(approval, text)
 
 
 def supports_forms(capabilities: Any) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolcrib.errors import ToolcribError
-from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
 from toolcrib.spec import Result
@@ -19,18 +19,18 @@ _MOST_VALUES = 100
 class ResultForm(Protocol):
     """Writes a result as the result of one method."""
 
-    def write(self, result: Result, listed: ListedTool | None, /) -> dict[str, Any]:
+    def write(self, result: Result, listed: AdvertisedTool | None, /) -> dict[str, Any]:
         """Return the method's result. Raises JsonRpcError if that cannot report a failed call."""
 
 
 class _ToolResult:
-    def write(self, result: Result, listed: ListedTool | None) -> dict[str, Any]:
+    def write(self, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
         """Return a `CallToolResult`."""
         return call_result(result, listed)
 
 
 class _PromptResult:
-    def write(self, result: Result, listed: ListedTool | None) -> dict[str, Any]:
+    def write(self, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
         """Return a `GetPromptResult`: each block of content is one message of the user."""
         value = _value(result)
         blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
@@ -52,7 +52,7 @@ class ResourceResult:
     uri: str
     modern: bool
 
-    def write(self, result: Result, listed: ListedTool | None) -> dict[str, Any]:
+    def write(self, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
         """Return a `ReadResourceResult`."""
         value = _value(result)
         kind = None if listed is None else listed.tool.mcp.mime_type
@@ -83,7 +83,7 @@ def _value(result: Result) -> Any:
     raise JsonRpcError(code, error_text(error), {"error": error.as_dict()})
 
 
-def completions(listed: ListedTool | None, argument: Any) -> dict[str, Any]:
+def completions(listed: AdvertisedTool | None, argument: Any) -> dict[str, Any]:
     """Return the values of an argument that begin as the client's user began to type."""
     name = argument.get("name") if isinstance(argument, dict) else None
     typed = argument.get("value") if isinstance(argument, dict) else None

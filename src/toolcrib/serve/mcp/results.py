@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolcrib.errors import InvalidOutput, ToolcribError
-from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.spec import Result
 from toolcrib.spec.views import TEXT_LIMIT, artifact_of, cut_text, error_text, pending_error, value_text
 
@@ -13,7 +13,9 @@ _PENDING = ("status", "approval", "reason", "expires_at")
 """The text for a client whose call waits for a person."""
 
 
-def call_result(result: Result, listed: ListedTool | None = None, limit: int | None = None) -> dict[str, Any]:
+def call_result(
+    result: Result, listed: AdvertisedTool | None = None, limit: int | None = None
+) -> dict[str, Any]:
     """Return text content, structured content and `isError`; times and warnings in `_meta`.
 
     `structuredContent` is always an object: another value is sent as `{"result": value}`. It is left out for

@@ -12,8 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import CapabilityMissing, ConflictError, NotFoundError, ToolcribError
-from toolcrib.serve.mcp.elicitation import Approver, Question, question_about, supports_forms, take_answer
-from toolcrib.serve.mcp.lists import ListedTool
+from toolcrib.serve.mcp.elicitation import (
+    ApprovalQuestion,
+    Approver,
+    question_about,
+    supports_forms,
+    take_answer,
+)
+from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.wire import CAPABILITIES_KEY, ErrorCode, JsonRpcError
 from toolcrib.spec import Call, Result
@@ -95,7 +101,7 @@ class Tasks:
         record(self._calls().stored, claim, ending)
 
     async def show(
-        self, task: str, caller: str, meta: Mapping[str, Any], listed: Callable[[str], ListedTool | None]
+        self, task: str, caller: str, meta: Mapping[str, Any], listed: Callable[[str], AdvertisedTool | None]
     ) -> dict[str, Any]:
         """Return the state of a task, and what comes with it: its result, its error, or its questions."""
         calls = self._calls()
@@ -169,7 +175,7 @@ class Tasks:
         question = self._question(found, meta)
         return open_questions(json.loads(found.context)) if question is None else question.input_requests()
 
-    def _question(self, found: DurableCall, meta: Mapping[str, Any]) -> Question | None:
+    def _question(self, found: DurableCall, meta: Mapping[str, Any]) -> ApprovalQuestion | None:
         """Return the question to the client's user about the approval that a task waits for."""
         if found.state != "waiting" or not supports_forms(meta.get(CAPABILITIES_KEY)):
             return None

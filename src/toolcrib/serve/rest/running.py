@@ -177,7 +177,7 @@ class OpenCall:
                 future.set_result(None)
 
 
-class CallTable:
+class ServerCalls:
     """The calls that this server has made. `invoke` makes a call by the one path.
 
     A call whose client does not wait for the end is in the store of durable calls, `durable`.

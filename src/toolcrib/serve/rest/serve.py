@@ -12,13 +12,13 @@ from starlette.types import ASGIApp
 from toolcrib import __version__
 from toolcrib.guard import Tokens
 from toolcrib.project import McpCatalog, Project
-from toolcrib.serve.auth import Access, OAuthResource, OutsideTokens, Sessions, TrustedHosts
+from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
 from toolcrib.serve.http import BODY_S, HttpServer, create_app, open_socket
 from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
 from toolcrib.serve.rest.routes import ROUTES
-from toolcrib.serve.rest.running import CallTable
+from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.serve.rest.services import Services
 
 
@@ -82,9 +82,9 @@ async def rest_app(
     The application can be mounted below any prefix. `port` only names the cookie; set `closing` when the
     server stops, so that requests that last long end.
     """
-    access = Access(Tokens(project.vault), Sessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
+    access = Access(Tokens(project.vault), LoginSessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
     project.calls.serve()
-    calls = CallTable(project.invoke, durable=project.calls)
+    calls = ServerCalls(project.invoke, durable=project.calls)
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)

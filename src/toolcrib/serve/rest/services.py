@@ -9,7 +9,7 @@ from toolcrib.bundles import Store
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http import HttpRequest
-from toolcrib.serve.rest.running import CallTable
+from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.spec.naming import stored_name
 
 
@@ -18,7 +18,7 @@ class Services:
     """The parts of one server."""
 
     project: Project
-    calls: CallTable
+    calls: ServerCalls
     access: Access
     closing: asyncio.Event
     """Set when the server stops: requests that last long must end then."""

@@ -13,7 +13,7 @@ LEVELS: tuple[Level, ...] = ("full", "landlock", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class ApprovalRule:
     """The rule whether a person must approve each call, and the reason."""
 
     required: bool = False

@@ -7,7 +7,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.tools.permissions import Permissions
-from toolcrib.spec.tools.policies import Annotations, Approval, Auth, Example, Limits, McpForms, Output, Retry
+from toolcrib.spec.tools.policies import (
+    Annotations,
+    ApprovalRule,
+    Auth,
+    Example,
+    Limits,
+    McpForms,
+    Output,
+    Retry,
+)
 
 if TYPE_CHECKING:
     from toolcrib.spec.tools.kinds import ExecConfig
@@ -55,7 +64,7 @@ class Tool:
     config: ExecConfig
     output: Output = field(default_factory=Output)
     permissions: Permissions = field(default_factory=Permissions)
-    approval: Approval = field(default_factory=Approval)
+    approval: ApprovalRule = field(default_factory=ApprovalRule)
     retry: Retry | None = None
     limits: Limits = field(default_factory=Limits)
     annotations: Annotations = field(default_factory=Annotations)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib import Project
-from toolcrib.project import Change
+from toolcrib.project import CatalogChange
 from toolcrib.project.catalog.inotify import Inotify
 from toolcrib.spec import FileExec
 
@@ -34,8 +34,8 @@ def crib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crib:
 
 
 @asynccontextmanager
-async def watched(crib: Crib) -> AsyncIterator[tuple[Project, list[Change]]]:
-    told: list[Change] = []
+async def watched(crib: Crib) -> AsyncIterator[tuple[Project, list[CatalogChange]]]:
+    told: list[CatalogChange] = []
     async with crib.open() as project:
         await project.watch(told.append)
         yield project, told

@@ -16,7 +16,7 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib import Project
-from toolcrib.project import Change, find
+from toolcrib.project import CatalogChange, find
 from toolcrib.project.catalog.inotify import Inotify
 from toolcrib.project.catalog.watch import Watch
 from toolcrib.project.config.sources import ToolSource
@@ -39,9 +39,9 @@ def no_inotify(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def watched(crib: Crib, *sources: dict[str, Any]) -> AsyncIterator[tuple[Project, list[Change]]]:
+async def watched(crib: Crib, *sources: dict[str, Any]) -> AsyncIterator[tuple[Project, list[CatalogChange]]]:
     crib.write(".toolcrib/config.yml", json.dumps({"sources": sources}))
-    told: list[Change] = []
+    told: list[CatalogChange] = []
     async with crib.open() as project:
         await project.watch(told.append)
         yield project, told

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard import AuditLog, Head, Problem, parse, verify
+from toolcrib.guard import AuditLog, BrokenChain, Head, parse, verify
 from toolcrib.guard.audit.anchor import read_anchor
 from toolcrib.guard.audit.files import rotated_files
 
@@ -37,7 +37,7 @@ def files(path: Path) -> list[Path]:
     return [part for _, _, part in rotated_files(path)]
 
 
-def problem(path: Path, anchor: Path | None = None) -> Problem:
+def problem(path: Path, anchor: Path | None = None) -> BrokenChain:
     found = verify(path, anchor=anchor).problem
     assert found is not None
     return found

@@ -18,7 +18,7 @@ from toolcrib import Toolset
 from toolcrib.errors import InvalidToken, PolicyDenied
 from toolcrib.guard import Condition, Effect, Policy, Rule, Rules
 from toolcrib.guard.policy import policy as module
-from toolcrib.spec import Annotations, Approval, Caller, FunctionExec, Tool
+from toolcrib.spec import Annotations, ApprovalRule, Caller, FunctionExec, Tool
 
 ETC = Condition({"properties": {"path": {"pattern": "^/etc"}}, "required": ["path"]})
 
@@ -98,7 +98,7 @@ def test_what_a_tool_does_not_say_counts_as_the_worse(
 
 @pytest.mark.parametrize("default", ["allow", "ask", "deny"])
 def test_no_rule_takes_back_what_the_tool_itself_asks_for(default: Effect) -> None:
-    asks = tool(approval=Approval(True, "it is dear"))
+    asks = tool(approval=ApprovalRule(True, "it is dear"))
     allowed = policy(Rule("r", "allow"), default=default).decide(asks, "cli", {})
     assert (allowed.effect, "it is dear" in allowed.why) == ("ask", True)
     assert policy(default=default).decide(asks, "cli", {}).effect == ("deny" if default == "deny" else "ask")
@@ -226,7 +226,7 @@ def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, argument
 def test_the_strongest_of_all_rules_that_speak_decides(
     rules: list[Rule], default: Effect, asks: bool, caller: str, arguments: dict[str, Any]
 ) -> None:
-    found = tool(tags=("t",), approval=Approval(asks, "x" * asks))
+    found = tool(tags=("t",), approval=ApprovalRule(asks, "x" * asks))
     held = policy(*rules, default=default)
     decision = held.decide(found, caller, arguments)
     assert decision.effect == _plainly(rules, default, found, caller, arguments)

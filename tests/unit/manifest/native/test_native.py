@@ -15,7 +15,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest import Loaded, diagnostics_of, load_tools
 from toolcrib.spec import (
     Annotations,
-    Approval,
+    ApprovalRule,
     CommandExec,
     FieldMap,
     FileExec,
@@ -66,7 +66,7 @@ def test_web_search_keeps_everything_it_says(glee: Loaded) -> None:
     assert found.permissions == Permissions(
         network=Network("any"), secrets=(SecretSpec("BRAVE_API_KEY", "string", True),)
     )
-    assert found.approval == Approval(True, "Accesses external API with secrets")
+    assert found.approval == ApprovalRule(True, "Accesses external API with secrets")
     assert [example.params for example in found.examples] == [
         {"query": "best python web frameworks 2025", "count": 5},
         {"query": "artificial intelligence news", "count": 10, "freshness": "week"},
@@ -95,7 +95,7 @@ def test_repo_scan_and_repo_stats_keep_how_they_run(glee: Loaded) -> None:
     )
     assert scan.output == Output("text")
     assert scan.permissions == Permissions(read=(".",))
-    assert scan.approval == Approval(False)
+    assert scan.approval == ApprovalRule(False)
     assert stats.config == PythonExec(
         "tools.repo_stats", "run", ("${path}",), venv=".venv", returns="json", timeout_ms=30_000
     )
@@ -117,7 +117,7 @@ def test_what_is_left_out_grants_nothing() -> None:
     assert found.permissions.network.mode == "none"
     assert found.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
     assert found.output == Output("json", None, "warn")
-    assert found.approval == Approval()
+    assert found.approval == ApprovalRule()
     assert found.retry is None
     assert found.limits == Limits()
     assert found.annotations == Annotations()
@@ -142,10 +142,10 @@ approval: {required: true, reason: Costs money}
     assert found.permissions == Permissions(Network("any"), ("src",), ("out",), (), ("LANG",))
     assert found.tags == ("web", "find_it")
     assert found.annotations == Annotations(True, False, True, True)
-    assert found.limits == Limits(5000, 1000)
+    assert found.limits == Limits(timeout_ms=5000, output_bytes=1000)
     assert found.retry == Retry(3, 0.5, 100)
     assert found.output == Output("json", {"type": "array"}, "fail")
-    assert found.approval == Approval(True, "Costs money")
+    assert found.approval == ApprovalRule(True, "Costs money")
 
 
 def test_every_http_field_is_read() -> None:

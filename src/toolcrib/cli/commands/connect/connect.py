@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.hosts import HOSTS, Host, add_server, write_with_backup
+from toolcrib.cli.hosts import HOSTS, AgentHost, add_server, write_with_backup
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result
 from toolcrib.errors import UsageError
@@ -85,7 +85,7 @@ def command(
         print_note(known.next)
 
 
-def _entry(host: Host, root: Path, http: str | None) -> dict[str, Any]:
+def _entry(host: AgentHost, root: Path, http: str | None) -> dict[str, Any]:
     if http is None:
         program = _program()
         module = ["-m", "toolcrib"] if program == sys.executable else []

@@ -19,7 +19,7 @@ from toolcrib.errors import UnavailableError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
-    from toolcrib.project import Change, Project
+    from toolcrib.project import CatalogChange, Project
     from toolcrib.serve.rest import HttpSettings
 
 _MOST_NAMES = 20
@@ -155,7 +155,7 @@ def _print_errors(found: Iterable[Diagnostic]) -> None:
     print_diagnostics(found if sys.stderr.isatty() else [one.without_line() for one in found])
 
 
-def _print_change(change: Change) -> None:
+def _print_change(change: CatalogChange) -> None:
     for verb, names in (
         ("added", change.added),
         ("changed", change.changed),

@@ -11,7 +11,7 @@ from toolcrib.errors import ApprovalRequired, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
 from toolcrib.project.control.approvals.questions import ApprovalQuestions, Question
 from toolcrib.project.control.code import ApprovedCode
-from toolcrib.project.control.store import Store
+from toolcrib.project.control.store import DecisionStore
 from toolcrib.spec import Result
 from toolcrib.spec.tools.words import HINT_ASKED, may_touch
 from toolcrib.state import user_name
@@ -23,7 +23,9 @@ _OF_THE_CALL = ("once", "arguments")
 class ApprovalStep:
     """Lets a call through once a person has answered every question about it."""
 
-    def __init__(self, questions: ApprovalQuestions, store: Store, code: ApprovedCode, log: AuditLog) -> None:
+    def __init__(
+        self, questions: ApprovalQuestions, store: DecisionStore, code: ApprovedCode, log: AuditLog
+    ) -> None:
         self._questions = questions
         self._store = store
         self._code = code

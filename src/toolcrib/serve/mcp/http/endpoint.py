@@ -28,7 +28,7 @@ from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
-from toolcrib.serve.mcp.lists import ListedTool, Listings
+from toolcrib.serve.mcp.lists import AdvertisedTool, Listings
 from toolcrib.serve.mcp.request import Channel, Sender, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (
@@ -220,7 +220,7 @@ class McpEndpoint:
             raise
         stream = EventStream()
 
-        def check(listed: ListedTool, arguments: Mapping[str, Any]) -> None:
+        def check(listed: AdvertisedTool, arguments: Mapping[str, Any]) -> None:
             check_params(http.headers, listed.param_headers, arguments)
 
         channel = Channel(sender, stream.send, stream.congested, check, shared=False)

@@ -4,8 +4,8 @@ from toolcrib.serve.mcp.lists.changes import ListChanges
 from toolcrib.serve.mcp.lists.listing import (
     DEFAULT_PAGE_SIZE,
     PARAM_PREFIX,
-    ListedTool,
-    Listing,
+    AdvertisedTool,
+    CallerListing,
     Listings,
     ListName,
     ParamHeader,
@@ -14,10 +14,10 @@ from toolcrib.serve.mcp.lists.listing import (
 __all__ = [
     "DEFAULT_PAGE_SIZE",
     "PARAM_PREFIX",
+    "AdvertisedTool",
+    "CallerListing",
     "ListChanges",
     "ListName",
-    "ListedTool",
-    "Listing",
     "Listings",
     "ParamHeader",
 ]

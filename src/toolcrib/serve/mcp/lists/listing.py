@@ -26,7 +26,7 @@ ParamHeader = tuple[tuple[str, ...], bytes]
 """Path of an argument of a tool, and the header of HTTP that repeats it."""
 
 
-class ListedTool:
+class AdvertisedTool:
     """One tool of a list, and its output schema as the list advertises it."""
 
     def __init__(self, tool: Tool, name: str = "") -> None:
@@ -89,7 +89,7 @@ def _param_headers(schema: Any, path: tuple[str, ...] = ()) -> Iterator[ParamHea
         yield from _param_headers(part, (*path, key))
 
 
-class Listing:
+class CallerListing:
     """The tools, prompts and resources that one caller may see, in pages.
 
     It is built again when the catalog's revision has changed.
@@ -110,22 +110,22 @@ class Listing:
         self._identity = identity
         self._page_size = page_size
         self._revision: int | None = None
-        self._tools: dict[str, ListedTool] = {}
-        self._resources: dict[str, ListedTool] = {}
-        self._templates: dict[str, tuple[re.Pattern[str], ListedTool]] = {}
+        self._tools: dict[str, AdvertisedTool] = {}
+        self._resources: dict[str, AdvertisedTool] = {}
+        self._templates: dict[str, tuple[re.Pattern[str], AdvertisedTool]] = {}
         self._pages: dict[ListName, Pages] = {}
 
-    def get(self, wire_name: str) -> ListedTool | None:
+    def get(self, wire_name: str) -> AdvertisedTool | None:
         """Return the tool of this wire name, or None."""
         self._refresh()
         return self._tools.get(wire_name)
 
-    def prompt(self, name: str) -> ListedTool | None:
+    def prompt(self, name: str) -> AdvertisedTool | None:
         """Return the tool that is the prompt of this name, or None."""
         found = self.get(name)
         return found if found is not None and found.tool.mcp.prompt else None
 
-    def resource(self, uri: str) -> tuple[ListedTool, dict[str, str]] | None:
+    def resource(self, uri: str) -> tuple[AdvertisedTool, dict[str, str]] | None:
         """Return the tool that reads a resource, and its arguments from the URI; None if there is none."""
         self._refresh()
         found = self._resources.get(uri)
@@ -137,7 +137,7 @@ class Listing:
                 return listed, {name: unquote(text) for name, text in matched.groupdict().items()}
         return None
 
-    def template(self, uri: str) -> ListedTool | None:
+    def template(self, uri: str) -> AdvertisedTool | None:
         """Return the tool of a resource template, or None."""
         self._refresh()
         found = self._templates.get(uri)
@@ -153,7 +153,7 @@ class Listing:
         revision = self._catalog.revision
         if revision != self._revision:
             found = wire_names(self._catalog.tools(self._caller, self._identity))
-            self._tools = {name: ListedTool(tool, name) for name, tool in found.items()}
+            self._tools = {name: AdvertisedTool(tool, name) for name, tool in found.items()}
             self._resources, self._templates = {}, {}
             listed, prompts = [], []
             for name, one in self._tools.items():
@@ -196,15 +196,15 @@ class Listings:
 
     def __init__(self, catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> None:
         self._catalog, self._page_size, self._most = catalog, page_size, most
-        self._kept: dict[tuple[str, str, Caller | None], Listing] = {}
+        self._kept: dict[tuple[str, str, Caller | None], CallerListing] = {}
 
-    def of(self, caller: str, identity: Caller | None) -> Listing:
+    def of(self, caller: str, identity: Caller | None) -> CallerListing:
         """Return the list of tools that this caller may see."""
         key = (caller, "" if identity is None else identity.client, identity)
         listing = self._kept.pop(key, None)
         if listing is None:
             if len(self._kept) >= self._most:
                 del self._kept[next(iter(self._kept))]  # the one used longest ago
-            listing = Listing(self._catalog, self._page_size, caller=caller, identity=identity)
+            listing = CallerListing(self._catalog, self._page_size, caller=caller, identity=identity)
         self._kept[key] = listing
         return listing
