@@ -74,11 +74,11 @@ def shop(empty: GoldenCrib, port: int) -> GoldenCrib:
 READS = """
 list
 list --tag numbers
-list --as openai
-list --as openai-strict
-list --as gemini
-list --as anthropic
-list --as mcp
+list --for openai
+list --for openai-strict
+list --for gemini
+list --for anthropic
+list --for mcp
 show greet
 show project/count@1
 show pay

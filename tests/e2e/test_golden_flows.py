@@ -441,7 +441,7 @@ def test_what_people_read_and_shells_ask(shop: GoldenCrib) -> None:
         approvals
         nothing
         list
-        list --as openai
+        list --for openai
         show greet
         show gret
         search greet

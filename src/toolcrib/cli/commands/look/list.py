@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 @project_options
 @click.option(
     "--for",
-    "--as",
     "shape",
     type=click.Choice(["anthropic", "gemini", "gemini-json", "mcp", "openai", "openai-strict"]),
     help="Print JSON in the shape of this provider. Tools that do not fit are reported.",
