@@ -24,6 +24,7 @@ from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
+from toolcrib.spec.calls.binary import content_of, media_type_of
 from toolcrib.spec.calls.content import blocks_of
 from toolcrib.spec.naming import nearest
 
@@ -144,6 +145,9 @@ class Pipeline:
         try:
             outcome = await self._handler(ctx, ctx)
             blocks, value = outcome.blocks, outcome.value
+            if value.__class__ is bytes:
+                value = value if ctx.redactor is None else ctx.redactor.redact(value)
+                value = content_of(value, media_type_of(value))
             if value.__class__ in _MAY_HOLD_CONTENT and (found := blocks_of(value)):
                 blocks, value = found, {"content": list(found)}
             value = normalise(value)

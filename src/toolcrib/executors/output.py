@@ -13,6 +13,7 @@ from toolcrib.errors import CommandFailed, ToolcribError, ToolFailed
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed
 from toolcrib.spec import CallContext
+from toolcrib.spec.calls.binary import is_garbled
 
 _log = logging.getLogger("toolcrib.tools")
 
@@ -93,9 +94,13 @@ class Lines:
         self._ctx = ctx
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
+        self._is_text = True
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Take the next bytes. From the first ones on that are no text, nothing is passed on."""
+        self._is_text = self._is_text and not is_garbled(data)
+        if not self._is_text:
+            return
         text = self._rest + self._decoder.decode(data)
         lines, newline, self._rest = text.rpartition("\n")
         if newline:
@@ -103,7 +108,7 @@ class Lines:
 
     def end(self) -> None:
         """Give what stands after the last line break."""
-        if rest := self._rest + self._decoder.decode(b"", True):
+        if self._is_text and (rest := self._rest + self._decoder.decode(b"", True)):
             self._ctx.chunk(rest)
 
 
@@ -175,14 +180,18 @@ def _last(stderr: bytes) -> str:
 
 
 def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: list[str]) -> Any:
-    """Return standard output as text or JSON. Raises ToolFailed for invalid or cut JSON."""
+    """Return standard output as text or JSON, or as bytes if it is no text.
+
+    Raises ToolFailed for invalid or cut JSON.
+    """
     kept, total = len(done.stdout), done.stdout_total
     if form == "json":
         return _json(ctx, name, done)
-    if total == kept:
-        return decoded(done.stdout, warnings, "the output")
-    warnings.append(f"the output is cut: {kept} of {total} bytes are kept")
-    return decoded(uncut(ctx, done.stdout), warnings, "the output")
+    data = done.stdout
+    if total > kept:
+        warnings.append(f"the output is cut: {kept} of {total} bytes are kept")
+        data = uncut(ctx, data)
+    return data if is_garbled(data) else decoded(data, warnings, "the output")
 
 
 def _json(ctx: CallContext, name: str, done: Completed) -> Any:

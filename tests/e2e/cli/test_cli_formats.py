@@ -350,6 +350,9 @@ def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
     assert "Read `references/fields.md` first." in said["value"]
     inside = "file=.toolcrib/tools/pdf-forms/references/fields.md"
     assert cli(crib, "run", "pdf-forms", inside, "--json").document["value"] == "Fields."
+    crib.write("references/fields.md", "Of the project.")
+    own = cli(crib, "run", "pdf-forms", "file=references/fields.md", "--json").document
+    assert own["value"] == "Fields."
     outside = cli(crib, "run", "pdf-forms", "file=.toolcrib/tools/pdf-forms/../../config.yml", "--json")
     assert outside.document["error"]["code"] in ("invalid_input", "permission_denied")
 

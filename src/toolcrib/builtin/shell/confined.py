@@ -13,6 +13,7 @@ from toolcrib.executors.output import MAX_OUTPUT, Lines, decoded, facts, masked,
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import CallContext, Network, Outcome, Permissions
+from toolcrib.spec.calls.binary import is_garbled, media_type_of
 
 SHELL_OPTIONS: Mapping[str, Any] = {
     "properties": {
@@ -94,4 +95,6 @@ def _stream(ctx: CallContext, kept: bytes, total: int, name: str, warnings: list
     if total > len(kept):
         warnings.append(f"{name} is cut: {len(kept)} of {total} bytes are kept")
         kept = uncut(ctx, kept)
+    if is_garbled(kept):
+        return f"({total:,} bytes of binary data: {media_type_of(kept)})"
     return decoded(kept, warnings, name)

@@ -15,6 +15,7 @@ from toolcrib.executors.output import decoded, uncut
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Root, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
+from toolcrib.spec.calls.binary import is_garbled
 from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value
 
 MAX_READ = 100_000
@@ -65,9 +66,12 @@ class FileExecutor:
             warnings.append(f"the file is cut: {len(content.data)} of {content.total} bytes are returned")
             details["truncated"] = {"kept_bytes": len(content.data), "total_bytes": content.total}
             data = uncut(ctx, data)
-        if self._config.encoding == "utf-8":
-            return Outcome(decoded(data, warnings, "the file"), tuple(warnings), details)
-        return Outcome(base64.b64encode(data).decode(), tuple(warnings), details)
+        value: Any = data
+        if self._config.encoding == "base64":
+            value = base64.b64encode(data).decode()
+        elif self._config.encoding == "utf-8" and not is_garbled(data):
+            value = decoded(data, warnings, "the file")
+        return Outcome(value, tuple(warnings), details)
 
     def _write(self, path: str, roots: tuple[Root, ...], content: Any) -> Outcome:
         data = self._bytes(content)

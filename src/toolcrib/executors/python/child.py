@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import traceback
+from binascii import b2a_base64
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, PathFinder
 from importlib.util import module_from_spec
@@ -70,8 +71,10 @@ def begin(name: str, folder: str) -> None:
 
 
 def answer(job: dict) -> bytes:  # type: ignore[type-arg]
-    """Return the function's value as JSON. Raises TypeError for a value that is not JSON."""
+    """Return the function's value as JSON, bytes as base64. Raises TypeError for a value that is not JSON."""
     value = call(job)
+    if isinstance(value, (bytes, bytearray)):
+        return json.dumps({"value": None, "base64": b2a_base64(value, newline=False).decode()}).encode()
     try:
         return json.dumps({"value": value}, allow_nan=False, ensure_ascii=False).encode()
     except (RecursionError, TypeError, ValueError) as error:

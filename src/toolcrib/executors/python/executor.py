@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import stat
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,6 +199,9 @@ def returned(name: str, done: Completed) -> Any:
 
 
 def _value_in(answer: dict[str, Any], done: Completed) -> Any:
+    if isinstance(encoded := answer.get("base64"), str):
+        with suppress(ValueError):
+            return base64.b64decode(encoded, validate=True)
     if "value" in answer:
         return answer["value"]
     name, message, signal, delay = (answer[key] for key in _FAILURE)

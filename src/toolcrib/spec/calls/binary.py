@@ -10,6 +10,17 @@ from toolcrib.spec.calls.content import Content
 _TEXTS = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "sql", "toml", "csv")
 _BINARY = ("image/", "audio/", "video/", "font/")
 _LOOKED_AT = 8_192
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+    b"%PDF-": "application/pdf",
+    b"PK\x03\x04": "application/zip",
+    b"\x1f\x8b": "application/gzip",
+}
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+UNKNOWN = "application/octet-stream"
 
 
 def is_binary(data: bytes, media_type: str) -> bool:
@@ -28,13 +39,29 @@ def is_binary(data: bytes, media_type: str) -> bool:
     return False
 
 
+def media_type_of(data: bytes) -> str:
+    """Return the media type of data that begins as a usual format does, else `application/octet-stream`."""
+    if data.startswith(b"RIFF"):
+        return _RIFF.get(data[8:12], UNKNOWN)
+    return next((kind for begin, kind in _SIGNATURES.items() if data.startswith(begin)), UNKNOWN)
+
+
+def is_garbled(data: bytes) -> bool:
+    """Return True if data of a program is an image, an archive or the like, and no text with odd bytes."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return b"\0" in data[:_LOOKED_AT] or media_type_of(data) != UNKNOWN
+    return False
+
+
 def content_of(data: bytes, media_type: str, uri: str = "data:") -> Content:
     """Return binary data as content: an image, a sound, or a resource."""
     if media_type.startswith("image/"):
         return Content.image(data, media_type)
     if media_type.startswith("audio/"):
         return Content.audio(data, media_type)
-    return Content.resource(uri, data, media_type or "application/octet-stream")
+    return Content.resource(uri, data, media_type or UNKNOWN)
 
 
 def data_of(block: dict[str, Any]) -> tuple[bytes, str] | None:

@@ -94,11 +94,15 @@ def test_a_go_record_refers_to_a_registered_function() -> None:
         ("$.a[0]", "jsonpath", "$.a[0]"),
         ("re:a(.)", "regex", "a(.)"),
         ("/a(.)/", "regex", "a(.)"),
+        ("/a(.)/i", "regex", "(?i)a(.)"),
+        ("/a(.)/gsi", "regex", "(?si)a(.)"),
         ("a(.)", "regex", "a(.)"),
     ],
 )
 def test_an_extraction_is_a_jsonpath_or_a_regex(expression: str, key: str, value: str) -> None:
-    assert getattr(flexigpt(impl=impl(extractExpr=expression)).config, key) == value
+    config = flexigpt(impl=impl(extractExpr=expression, errorMode="eMPTy")).config
+    assert isinstance(config, HttpExec)
+    assert (getattr(config, key), config.error_mode) == (value, "empty")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +146,7 @@ def test_a_body_template_is_read_so_that_values_cannot_add_to_it(
         ({"impl": impl(bodyTemplate="a=1&a=2", headers={"Content-Type": FORM})},
          "has a duplicate key"),
         ({"impl": impl(bodyTemplate={"a": 1})}, 'is not of type "string"'),
+        ({"impl": impl(method="get", bodyTemplate="x")}, "`bodyTemplate` is never sent by this method"),
         ({"impl": impl(extractExpr="$.a[")}, "is not RFC 9535"),
         ({"impl": impl(timeoutMs="fast")}, 'is not of type "integer"'),
     ],

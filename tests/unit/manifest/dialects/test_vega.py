@@ -296,6 +296,20 @@ def test_conditions_nest_in_lists() -> None:
     assert rendered(text, b="y") == {"items": ["last"]}
 
 
+def test_an_item_that_only_holds_a_condition_is_an_item() -> None:
+    items = """\
+    items:
+      -
+        {{if a}}
+        a: "{{a}}"
+        {{end}}
+      - "{{if b}}b{{end}}"
+"""
+    text = definition("a", "b", implementation=BODY + items)
+    assert rendered(text, a="x", b="y") == {"items": [{"a": "x"}, "b"]}
+    assert rendered(text) == {"items": [{}, ""]}
+
+
 def test_conditions_round_headers_and_query_entries() -> None:
     text = definition(
         "a",

@@ -1,0 +1,75 @@
+"""Binary answers of every kind of tool are content at every interface, and each is an artifact."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.commands import run
+from tests.crib import Crib
+from tests.http_server import http_server
+from tests.integration.egress.servers import serving
+from toolcrib import Project
+from toolcrib.executors.function.threads import run_in_thread
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0" + bytes(range(256))
+ESCAPED = "".join(f"\\{byte:03o}" for byte in PNG)
+TOOLS = ("by_http", "by_python", "by_command", "by_file")
+
+
+def make(crib: Crib, port: int) -> None:
+    permissions = {"network": {"allow": [f"127.0.0.1:{port}"]}}
+    config = {"method": "GET", "url": f"http://127.0.0.1:{port}/"}
+    crib.tool("by_http", "http", config, permissions=permissions)
+    crib.python(f"def run():\n    return {PNG!r}\n", "by_python")
+    crib.tool(
+        "by_command", "command", {"entrypoint": "printf", "args": [ESCAPED]}, outputs={"format": "text"}
+    )
+    crib.write("a.png", PNG)
+    reading = {"action": "read", "path": "a.png", "encoding": "binary"}
+    crib.tool("by_file", "file", reading, permissions={"fs": {"read": ["a.png"]}})
+
+
+def check(name: str, where: str, blocks: Any, details: Any) -> None:
+    (block,) = blocks
+    assert (block["type"], block["mimeType"]) == ("image", "image/png"), (name, where)
+    assert b64decode(block["data"]) == PNG, (name, where)
+    if details is not None:
+        (kept,) = details["artifacts"]
+        assert (kept["size"], kept["media_type"]) == (len(PNG), "image/png"), (name, where)
+
+
+def over_interfaces(crib: Crib) -> None:
+    with http_server(crib.root) as server:
+        for name in TOOLS:
+            said = json.loads(run(["run", name, "--json"], crib.root).stdout)
+            check(name, "command line", said["value"]["content"], said.get("details"))
+            reply = server.send("POST", f"/tools/invoke/{name}", {"args": {}}).json
+            check(name, "REST", reply["value"]["content"], reply.get("details"))
+            meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+            meta |= {"io.modelcontextprotocol/clientCapabilities": {}}
+            params = {"name": name, "arguments": {}, "_meta": meta}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
+            headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Name": name}
+            reply = server.send("POST", "/mcp", message, headers).json
+            check(name, "MCP", reply["result"]["content"], None)
+
+
+@pytest.mark.usefixtures("kernel")
+async def test_binary_answers_are_content_at_every_interface(crib: Crib) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=PNG, content_type="image/png")
+
+    async with serving(answer) as port:
+        make(crib, port)
+        async with Project.open(crib.root, accept="all") as project:
+            project.toolset.register("by_function", lambda: PNG, description="Return an image.")
+            for name in (*TOOLS, "by_function"):
+                result = await project.call(name)
+                check(name, "Python", result.blocks, result.details)
+        await run_in_thread(lambda: over_interfaces(crib))
