@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.errors import PermissionDenied, ToolcribError
-from toolcrib.executors.file.granted import GrantedFiles
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.host import Host
 from toolcrib.spec import Call, CallContext, Caller, Outcome, Tool
@@ -71,6 +70,7 @@ class Site:
 
         Raises PermissionDenied for a path outside (`path escapes sandbox`) or in a read-only folder.
         """
+        from toolcrib.executors.file.granted import GrantedFiles
         from toolcrib.sandbox import Roots
 
         if access == "write" and not self.tool.permissions.write:

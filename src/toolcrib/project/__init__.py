@@ -1,6 +1,7 @@
 """A project root put together."""
 
-from toolcrib.project.authoring.agent_creation import create_agent
+from typing import TYPE_CHECKING, Any
+
 from toolcrib.project.authoring.creation import create_tool
 from toolcrib.project.authoring.lint import lint_sources
 from toolcrib.project.catalog.registry import CatalogChange
@@ -8,6 +9,9 @@ from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
+
+if TYPE_CHECKING:
+    from toolcrib.project.authoring.agent_creation import create_agent
 
 __all__ = [
     "HOMES",
@@ -23,3 +27,12 @@ __all__ = [
     "load_config",
     "source_files",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Agents are a third of the time to start, and few projects make them.
+    if name == "create_agent":
+        from toolcrib.project.authoring.agent_creation import create_agent
+
+        return create_agent
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

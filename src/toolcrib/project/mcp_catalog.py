@@ -14,7 +14,6 @@ from toolcrib.errors import InvalidInput
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
-from toolcrib.search import words_of
 from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result, Retry, Tool
 
 _MOST = 500
@@ -305,6 +304,8 @@ class McpCatalog:
         return [_brief(tool) for tool in self._own(ctx)]
 
     async def _search(self, ctx: Context, query: str, limit: int = 5) -> list[dict[str, Any]]:
+        from toolcrib.search import words_of
+
         words = words_of(query)
         if not words:
             return []

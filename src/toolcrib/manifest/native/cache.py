@@ -33,7 +33,7 @@ from toolcrib.manifest.yaml.source import Document, Unplaced
 from toolcrib.spec import Tool
 
 _FORM = "toolcrib manifests 3"
-_FEWEST = 200
+_FEWEST = 1
 """A project with fewer manifests has no cache file."""
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
