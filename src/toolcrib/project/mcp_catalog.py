@@ -165,7 +165,8 @@ class McpCatalog:
         """Return the tools in the list of this caller."""
         settings = self._project.config
         shown = self._meta | set(settings.pinned)
-        if self._project.bundles.count() > settings.max_listed:
+        seen = 0 if self._project.hides(identity) else len(self._project.toolset.names) - len(self._meta)
+        if max(seen, self._project.bundles.count()) > settings.max_listed:
             return self._project.tools(caller, identity, among=shown)  # None of the others is read.
         found = self._project.tools(caller, identity)
         if len(found) - len(self._meta) <= settings.max_listed:

@@ -101,6 +101,8 @@ class Project:
         self._steps = ProjectSteps(setup, self._store, self.first_use, self.pins, self.fingerprint)
         self.redact = self._steps.secrets.mask
         """Masks every known secret in a JSON value."""
+        self.hides = self._steps.access.hides
+        """Returns True if rules or a token may hide tools from a caller."""
         self.toolset = Toolset(
             safe_retry=config.retry,
             timeout_ms=config.timeout_ms,
@@ -133,9 +135,8 @@ class Project:
     @cached_property
     def builtins(self) -> Builtins:
         """The built-in tools."""
-        know = self._steps.secrets.know
-        outputs, state = self.outputs, lambda: self._store.state
-        only_for = self._steps.access.only_for
+        state, know = lambda: self._store.state, self._steps.secrets.know
+        outputs, only_for = self.outputs, self._steps.access.only_for
         return Builtins(self.config, self.toolset, self._binder.host, state, outputs, know, only_for)
 
     @property
