@@ -99,10 +99,8 @@ class Project:
         self.pins = Pins(place.root, self.fingerprint, config.started)
         """Compares tools with `toolcrib.lock`, if there is one."""
         self._steps = ProjectSteps(setup, self._store, self.first_use, self.pins, self.fingerprint)
-        self.redact = self._steps.secrets.mask
-        """Masks every known secret in a JSON value."""
-        self.hides = self._steps.access.hides
-        """Returns True if rules or a token may hide tools from a caller."""
+        self.redact, self.hides = self._steps.secrets.mask, self._steps.access.hides
+        """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
         self.toolset = Toolset(
             safe_retry=config.retry,
             timeout_ms=config.timeout_ms,

@@ -35,9 +35,8 @@ def test_the_first_list_loads_only_what_it_needs(most: int, tmp_path: Path) -> N
     crib.tool("wrong", "file", {"action": "read", "path": "${nobody}"})
     crib.write(".toolcrib/config.yml", f"mcp: {{max_listed: {most}}}")
     words = [sys.executable, "-c", SCRIPT, str(crib.root), str(tmp_path / "data"), *NEEDLESS]
-    for _ in range(2):  # The second start has the cache of the first.
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    found = json.loads(ran.stdout)
+    subprocess.run(words, capture_output=True, timeout=60, check=True)  # writes the cache
+    found = json.loads(subprocess.run(words, capture_output=True, timeout=60, check=True).stdout)
     assert ("get" in found["names"]) is bool(most)
     assert bool(found["errors"]) is bool(most)
     assert most or found["loaded"] == []
