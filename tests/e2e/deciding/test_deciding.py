@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,22 @@ def test_nothing_is_decided_without_a_terminal(shop: Crib, own: dict[str, str], 
     assert "decide_without_terminal" not in done.err
     assert state(shop, own) == before
     assert not [entry for entry in shop.audit() if entry.event in ("TOOL_APPROVED", "TOOL_DENIED")]
+
+
+def test_a_server_prints_no_login_link_where_nobody_is_at_a_terminal(shop: Crib, own: dict[str, str]) -> None:
+    argv = [PROGRAM, "serve", "--http", "--port", "0"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        argv, cwd=shop.root, env=ENVIRONMENT | own, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+    ) as process:
+        assert process.stderr is not None
+        said = b""
+        while b"login link" not in said and (line := process.stderr.readline()):
+            said += line
+        process.terminate()
+        out, _ = process.communicate(timeout=30)
+    assert b"No login link is printed" in said
+    assert (b"Serving on" in out, b"/login" in out) == (True, False)
 
 
 @pytest.mark.parametrize("words", DECISIONS, ids=NAMES)

@@ -12,7 +12,9 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
+from toolcrib.guard import Tokens
 from toolcrib.spec.identifier import new_id
+from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -35,10 +37,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def session(server: HttpServerProcess) -> dict[str, str]:
     """The headers of the person's browser."""
-    link = server.send("POST", "/login").json["path"]
+    return log_in(server, server.login.removeprefix(server.address))
+
+
+def log_in(server: HttpServerProcess, link: str) -> dict[str, str]:
     reply = server.send("GET", link, token=None)
     return {"Cookie": reply.headers["Set-Cookie"].partition(";")[0], "Origin": server.address}
 
@@ -333,3 +338,15 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     server.send("POST", f"/tools/invoke/{quote(name, safe='')}", {"args": {}})
     assert server.send("GET", f"{usage}?since=2020-01-01T00:00:00Z").status == 200
     assert server.send("GET", f"{usage}?since=x").code == "invalid"
+
+
+def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerProcess) -> None:
+    token = server.create_token("climber", "admin")
+    session = log_in(server, server.send("POST", "/login", token=token).json["path"])
+    assert server.send("GET", "/session", headers=session, token=None).json["caller"] == "token:climber"
+    done = decide(server, ask(server, token), "approve", session)
+    assert (done.status, "made this call" in done.json["error"]["message"]) == (403, True), done.body
+    tokens = Tokens(Vault(server.root, server.data))
+    tokens.revoke("climber")
+    tokens.close()
+    assert server.send("GET", "/session", headers=session, token=None).status == 401

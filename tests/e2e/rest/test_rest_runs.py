@@ -69,8 +69,9 @@ def test_a_run_from_its_beginning_to_a_fork(server: HttpServerProcess) -> None:
     assert timeline["iterations"][0]["calls"][0]["name"] == "say"
     assert server.send("POST", f"/runs/{run_id}/cancel").status == 409
     assert server.send("POST", f"/runs/{run_id}/retry", {}).status == 409
-    forked = server.send("POST", f"/runs/{run_id}/fork", {"iteration": 1})
-    assert (forked.status, forked.json["forkedFrom"]) == (201, run_id)
+    other = server.create_token("chief", "admin")  # Its run, so its calls are not those of another caller.
+    forked = server.send("POST", f"/runs/{run_id}/fork", {"iteration": 1}, token=other)
+    assert (forked.status, forked.json["forkedFrom"], forked.json["caller"]) == (201, run_id, "token:chief")
     assert ended(server, forked.json["id"])["answer"] == "It said one\n"
 
 

@@ -222,9 +222,21 @@ class AgentRuns:
         else:
             self._runs.tree.retry(id, iteration, (team.definition, team.agent.provider))
 
-    def fork(self, id: str, iteration: int | None = None, prompt: str | None = None) -> str:
-        """Begin a run in a new session that goes on after an iteration of this one; return its id."""
-        return self._runs.tree.fork(id, iteration, prompt)
+    def fork(
+        self,
+        id: str,
+        iteration: int | None = None,
+        prompt: str | None = None,
+        *,
+        caller: str = "local",
+        identity: Caller | None = None,
+    ) -> str:
+        """Begin a run in a new session that goes on after an iteration of this one; return its id.
+
+        It is a run of this caller, whoever made the other one.
+        """
+        known = None if identity is None else json.dumps(identity.as_dict())
+        return self._runs.tree.fork(id, iteration, prompt, caller=caller, identity=known)
 
 
 def unwrap(run: Run) -> Run:

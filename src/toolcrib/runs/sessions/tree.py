@@ -89,8 +89,16 @@ class RunTree:
             notes.add((run.id, run.root_id), "retried", keep)
             self._store.send(tx, id, 0.0)
 
-    def fork(self, id: str, iteration: int | None = None, prompt: str | None = None) -> str:
-        """Begin a run in a new session that goes on after an iteration of this one; return its id.
+    def fork(
+        self,
+        id: str,
+        iteration: int | None = None,
+        prompt: str | None = None,
+        *,
+        caller: str = "local",
+        identity: str | None = None,
+    ) -> str:
+        """Begin a run of this caller, in a new session, that goes on after an iteration; return its id.
 
         It sees what the model saw then. Without `iteration` that is the last complete one; 0 is the prompt
         alone. With `prompt`, the model gets this next. Raises `NotFoundError` for an iteration.
@@ -105,18 +113,25 @@ class RunTree:
         if prompt is None and kept and kept[-1].kind == "response" and _is_answer(run, last):
             raise InvalidError("that iteration is the run's answer", hint="Give a prompt to go on from it.")
         with self._store.change(f"session {new_id()}") as notes:
-            return self._copy(notes, run, kept, prompt)
+            return self._copy(notes, run, kept, prompt, (caller, identity))
 
-    def _copy(self, notes: RunNotes, run: Run, kept: Sequence[StoredMessage], prompt: str | None) -> str:
+    def _copy(
+        self,
+        notes: RunNotes,
+        run: Run,
+        kept: Sequence[StoredMessage],
+        prompt: str | None,
+        by: tuple[str, str | None],
+    ) -> str:
         """Store the new run with its session and these messages."""
         tx, now = notes.tx, notes.now
-        found = tx.one("SELECT definition, provider, identity, streams FROM runs WHERE id = ?", run.id)
+        found = tx.one("SELECT definition, provider, streams FROM runs WHERE id = ?", run.id)
         assert found is not None
-        definition, provider, identity, streams = found
+        definition, provider, streams = found
         asked = run.prompt if prompt is None else prompt
-        new = RunDraft(run.agent, definition, provider, asked, {}, run.caller, identity, bool(streams))
+        new = RunDraft(run.agent, definition, provider, asked, {}, *by, bool(streams))
         id, session_id = new_id(now), new_id(now)
-        session = {"id": session_id, "caller": run.caller, "metadata": "{}", "created_at": now}
+        session = {"id": session_id, "caller": new.caller, "metadata": "{}", "created_at": now}
         tx.insert("sessions", {**session, "active_run": id})
         messages = [(one.kind, one.content) for one in kept]
         if prompt is not None:

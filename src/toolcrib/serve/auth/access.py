@@ -63,14 +63,18 @@ class Access:
             caller = self._verified(text.strip())
             return Client(f"token:{caller.name}", caller)
         session = cookies.get(self.cookie, "")
-        if not session or not self.sessions.is_open(session):
+        found = self.sessions.find(session) if session else None
+        if found is None:
             raise InvalidToken(
                 "this request has no token and no session",
                 hint="Send `Authorization: Bearer <token>` (toolcrib token create), or use the login link.",
             )
         if not safe and "origin" not in headers:
             raise DeniedError("a change by a session needs the header Origin, which browsers send")
-        return Client("page")
+        if found.identity is None:
+            return Client("page")
+        self._tokens.require_valid(found.identity)
+        return Client(f"token:{found.identity.name}", found.identity)
 
     def require_valid(self, client: Client) -> None:
         """Raise InvalidToken if the token of this client was revoked or has expired since."""

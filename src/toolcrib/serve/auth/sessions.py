@@ -7,8 +7,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from toolcrib.errors import InvalidToken
+from toolcrib.spec import Caller
 
 LINK_S = 15 * 60.0
 """Seconds for which a login link can be used."""
@@ -18,51 +20,62 @@ _MOST = 100
 """Links and sessions kept; the oldest is forgotten first."""
 
 
+class OpenSession(NamedTuple):
+    """A session, or the link to begin one."""
+
+    ends_at: float
+    identity: Caller | None
+    """The token that made the link, whose rights the session has; None for the person at this machine."""
+
+
 class LoginSessions:
     """Login codes and sessions. Only their digests are kept. `clock` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._codes: dict[str, float] = {}
-        self._sessions: dict[str, float] = {}
+        self._codes: dict[str, OpenSession] = {}
+        self._sessions: dict[str, OpenSession] = {}
 
-    def new_code(self) -> str:
-        """Return the code of a new login link, good for one use within 15 minutes."""
-        return self._add(self._codes, LINK_S)
+    def new_code(self, identity: Caller | None = None) -> str:
+        """Return the code of a new login link, good for one use within 15 minutes.
+
+        `identity` is the token that asks for it: the session then is that token, never the person.
+        """
+        return self._add(self._codes, LINK_S, identity)
 
     def log_in(self, code: str) -> str:
         """Use up a code and return the name of a new session. Raises InvalidToken."""
         with self._lock:
-            end = self._codes.pop(_digest(code), 0.0)
-        if end <= self._clock():
+            link = self._codes.pop(_digest(code), None)
+        if link is None or link.ends_at <= self._clock():
             raise InvalidToken(
                 "this login link was used, has expired or is incomplete",
                 hint="Start the server again, or ask for a link with POST /login.",
             )
-        return self._add(self._sessions, SESSION_S)
+        return self._add(self._sessions, SESSION_S, link.identity)
 
-    def is_open(self, session: str) -> bool:
-        """Return True for an open session, which then lasts longer."""
+    def find(self, session: str) -> OpenSession | None:
+        """Return an open session, which then lasts longer."""
         digest, now = _digest(session), self._clock()
         with self._lock:
-            if self._sessions.get(digest, 0.0) <= now:
-                self._sessions.pop(digest, None)
-                return False
-            self._sessions[digest] = now + SESSION_S
-        return True
+            found = self._sessions.pop(digest, None)
+            if found is None or found.ends_at <= now:
+                return None
+            found = self._sessions[digest] = found._replace(ends_at=now + SESSION_S)
+        return found
 
     def log_out(self, session: str) -> None:
         """End a session."""
         with self._lock:
             self._sessions.pop(_digest(session), None)
 
-    def _add(self, known: dict[str, float], lifetime: float) -> str:
+    def _add(self, known: dict[str, OpenSession], lifetime: float, identity: Caller | None) -> str:
         text = secrets.token_urlsafe(32)
         with self._lock:
             if len(known) >= _MOST:
                 del known[next(iter(known))]
-            known[_digest(text)] = self._clock() + lifetime
+            known[_digest(text)] = OpenSession(self._clock() + lifetime, identity)
         return text
 
 

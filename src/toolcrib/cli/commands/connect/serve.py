@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from toolcrib.cli.caller import given_token
+from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
 from toolcrib.cli.programs import is_program, load_program
-from toolcrib.errors import UnavailableError
+from toolcrib.errors import ToolcribError, UnavailableError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
@@ -114,7 +115,12 @@ async def _serve_http(root: str | None, data: Path | None, settings: HttpSetting
 
 def _announce(address: str, link: str) -> None:
     print_result(f"Serving on {address}")
-    print_result(f"Log in (once, within 15 minutes): {link}")
+    try:
+        require_person("calls on the page")
+    except ToolcribError:
+        print_note("No login link is printed: its session decides for you, and nobody is at a terminal here.")
+    else:
+        print_result(f"Log in (once, within 15 minutes): {link}")
 
 
 async def _serve_stdio(root: str | None, data: Path | None) -> int:

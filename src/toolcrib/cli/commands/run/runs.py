@@ -238,7 +238,9 @@ def fork_command(
     It has a session of its own. The first run stays as it is.
     """
     project, run = _one(root, id, last=last)
-    _print_run(project.runs.find(project.runs.fork(run.id, iteration, prompt)), as_json)
+    caller, identity = caller_of(project)
+    forked = project.runs.fork(run.id, iteration, prompt, caller=caller, identity=identity)
+    _print_run(project.runs.find(forked), as_json)
 
 
 # -- the run that is meant ---------------------------------------------------------------------------

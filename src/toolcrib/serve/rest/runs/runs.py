@@ -257,9 +257,11 @@ async def retry_run(request: HttpRequest) -> Answer:
 
 async def fork_run(request: HttpRequest) -> Answer:
     """Begin another run, in a session of its own, that goes on after an iteration of this one."""
-    runs, _ = _runs(request)
+    runs, caller = _runs(request)
     body: ForkPoint = request.body()
-    forked = runs.fork(_found(request).id, body.iteration, body.prompt)
+    assert request.client is not None
+    known, identity = _found(request), request.client.identity
+    forked = runs.fork(known.id, body.iteration, body.prompt, caller=caller, identity=identity)
     return Answer(_run(runs.find(forked)), status=201)
 
 
