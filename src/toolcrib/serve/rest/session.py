@@ -66,7 +66,7 @@ def log_in(request: HttpRequest) -> Response:
 
 
 def create_login_link(request: HttpRequest) -> Answer:
-    """Create a login link, for one use within 15 minutes. By a token it gives that token's rights, no more."""
+    """Create a login link, for one use within 15 minutes. For a token it gives that token's rights."""
     assert request.client is not None
     code = request.services.access.sessions.new_code(request.client.identity)
     return Answer(LoginLink(f"{_prefix(request)}/login?code={code}"), 201, {"cache-control": "no-store"})
