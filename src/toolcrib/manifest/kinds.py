@@ -46,8 +46,9 @@ LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
 class CodeFile(NamedTuple):
     """A file that a call runs, or a virtual environment that it runs in."""
 
-    part: Literal["entrypoint", "script", "module", "venv", "daemon"]
+    part: Literal["entrypoint", "script", "module", "venv", "packages", "daemon"]
     """The first word of its part of the digest. `venv`: the folder of an environment, or an interpreter.
+    `packages`: a folder `node_modules`, which counts by its lock files and is protected.
     `daemon`: a file by which a daemon's client decides what it starts; it is data to the program itself."""
     path: str
     """As written, from the project's root."""

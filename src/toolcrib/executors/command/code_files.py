@@ -1,8 +1,8 @@
 """The files of code that a command line starts: programs, scripts, modules, and files that an option loads.
 
 Command lines are read with the table of `programs`. A file that is only an argument is data and never counts.
-Of a Python or JavaScript file the modules in the project that it imports count too. What a script reads
-besides cannot be known.
+Of a Python, JavaScript or shell file those in the project that it imports or sources count too. What a script
+reads besides cannot be known.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SUFFIXES = (".cjs", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb", ".sh", 
 _MOST_WORDS = 2_000
 _DEEPEST = 5
 """Command lines inside of command lines, and scripts that name their own interpreter."""
+_PACKAGES = "node_modules"
 _FIRST_LINE = 256
 """Bytes of a script that may name its interpreter (BINPRM_BUF_SIZE of execve(2))."""
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
@@ -65,6 +66,8 @@ def code_files(
         elif name == "NODE_OPTIONS" and isinstance(text, str):
             reader.command(["node", *text.split()], folders)
     yield from (CodeFile("script", path) for path in reader.found if path != argv[0])
+    packages = (path.partition(_PACKAGES)[0] for path in reader.found if _PACKAGES in path)
+    yield from (CodeFile("packages", f"{above}{_PACKAGES}") for above in dict.fromkeys(packages))
     environments = (reader.environment(path) for path in (argv[0], *reader.found))
     yield from (CodeFile("venv", path) for path in dict.fromkeys(environments) if path is not None)
 
@@ -120,7 +123,8 @@ class _Reader:
             if path not in self.found:
                 self.found[path] = None
                 start = self._interpreter(path, folders)
-                scripted = path.endswith(IMPORTING) or b"python" in start or b"node" in start
+                named = path.endswith(IMPORTING) or "." not in os.path.basename(path)  # noqa: PTH119
+                scripted = named or any(one in start for one in (b"python", b"node", b"sh"))
                 if scripted and self._is_inside(path):
                     real = self._paths.real(os.path.join(self._root, path))  # noqa: PTH118
                     for one in dict.fromkeys((os.path.join(self._root, path), real)):  # noqa: PTH118
@@ -132,7 +136,8 @@ class _Reader:
         at = os.path.join(self._root, folder)  # noqa: PTH118
         written = [os.path.join(self._root, file) for file in files]  # noqa: PTH118
         for path in imported_files(written, at, self._paths):
-            self.found[os.path.relpath(path, self._root)] = None
+            if self._is_inside(path):
+                self.found[os.path.relpath(path, self._root)] = None
 
     def module(self, name: str, folders: Iterable[str]) -> None:
         """Count what `python -m` runs of a module in the working folder."""

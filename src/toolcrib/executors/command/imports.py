@@ -1,7 +1,9 @@
-"""The modules beside a Python or JavaScript file that it imports by name: they run with it, so they are code.
+"""The files that a Python, JavaScript or shell file loads by name: they run with it, so they are code.
 
 The search begins where the language's own does: in the folder of the Python script, and for JavaScript where
-a relative path leads. Installed packages, and names that are computed, cannot be known from the text.
+a relative path leads. A package of JavaScript counts by its `package.json` and the lock file. For shell
+scripts (`source`, `.`) every path in the line counts that exists from the script's folder. Installed packages
+of Python, and names that are computed, cannot be known from the text.
 """
 
 from __future__ import annotations
@@ -16,9 +18,14 @@ from collections.abc import Iterable, Iterator
 from toolcrib.sandbox.files.paths import Paths, beginning
 
 _SCRIPTS = (".cjs", ".js", ".mjs", ".ts")
-IMPORTING = (".py", *_SCRIPTS)
+_SHELL = (".bash", ".sh", ".zsh")
+IMPORTING = (".py", *_SCRIPTS, *_SHELL)
 """Endings of files that are read for their imports."""
-_RELATIVE = re.compile(rb"""\b(?:require|import|from)\s*\(?\s*["'](\.\.?/[^"'\0\n]+)["']""")
+_IMPORTED = re.compile(rb"""\b(?:require|import|from)\s*\(?\s*["']([^"'\0\n]+)["']""")
+_SOURCED = re.compile(rb"(?m)(?:^|[;&|({\s])(?:source|\.)[ \t]+([^\n;]+)")
+_VARIABLE = re.compile(rb"\$\{[^}]*\}|\$\w+")
+_PATH = re.compile(rb"[\w.@+-][\w.@+/-]*")
+_LOCKS = ("npm-shrinkwrap.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock")
 
 _LARGEST = 1 << 20
 """Bytes of a Python file that is read for its imports."""
@@ -34,7 +41,7 @@ def imported_files(files: Iterable[str], folder: str, paths: Paths) -> list[str]
         # Not noted among the looks: the whole file is part of the digest.
         text = beginning(paths.real(file), _LARGEST)
         modules = [module_files(module, base, paths) for base, module in _imports(text, file, folder)]
-        for one in itertools.chain(*modules, _relatives(text, file, paths)):
+        for one in itertools.chain(*modules, _javascript(text, file, paths), _sourced(text, file, paths)):
             if one not in known:
                 known[one] = None
                 found.append(one)
@@ -43,12 +50,56 @@ def imported_files(files: Iterable[str], folder: str, paths: Paths) -> list[str]
     return found
 
 
-def _relatives(text: bytes, file: str, paths: Paths) -> Iterator[str]:
-    """Yield the files that the relative paths in JavaScript's imports lead to."""
-    for name in {match[1].decode(errors="surrogateescape") for match in _RELATIVE.finditer(text)}:
-        path = os.path.normpath(os.path.join(os.path.dirname(file), name))  # noqa: PTH118, PTH120
-        ends = ("", *_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS))
-        yield from (f"{path}{end}" for end in ends if stat.S_ISREG(paths.leads_to(f"{path}{end}")))
+def _javascript(text: bytes, file: str, paths: Paths) -> Iterator[str]:
+    """Yield the files that JavaScript's imports lead to."""
+    if file.endswith((".py", *_SHELL)):
+        return
+    for name in {match[1].decode(errors="surrogateescape") for match in _IMPORTED.finditer(text)}:
+        if name.startswith(("./", "../")):
+            path = os.path.normpath(os.path.join(os.path.dirname(file), name))  # noqa: PTH118, PTH120
+            yield from _module(path, paths)
+        else:
+            yield from _package(name, file, paths)
+
+
+def _module(path: str, paths: Paths) -> Iterator[str]:
+    ends = ("", *_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS))
+    yield from (f"{path}{end}" for end in ends if _is_file(f"{path}{end}", paths))
+    described = f"{path}/package.json"
+    if _is_file(described, paths):
+        yield described
+        main = re.search(rb'"main"\s*:\s*"([^"\\\0]+)"', beginning(paths.real(described), _LARGEST))
+        if main is not None and (name := os.path.normpath(main[1].decode(errors="surrogateescape"))) != ".":
+            yield from _module(os.path.join(path, name), paths)  # noqa: PTH118
+
+
+def _package(name: str, file: str, paths: Paths) -> Iterator[str]:
+    """Yield what pins an installed package: its description, and the lock files beside `node_modules`."""
+    own = "/".join(name.split("/")[: 2 if name.startswith("@") else 1])
+    folder = os.path.dirname(file)  # noqa: PTH120
+    while folder.rpartition("/")[0]:
+        described = f"{folder}/node_modules/{own}/package.json"
+        if _is_file(described, paths):
+            yield described
+            locks = (*_LOCKS, "node_modules/.package-lock.json")
+            yield from (f"{folder}/{lock}" for lock in locks if _is_file(f"{folder}/{lock}", paths))
+            return
+        folder = os.path.dirname(folder)  # noqa: PTH120
+
+
+def _sourced(text: bytes, file: str, paths: Paths) -> Iterator[str]:
+    """Yield the files that the lines of a shell script with `source` or `.` name, from its folder."""
+    if file.endswith((".py", *_SCRIPTS)):
+        return
+    for line in _SOURCED.finditer(text):
+        for name in _PATH.findall(_VARIABLE.sub(b"", line[1])):
+            whole = os.path.join(os.path.dirname(file), name.decode(errors="surrogateescape"))  # noqa: PTH118, PTH120
+            if _is_file(path := os.path.normpath(whole), paths):
+                yield path
+
+
+def _is_file(path: str, paths: Paths) -> bool:
+    return stat.S_ISREG(paths.leads_to(path))
 
 
 def _imports(text: bytes, file: str, folder: str) -> Iterator[tuple[str, str]]:

@@ -145,6 +145,8 @@ async def test_code_of_the_project_is_not_loaded_into_it(crib: Crib, bin_: Path)
         (["--config", "conf", "run"], {}, "conf/cli-plugins/docker-x"),
         (["run"], {"DOCKER_CONFIG": "./conf"}, "conf/config.json"),
         (["compose", "run"], {"COMPOSE_FILE": "a.yml:deploy/c.yml"}, "deploy/c.yml"),
+        (["compose", "run"], {"COMPOSE_FILE": "all.yml"}, "deploy/c.yml"),
+        (["compose", "run"], {"COMPOSE_FILE": "all.yml"}, "vars"),
     ],
 )
 def test_a_changed_file_by_which_it_decides_what_to_start_waits_for_trust(
@@ -155,6 +157,10 @@ def test_a_changed_file_by_which_it_decides_what_to_start_waits_for_trust(
         return Trust(Vault(crib.root)).is_trusted(config.digest)
 
     write(crib, {"box": {"command": "docker", "args": args, "env": env}})
+    crib.write("all.yml", "include: [one.yml]\nservices: {x: {extends: {file: deploy/c.yml, service: x}}}")
+    crib.write(
+        "one.yml", "services: {y: {image: z, env_file: [{path: vars}], volumes: ['./unrelated.yml:/x']}}"
+    )
     crib.trust()
     crib.write("unrelated.yml", "x")
     assert trusted()

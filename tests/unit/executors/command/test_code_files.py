@@ -27,7 +27,13 @@ IMPORTS = {
     "lib/a.js": "import('./../json.py'); import x from './deep';",
     "lib/deep/index.ts": "",
     "style.mjs": "// require('./' + name)",
-} | dict.fromkeys(("deep.py", "json.py", "pack/other.py", "above.py", "unused.py", "pack/unused.py"), "")
+    "go.sh": '#!/bin/sh\nHERE=$(dirname "$0")\n. "$HERE/lib/common.sh" data.txt\ncat unused.txt\n',
+    "lib/common.sh": 'source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/../more"; echo ./unused.txt\n',
+    "uses.js": "require('left-pad/x'); require('fs'); require('./part')",
+    "part/package.json": '{"name": "p", "main": "dist/a"}',
+    "node_modules/left-pad/package.json": "{}",
+} | dict.fromkeys(("more", "unused.txt", "part/dist/a.js", "package-lock.json", "deep.py", "json.py"), "")
+IMPORTS |= dict.fromkeys(("pack/other.py", "above.py", "unused.py", "pack/unused.py"), "")
 """In the folder `app`."""
 
 
@@ -38,7 +44,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("x\n")
     (root / "app/pack").mkdir(parents=True)
-    (root / "app/lib/deep").mkdir(parents=True)
+    for folder in ("lib/deep", "part/dist", "node_modules/left-pad"):
+        (root / "app" / folder).mkdir(parents=True)
     (root / "above.mjs").write_text("")
     for name, text in IMPORTS.items():
         (root / "app" / name).write_text(text)
@@ -51,6 +58,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CASES = {
+    "sh app/go.sh": "app/go.sh app/lib/common.sh app/more",
+    "node app/uses.js": "app/uses.js app/node_modules app/node_modules/left-pad/package.json"
+    " app/package-lock.json"
+    " app/part/package.json app/part/dist/a.js",
     "sh s.sh data/x.py": "s.sh",
     "sh -o errexit s.sh": "s.sh",
     "bash --rcfile rc -ic 'true'": "rc",
@@ -87,7 +98,8 @@ CASES = {
     "python3 app/main.py": "app/main.py app/helper.py app/deep.py app/json.py app/late.py app/above.py"
     " app/pack/__init__.py app/pack/inner.py app/pack/other.py",
     "python3 -m app.main": "app/main.py",
-    "node app/web.js": "app/web.js app/style.mjs app/lib/a.js app/lib/deep/index.ts app/json.py above.mjs",
+    "node app/web.js": "app/web.js app/style.mjs app/lib/a.js app/lib/deep/index.ts app/json.py above.mjs"
+    " app/node_modules app/node_modules/left-pad/package.json app/package-lock.json",
     "python3 app/bare": "app/bare app/deep.py",
     "python3 linked.py": "linked.py app/deep.py",
 }

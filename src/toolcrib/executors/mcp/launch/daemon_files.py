@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from toolcrib.errors import ManifestError
+from toolcrib.manifest import load
 from toolcrib.sandbox.files.paths import Paths
 
 _COMPOSE = tuple(
@@ -16,14 +18,47 @@ _COMPOSE = tuple(
 _FILES = ("-f", "--file")
 _FOLDERS = ("--project-directory",)
 _SETTINGS = ("--config", "DOCKER_CONFIG")
+_KEYS = ("extends", "env_file")
 
 
 def daemon_files(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths) -> Iterator[str]:
     """Yield the files that a command line like `docker compose run x` reads, whether they exist or not.
 
-    `cwd` is its real working folder, and `env` the variables beside the user's own. Files that a compose file
-    includes are not known from the line.
+    `cwd` is its real working folder, and `env` the variables beside the user's own.
     """
+    known: dict[str, None] = {}
+    waiting = list(_of_line(argv, cwd, env, paths))
+    while waiting:
+        path = waiting.pop(0)
+        if path not in known:
+            known[path] = None
+            waiting += _named_in(path, paths) if path.endswith((".yml", ".yaml")) else ()
+    yield from known
+
+
+def _named_in(path: str, paths: Paths) -> Iterator[str]:
+    """Yield the files that a compose file includes, extends, or takes variables from."""
+    try:
+        data = load(paths.text(path, 1 << 20), path).data
+        services = data.get("services") or {}
+        named = [data.get("include"), *(part for one in services.values() for part in map(one.get, _KEYS))]
+    except (ManifestError, AttributeError, TypeError):  # The client refuses another form as well.
+        return
+    texts = (text for one in named for text in _texts(one))
+    yield from (os.path.normpath(os.path.join(os.path.dirname(path), text)) for text in texts)  # noqa: PTH118, PTH120
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield each path in a value: a text, a list, or a mapping with `file`, `path` or `env_file`."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        yield from (text for one in value for text in _texts(one))
+    elif isinstance(value, dict):
+        yield from (text for key in ("file", "path", "env_file") for text in _texts(value.get(key)))
+
+
+def _of_line(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths) -> Iterator[str]:
     given = [*_options(argv), ("DOCKER_CONFIG", os.environ.get("DOCKER_CONFIG", "")), *env.items()]
     given += [("-f", file) for file in env.get("COMPOSE_FILE", "").split(":")]
     named = [(name, os.path.join(cwd, value)) for name, value in given if value]  # noqa: PTH118 - texts
