@@ -65,16 +65,15 @@ class PgQueuerDispatcher:
         self._database = database
         self._silent_s = silent_s
         self.limits = limits
-        self._installed = False
         self._resent: dict[str, float] = {}
         self._emptied = time.monotonic()
         self._serving: list[Serving] = []
+        database.migrate_also(self._install)
 
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`; sent twice, it is delivered twice."""
         if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
             return
-        self.install()
         delay_s = delay_s + _EARLY_S if delay_s > 0 else 0.0
         tx.later(_SEND, entry, key.encode(), max(_LEAST, min(_MOST, priority)), delay_s)
 
@@ -86,7 +85,6 @@ class PgQueuerDispatcher:
         began = time.monotonic()
         if began < self._resent.get(ready, 0.0):
             return 0
-        self.install()
         with self._database.write(f"resend {os.getpid()} {id(self)}") as tx:
             if not (
                 tx.one("SELECT pg_try_advisory_xact_lock(hashtext(current_schema() || ?))", ready) or (False,)
@@ -100,20 +98,19 @@ class PgQueuerDispatcher:
         self._resent[ready] = ended + max(_PAUSE_S, 20 * (ended - began))  # Where many wait, it takes longer.
         return sent
 
-    def install(self) -> None:
+    def _install(self) -> None:
         """Make PgQueuer's tables in our schema, unless they are there."""
-        if self._installed:
-            return
-        with self._database.read() as tx:
-            there = tx.one(_THERE) is not None
-        if not there:
-            from toolcrib.runs.serve_postgres import install_script
+        server = self._database.server
+        with server.transaction("BEGIN READ ONLY") as tx:
+            if tx.one(_THERE) is not None:
+                return
+        from toolcrib.runs.serve_postgres import install_script
 
-            with self._database.write("pgqueuer") as tx:
-                if tx.one(_THERE) is None:
-                    script = install_script(self._database.server.schema)
-                    tx.run(f"DO $toolcrib$ BEGIN EXECUTE $script${script}$script$; END $toolcrib$")
-        self._installed = True
+        script = install_script(server.schema)
+        with server.transaction("BEGIN") as tx:
+            tx.one("SELECT pg_advisory_xact_lock(hashtext(current_schema() || '/pgqueuer'))")
+            if tx.one(_THERE) is None:
+                tx.run(f"DO $toolcrib$ BEGIN EXECUTE $script${script}$script$; END $toolcrib$")
 
     async def serve(
         self, handlers: Mapping[str, Take], *, stop: asyncio.Event, concurrency: int = 100
@@ -124,7 +121,7 @@ class PgQueuerDispatcher:
         """
         from toolcrib.runs.serve_postgres import Works, serve_once
 
-        await asyncio.to_thread(self.install)
+        await asyncio.to_thread(self._database.migrate)
         works = Works(self._database, handlers, stop, concurrency)
         self._serving.append(works.here)
         try:

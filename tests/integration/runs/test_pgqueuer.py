@@ -63,6 +63,13 @@ async def test_what_is_lost_from_the_queue_is_sent_again(calls: Recorded, log: L
     assert sorted(int(n) for n, _ in log.lines("start")) == list(range(20))
 
 
+def test_its_tables_are_made_before_the_transaction_that_sends(calls: Recorded, url: str) -> None:
+    with calls.database.write() as tx:  # Nothing else may run beside it.
+        calls.submit("nap", {}, transaction=tx)
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM pgqueuer").fetchone() == (1,)
+
+
 async def test_a_message_that_a_dead_worker_picked_is_delivered_again(
     calls: Recorded, log: Log, url: str
 ) -> None:

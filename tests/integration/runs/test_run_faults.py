@@ -225,8 +225,8 @@ async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) ->
                 while any(project.runs.find(one).state not in ENDED for one in ids):
                     for view in project.approval_service.list("pending"):
                         project.approval_service.approve(view.approval.id, "olga")
-                    if killed < size.kills and (now := project.runs.store.events.last) >= seen + size.every:
-                        seen, victim = now, chance.randrange(3)
+                    if killed < size.kills and project.runs.store.events.last >= seen + size.every:
+                        seen, victim = seen + size.every, chance.randrange(3)
                         workers[victim].kill()
                         workers[victim].wait()
                         workers[victim] = mixed_worker(crib)

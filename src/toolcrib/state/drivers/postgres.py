@@ -267,6 +267,7 @@ class PostgresDatabase:
         self._migrations = tuple(migrations)
         self._durable = durable
         self._migrated = False
+        self._further: list[Callable[[], None]] = []
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -313,6 +314,11 @@ class PostgresDatabase:
         text = f"{self.server.schema}/{self._name}/{scope}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
 
+    def migrate_also(self, further: Callable[[], None]) -> None:
+        """Call this too before the next transaction here, with none open; it uses `server` directly."""
+        self._further.append(further)
+        self._migrated = False
+
     def migrate(self) -> None:
         """Bring the tables up to date; of several processes one does it, and the others wait."""
         if self._migrated:
@@ -340,6 +346,8 @@ class PostgresDatabase:
             if version < len(self._migrations):
                 tx.run("DELETE FROM migrations WHERE name = ?", self._name)
                 tx.insert("migrations", {"name": self._name, "version": len(self._migrations)})
+        for further in self._further:
+            further()
         self._migrated = True
 
 
