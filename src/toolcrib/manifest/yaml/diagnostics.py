@@ -11,7 +11,7 @@ from typing import Any, cast
 from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
 
-_BREAK = re.compile(r"\r\n|\n|\r")
+BREAK = re.compile(r"\r\n|\n|\r")
 _WINDOW = 110
 _MAX_LINE = 4096
 _MAX_NAME = 100
@@ -140,17 +140,17 @@ def source_line(text: str, number: int) -> str:
     """Return line `number` (from 1) of a text without its end; empty if there is none."""
     start = 0
     for _ in range(number - 1):
-        found = _BREAK.search(text, start)
+        found = BREAK.search(text, start)
         if found is None:
             return ""
         start = found.end()
-    end = _BREAK.search(text, start)
+    end = BREAK.search(text, start)
     return text[start : end.start() if end else len(text)]
 
 
 def split_lines(text: str) -> list[str]:
     """Return all lines of a text without their ends."""
-    return _BREAK.split(text)
+    return BREAK.split(text)
 
 
 def quoted(value: Any) -> str:

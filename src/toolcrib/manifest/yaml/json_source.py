@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.yaml.diagnostics import failure, quoted
-from toolcrib.manifest.yaml.positions import KeyPath, Positions, Spot, duplicate_key
+from toolcrib.manifest.yaml.diagnostics import BREAK, failure, quoted
+from toolcrib.manifest.yaml.positions import KeyPath, Mark, Positions, Spot, duplicate_key
 from toolcrib.manifest.yaml.source import Document, decode, place_of
 
 _MAX_DEPTH = 128
@@ -22,6 +23,7 @@ _TOKEN = re.compile(
     r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|/\*(?:.*?\*/|.*)|[\[\]{},]|-?\d[\w.+-]*|-?(?:NaN|Infinity)',
     re.DOTALL,
 )
+_PART = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]|[^\s\[\]{},:"]+', re.DOTALL)
 _SURROGATE = re.compile(r'"[^"]*\\u[dD][89a-fA-F]')
 
 
@@ -46,8 +48,7 @@ class JsonDocument(Document):
 
     def _index(self) -> Positions:
         if self._positions is None:
-            # YAML allows no tab where a line begins.
-            self._positions = Positions(self.plain.replace("\t", " "))
+            self._positions = Positions(_spots(self.plain))
         return self._positions
 
 
@@ -70,6 +71,34 @@ def load_json(raw: bytes, path: str) -> Document:
         message = "the text holds half of a surrogate pair"
         raise document.refuse(found.start() if found else 0, message, rule="yaml-character") from None
     return document
+
+
+def _spots(text: str) -> dict[KeyPath, Spot]:
+    """Return the position of every key and value of a JSON text, by path."""
+    ends = [found.end() for found in BREAK.finditer(text)]
+
+    def mark(at: int) -> Mark:
+        line = bisect_right(ends, at)
+        return Mark(line + 1, at - (ends[line - 1] if line else 0) + 1, at)
+
+    spots: dict[KeyPath, Spot] = {}
+    around: list[tuple[KeyPath, list[Any]]] = []
+    """Each open array or object, with the place in it: an index, or the last key and its mark."""
+    for found in _PART.finditer(text):
+        part, start = found.group(), mark(found.start())
+        if part in "]}":
+            around.pop()
+        elif part == ",":
+            place = around[-1][1]
+            place[0] = place[0] + 1 if isinstance(place[0], int) else None
+        elif around and around[-1][1][0] is None:
+            around[-1][1][:] = json.loads(part), start
+        else:
+            path: KeyPath = (*around[-1][0], around[-1][1][0]) if around else ()
+            spots.setdefault(path, Spot(start, found.end(), around[-1][1][1] if around else None))
+            if part in "[{":
+                around.append((path, [0 if part == "[" else None, None]))
+    return spots
 
 
 class _DuplicateKeyError(Exception):

@@ -7,7 +7,7 @@ far, and the nearest place above stands for the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,17 +61,8 @@ class Positions:
 
     __slots__ = ("_spots",)
 
-    def __init__(self, text: str) -> None:
-        self._spots: dict[KeyPath, Spot] = {}
-        for path, key, event in _nodes(text):
-            start = _mark(event.start_mark)
-            if (
-                key is not None
-                and event.end_mark.index == start.index
-                and getattr(event, "value", None) == ""
-            ):
-                start = key  # the parser puts an empty value wherever the next thing begins
-            self._spots.setdefault(path, Spot(start, event.end_mark.index, key))
+    def __init__(self, spots: Mapping[KeyPath, Spot]) -> None:
+        self._spots = spots
 
     def find(self, path: KeyPath) -> tuple[Spot | None, bool]:
         """Return the position of `path` or of the nearest value above it, and True if it is exact."""
@@ -90,6 +81,17 @@ class Positions:
                     return spot
                 at += 1
         return None
+
+
+def yaml_spots(text: str) -> dict[KeyPath, Spot]:
+    """Return the place of every key and value of a YAML text."""
+    spots: dict[KeyPath, Spot] = {}
+    for path, key, event in _nodes(text):
+        start = _mark(event.start_mark)
+        if key is not None and event.end_mark.index == start.index and getattr(event, "value", None) == "":
+            start = key  # the parser puts an empty value wherever the next thing begins
+        spots.setdefault(path, Spot(start, event.end_mark.index, key))
+    return spots
 
 
 def duplicate_key(text: str) -> tuple[str, Mark, Mark] | None:

@@ -35,6 +35,7 @@ from toolcrib.manifest.yaml.positions import (
     expansion_fault,
     first_tag,
     second_document,
+    yaml_spots,
 )
 from toolcrib.spec.naming import json_path
 
@@ -133,7 +134,7 @@ class Document:
 
     def _index(self) -> Positions:
         if self._positions is None:
-            self._positions = Positions(self.text)
+            self._positions = Positions(yaml_spots(self.text))
         return self._positions
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -38,7 +39,21 @@ def refused(text: str | bytes) -> tuple[str, int, int, str]:
 @given(VALUES, st.booleans())
 def test_what_is_read_is_what_was_written(value: Any, indent: bool) -> None:
     raw = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None)
-    assert load_json(raw, "t.json").data == value
+    document = load_json(raw, "t.json")
+    assert document.data == value
+    for path, leaf in leaves(value):
+        spot, exact = document._spot(path)
+        assert exact
+        assert spot is not None
+        assert orjson.loads(document.text[spot.start.index : spot.end]) == leaf
+
+
+def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if isinstance(value, (dict, list)):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(part, (*path, key))
+    else:
+        yield path, value
 
 
 def test_every_value_and_key_has_its_place() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ryaml import dumps  # type: ignore[attr-defined]  # the package's stub does not list what it exports
 
 from toolcrib.manifest.yaml.outline import outline
-from toolcrib.manifest.yaml.positions import Positions
+from toolcrib.manifest.yaml.positions import Positions, yaml_spots
 from toolcrib.manifest.yaml.source import load
 
 GLEE = sorted((Path(__file__).parents[3] / "data/glee").glob("*/tool.yml"))
@@ -31,7 +31,7 @@ def differences(text: str) -> list[Any]:
     fast = outline(document.text, document.data)
     if fast is None:
         return []
-    exact = Positions(document.text)
+    exact = Positions(yaml_spots(document.text))
     found = [(path, spot, exact.find(path)) for path, spot in fast.items()]
     return [
         (p, s, e)
