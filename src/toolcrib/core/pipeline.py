@@ -13,13 +13,12 @@ from dataclasses import replace
 from time import perf_counter
 
 from toolcrib.core.attempt import check_snooze, run_attempt
-from toolcrib.core.bound import Bound
+from toolcrib.core.bound import Bound, plan_of
 from toolcrib.core.context import Context, current
 from toolcrib.core.controls import Controls, Proceed, plain_controls
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
-from toolcrib.core.plan import plan_of
 from toolcrib.core.results import check_output, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -21,15 +22,53 @@ from toolcrib.core.bound import (
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
 from toolcrib.core.events import Subscription, stream_events
-from toolcrib.core.lifespan import ToolLifespan
 from toolcrib.core.pipeline import Pipeline
-from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, UsageError
+from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware, as_middleware, only
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.fitting import fitting
 from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
+
+
+class ToolLifespan:
+    """An object with `open` and `close`, or an async context manager, and the number of its users."""
+
+    def __init__(self, name: str, target: Any) -> None:
+        self.name = name
+        self._target = target
+        self._users = 0
+
+    async def open(self) -> None:
+        """Open the tool, unless it is open."""
+        if self._users == 0:
+            target = self._target
+            await _finish(target.open() if hasattr(target, "open") else target.__aenter__())
+        self._users += 1
+
+    async def close(self) -> None:
+        """Close the tool, unless others still need it."""
+        self._users -= 1
+        if self._users == 0:
+            target = self._target
+            if not hasattr(target, "open"):
+                await target.__aexit__(None, None, None)
+            elif hasattr(target, "close"):
+                await _finish(target.close())
+
+    def require_open(self) -> None:
+        """Refuse a call of a tool that is not open: `ToolUnavailable`."""
+        if self._users == 0:
+            raise ToolUnavailable(
+                f"{self.name} is not open", hint="Call it inside `async with` of its toolset or project."
+            )
+
+
+async def _finish(value: Any) -> None:
+    if inspect.isawaitable(value):
+        await value
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXTS = (Context, CallContext)

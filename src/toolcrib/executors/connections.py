@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy
 from toolcrib.errors import ToolUnavailable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
+
 
 _IDLE = 8
 """Idle connections to one server that are kept."""
@@ -78,3 +80,12 @@ async def _living(connection: AsyncConnection[Any]) -> AsyncConnection[Any] | No
         await connection.close()
         return None
     return connection
+
+
+class OneRequestEgress(Egress):
+    """A client that closes its connections after each request."""
+
+    async def request(self, request: EgressRequest, policy: HostPolicy) -> EgressResponse:
+        """Send one request like `Egress.request`."""
+        async with Egress() as egress:
+            return await egress.request(request, policy)

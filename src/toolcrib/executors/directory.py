@@ -88,7 +88,7 @@ def host_of(root: str, catalog: Catalog) -> Host:
         return Workspace(root, f"{root}/.toolcrib")
 
     def egress() -> Egress:
-        from toolcrib.executors.http.connection import OneRequestEgress
+        from toolcrib.executors.connections import OneRequestEgress
 
         return OneRequestEgress()
 

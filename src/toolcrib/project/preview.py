@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolcrib.core.bound import plan_of
 from toolcrib.core.context import Context
-from toolcrib.core.plan import plan_of
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.control.approvals.questions import Question
 from toolcrib.project.control.composites import Composites

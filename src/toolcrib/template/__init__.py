@@ -2,6 +2,8 @@
 
 from toolcrib.template.parser import (
     CONTEXT_NAMES,
+    LOOP_NAMES,
+    STEPS_NAME,
     Namespaces,
     escape,
     names_in,
@@ -10,6 +12,8 @@ from toolcrib.template.parser import (
     parse_text,
     problems,
     references,
+    step_namespaces,
+    steps_used,
 )
 from toolcrib.template.render import (
     Styles,
@@ -24,7 +28,6 @@ from toolcrib.template.render import (
 )
 from toolcrib.template.respell import respell, spell
 from toolcrib.template.spellings import TemplateProblem, directive
-from toolcrib.template.steps import LOOP_NAMES, STEPS_NAME, step_namespaces, steps_used
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
     ConditionalText,

@@ -13,7 +13,7 @@ import pytest
 from tests.commands import run, text
 from tests.crib import Crib
 from tests.mcp_servers import RAW, write
-from toolcrib.cli.json_text import with_member
+from toolcrib.cli.commands.connect.servers_add import with_member
 
 pytestmark = pytest.mark.timeout(120)
 

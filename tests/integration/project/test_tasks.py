@@ -13,7 +13,7 @@ from tests.crib import Crib
 from toolcrib import Agent, Project
 from toolcrib.errors import ConflictError, NotFoundError, ToolFailed, UsageError
 from toolcrib.project.authoring.starter import PROGRAMS, add_program
-from toolcrib.project.durable.agent_output import AgentOutput
+from toolcrib.project.durable.tasks import AgentOutput
 
 PROGRAM = Path(__file__).parents[2] / "data" / "agents" / "program.py"
 KEYS = ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY")

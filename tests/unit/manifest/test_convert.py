@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from toolcrib.errors import ManifestError, UsageError
 from toolcrib.manifest import DIALECTS, entries, load, parse_tool, read_dialect
-from toolcrib.manifest.convert import as_native, convert, in_terms, losses, read_all, targets
+from toolcrib.manifest.convert import as_native, convert, differences, in_terms, losses, read_all, targets
 from toolcrib.manifest.dialects.flexigpt.writer import record_of
-from toolcrib.manifest.effect import differences
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import ApprovalRule, HttpExec, SqlExec, Tool

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.schema.settle import settler
+from toolcrib.schema.validate import settler
 
 
 def settle(schema: dict[str, Any], value: Any) -> Any:

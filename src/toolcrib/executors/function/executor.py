@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Any, cast
 
 from toolcrib.errors import DefinitionError
-from toolcrib.executors.function.generators import drained, exhausted
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.schema import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
+from toolcrib.spec.calls.reports import Chunk, Progress
 
 _Adapter = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -123,3 +124,50 @@ def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
                 f"{name}: only a function at the top level of a module can run in its own process"
             )
     return wanted
+
+
+_NOTHING = object()
+
+
+class _Yielded:
+    """The value of a generator, from what it has yielded so far."""
+
+    def __init__(self, ctx: CallContext) -> None:
+        self._ctx = ctx
+        self._chunks: list[str] = []
+        self._value: Any = _NOTHING
+
+    def take(self, item: Any) -> None:
+        if isinstance(item, Progress):
+            self._ctx.progress(item.done, item.total, item.message)
+        elif isinstance(item, Chunk):
+            self._ctx.chunk(item.text)
+            self._chunks.append(item.text)
+        else:
+            self._value = item
+
+    @property
+    def value(self) -> Any:
+        if self._value is not _NOTHING:
+            return self._value
+        return "".join(self._chunks) if self._chunks else None
+
+
+async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext) -> Any:
+    """Report what an async generator yields, and return its value: the last that is no report."""
+    found = _Yielded(ctx)
+    async with aclosing(generator):
+        async for item in generator:
+            found.take(item)
+    return found.value
+
+
+def exhausted(generator: Generator[Any, None, Any], ctx: CallContext) -> Any:
+    """Do the same for a plain generator, in the thread that calls this. What it returns is its value."""
+    found = _Yielded(ctx)
+    with closing(generator):
+        while True:
+            try:
+                found.take(next(generator))
+            except StopIteration as end:
+                return found.value if end.value is None else end.value

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.manifest.kinds import kind_of
 from toolcrib.manifest.native.reader import parse_tool
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import Source, Tool
+from toolcrib.spec import Source, Spelling, Tool
 from toolcrib.spec.naming import steps_of
+from toolcrib.template import Namespaces, respell
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
@@ -204,3 +206,27 @@ def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]
         elif isinstance(here, list):
             waiting += here
     return found
+
+
+def respelled(tool: Tool, spelling: Spelling = Spelling.DOLLAR_BRACE) -> Tool:
+    """Return the tool with every template in this spelling, in which a secret is `${NAME}`.
+
+    Raises ManifestError for what cannot be said in it.
+    """
+    names = Namespaces.of(tool)
+    changed: dict[str, Any] = {
+        key: respell(getattr(tool.config, key), names, spelling) for key in kind_of(tool).templated
+    }
+    return replace(tool, config=replace(tool.config, **changed))
+
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|h|m|s)")
+_UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+
+
+def milliseconds(value: Any) -> int | None:
+    """Return whole milliseconds, rounded up to 1 if positive; None if the value is not a duration."""
+    if not isinstance(value, str) or not re.fullmatch(f"(?:{_PART.pattern})+", value):
+        return None
+    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    return max(1, round(total)) if total > 0 else 0

@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any
 
 from toolcrib.core.bound import Bound, BoundTool
-from toolcrib.core.context import Context
+from toolcrib.core.context import Context, current_trace
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
-from toolcrib.core.trace import current_trace
 from toolcrib.runs import (
     CallState,
     ClaimedCall,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
-from toolcrib.core.trace import current_trace
 from toolcrib.errors import NotFoundError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.control.agent_files import FileUse, as_reviewed

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from toolcrib.core.trace import current_trace
+from toolcrib.core.context import current_trace
 from toolcrib.errors import Cancelled, ConflictError, NotFoundError, ToolcribError, UsageError
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from toolcrib.core.trace import new_trace
+from toolcrib.core.context import new_trace
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (

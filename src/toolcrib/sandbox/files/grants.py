@@ -10,15 +10,39 @@ replaced.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable
+import stat
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.files.paths import Paths
-from toolcrib.sandbox.files.pinned import put_in_place
 from toolcrib.sandbox.files.rules import AccessRules, Mount, pin
-from toolcrib.sandbox.files.synthetic import synthetic_files
-from toolcrib.sandbox.job import Confinement
+from toolcrib.sandbox.job import Confinement, NetworkAccess
+
+ACCOUNTS = ("/etc/group", "/etc/passwd")
+LOOKUPS = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf")
+NOBODY = 65_534
+"""The user and group that own nothing, on every distribution."""
+HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
+SERVICES = "passwd: files\ngroup: files\nhosts: files dns\n"
+
+
+@cache
+def synthetic_files(network: NetworkAccess) -> Mapping[str, str]:
+    """Return the synthetic files of a tool with this network, each path with its text."""
+    uid, gid = os.geteuid(), os.getegid()
+    users, groups = {0: "root", NOBODY: "nobody"}, {0: "root", NOBODY: "nogroup"}
+    users.setdefault(uid, "tool")
+    groups.setdefault(gid, "tool")
+    primary = {0: 0, NOBODY: NOBODY, uid: gid}
+    passwd = (f"{name}:x:{number}:{primary[number]}::/tmp:/bin/sh\n" for number, name in users.items())
+    group = (f"{name}:x:{number}:\n" for number, name in groups.items())
+    found = {"/etc/passwd": "".join(passwd), "/etc/group": "".join(group)}
+    if network != "host":
+        found |= {"/etc/hosts": HOSTS, "/etc/nsswitch.conf": SERVICES, "/etc/resolv.conf": ""}
+    return found
+
 
 __all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "MountPlan", "nameable", "plan"]
 
@@ -196,3 +220,59 @@ def base_system(paths: Paths, synthetic: Container[str]) -> tuple[list[Mount], l
         elif paths.leads_to(real):
             mounts.append(Mount(real, path, "ro?", True))
     return mounts, links
+
+
+_MOST = 600
+"""Names beside the copies that are mounted one by one; with more, only the copies are mounted."""
+
+
+def put_in_place(job: Confinement, found: dict[str, Mount], rules: AccessRules, paths: Paths) -> list[str]:
+    """Change the mounts so that they show the pinned copies; return the folders that the sandbox makes.
+
+    `found` is by target. A copy of what the tool does not see is left out.
+    """
+    shown = {path: copy for path, copy in job.pinned if _is_shown(path, rules)}
+    chain = {folder for path in shown for folder in _way_to(path, rules, job.stays)}
+    if sum(len(paths.names(folder)) for folder in chain) > _MOST:
+        chain = set()
+    own = []
+    for folder in sorted(chain):
+        found.pop(folder, None)
+        above = os.path.dirname(folder)
+        if above not in chain:
+            own.append(folder)
+            found[folder] = Mount("", folder, "own", rules.state(above) == "none")
+            pin(folder, rules, found)
+        for name in paths.names(folder):
+            path = f"{folder}/{name}"
+            if path in found:
+                found[path] = found[path]._replace(make=True)
+            elif path not in chain and path not in shown and (kind := paths.look(path).kind):
+                link = kind == stat.S_IFLNK
+                found[path] = (
+                    Mount(paths.look(path).text, path, "symlink", True)
+                    if link
+                    else Mount(path, path, "ro?", True)
+                )
+    for path, copy in shown.items():
+        for place in [one for one in found if one.startswith(f"{path}/") and found[one].mode != "hide"]:
+            del found[place]  # A grant of a file in the folder would show the file as it is now.
+        above = os.path.dirname(path)
+        found[path] = Mount(copy, path, "ro", above in chain or rules.state(above) == "none")
+        if rules.state(above) == "rw":
+            pin(path, rules, found)
+    return own
+
+
+def _is_shown(path: str, rules: AccessRules) -> bool:
+    return rules.state(path) != "none" and rules.hidden_by(path) is None
+
+
+def _way_to(path: str, rules: AccessRules, stays: bool) -> list[str]:
+    """Return the read-only folders above a path; none where the system's own folders are among them."""
+    way = []
+    while rules.state(path := os.path.dirname(path)) == "ro":
+        way.append(path)
+        if "base" in rules.at.get(path, ()):
+            return []
+    return way[:1] if stays and len(way) > 1 else [] if stays else way

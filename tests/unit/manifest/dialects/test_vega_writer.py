@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.manifest.test_convert import JSON, MANIFESTS, NAME, SAID, bare, few, through
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import DIALECTS, entries, load, parse_tool, read_dialect
-from toolcrib.manifest.convert import convert, in_terms
-from toolcrib.manifest.effect import differences
+from toolcrib.manifest.convert import convert, differences, in_terms
 from toolcrib.manifest.yaml.source import flow
 from toolcrib.spec import CommandExec, HttpExec, Tool
 

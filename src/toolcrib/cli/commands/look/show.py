@@ -12,12 +12,11 @@ import click
 
 from toolcrib.builtin.definition import BUILTIN_BUNDLE
 from toolcrib.builtin.names import NAMES
-from toolcrib.cli.arguments import complete_tool, parse_target
+from toolcrib.cli.arguments import complete_tool, parse_target, resolved, types_of
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.cli.programs import is_program, load_program
-from toolcrib.cli.typed import resolved, types_of
 from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
 
 if TYPE_CHECKING:

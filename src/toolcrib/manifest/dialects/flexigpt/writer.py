@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.dialects.spelling import respelled
+from toolcrib.manifest.dialects.base import respelled
 from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 

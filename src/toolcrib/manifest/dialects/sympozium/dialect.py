@@ -29,5 +29,5 @@ DIALECT = Dialect(
     several=True,
     write=on_call(f"{_FOLDER}.writer:write_pack"),
     file_name="{name}.skillpack.yaml",
-    terms=on_call("toolcrib.manifest.dialects.spelling:respelled"),
+    terms=on_call("toolcrib.manifest.dialects.base:respelled"),
 )

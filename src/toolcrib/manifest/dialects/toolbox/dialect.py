@@ -47,5 +47,5 @@ DIALECT = Dialect(
     several=True,
     write=on_call(f"{_FOLDER}.writer:write_file"),
     file_name="{name}.tools.yaml",
-    terms=on_call("toolcrib.manifest.dialects.spelling:respelled"),
+    terms=on_call("toolcrib.manifest.dialects.base:respelled"),
 )

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from toolcrib.manifest.dialects.base import Draft, json_template
-from toolcrib.manifest.dialects.durations import milliseconds
+from toolcrib.manifest.dialects.base import Draft, json_template, milliseconds
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath

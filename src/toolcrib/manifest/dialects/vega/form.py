@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolcrib.manifest.dialects import durations
+from toolcrib.manifest.dialects import base
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.form import Form, Misfit
@@ -143,13 +143,13 @@ def milliseconds(text: Any) -> int | None:
         return None
     if isinstance(text, int | float):
         return int(text * 1000) or None
-    return durations.milliseconds(text) or None
+    return base.milliseconds(text) or None
 
 
 def is_duration(text: Any) -> bool:
     """Return True if it is a duration of at most a day."""
     if isinstance(text, str):
-        found = durations.milliseconds(text) if len(text) < _LONGEST_DURATION else None
+        found = base.milliseconds(text) if len(text) < _LONGEST_DURATION else None
         return found is not None and found <= _DAY
     return isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text <= 86_400
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from toolcrib.core.plan import plan_of
+from toolcrib.core.bound import plan_of
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Approval, AuditQuery, AuditReader, doubts_about
 from toolcrib.project.control.approvals.questions import OWN

@@ -13,8 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Scope
 
-from toolcrib.core.context import Context
-from toolcrib.core.trace import read_trace
+from toolcrib.core.context import Context, read_trace
 from toolcrib.errors import (
     ApprovalDenied,
     BundleDeleting,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.responses import Response, StreamingResponse
 
-from toolcrib.core.trace import read_trace
+from toolcrib.core.context import read_trace
 from toolcrib.errors import (
     ApprovalRequired,
     ConflictError,

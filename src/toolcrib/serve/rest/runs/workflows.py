@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from toolcrib.core.trace import read_trace
+from toolcrib.core.context import read_trace
 from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
 from toolcrib.project import Project
 from toolcrib.runs.workflows import Workflow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.project import Config
-from toolcrib.project.sandbox_level import SandboxLevel, sandbox_level_of
+from toolcrib.project.setup import SandboxLevel, sandbox_level_of
 from toolcrib.spec import LEVELS, Level
 
 

@@ -1,0 +1,165 @@
+"""Reports about a project and its machine, the same on the command line and over HTTP."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from toolcrib.errors import InvalidInput, InvalidToken
+from toolcrib.guard import Policy, look_up, require_scope
+from toolcrib.schema import ArgumentCheck
+from toolcrib.spec import Caller, HttpExec, SecretSource, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.project.project import Project
+
+
+def explain_call(
+    project: Project, tool: Tool, arguments: Mapping[str, Any], caller: str, identity: Caller | None
+) -> dict[str, Any]:
+    """Return the decision about a call as JSON, with the rules that were looked at. Nothing runs.
+
+    If the tool needs arguments and none are given, the decision is the strictest one that any arguments could
+    lead to, and `arguments` is null. Raises InvalidInput for arguments that do not match.
+    """
+    given = _checked(tool, arguments)
+    policy = Policy(project.config.policy)
+    decision = policy.decide(tool, caller, given, identity)
+    refused = _refused_by_token(identity, tool)
+    return {
+        "tool": tool.name,
+        "bundle": tool.bundle,
+        "caller": caller,
+        "arguments": given,
+        "effect": "deny" if refused is not None else decision.effect,
+        "rule": decision.rule.name if decision.rule is not None and refused is None else None,
+        "why": refused or decision.why,
+        "listed": policy.visible(tool, caller, identity),
+        "steps": [
+            {
+                "rule": step.rule.name,
+                "effect": step.rule.effect,
+                "matched": step.matched,
+                "condition": step.condition,
+                "why": step.why,
+            }
+            for step in policy.explain(tool, caller, given, identity)
+        ],
+    }
+
+
+def _checked(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments with their defaults; None if none are given but some are required."""
+    try:
+        return ArgumentCheck(tool.input_schema).check(arguments)
+    except InvalidInput:
+        if arguments:
+            raise
+        return None
+
+
+def _refused_by_token(identity: Caller | None, tool: Tool) -> str | None:
+    if identity is None:
+        return None
+    try:
+        require_scope(identity, "invoke", tool)
+    except InvalidToken as error:
+        return error.message
+    return None
+
+
+def describe_machine() -> dict[str, Any]:
+    """Try each mechanism and return the report as JSON. The first time may take 0.5 s."""
+    from toolcrib import __version__
+    from toolcrib.sandbox import level, probe
+    from toolcrib.state import load_user_settings
+
+    mechanisms = probe()
+    report = level()
+    open_to_all = load_user_settings().decide_without_terminal
+    best = report["level"]
+    return {
+        "toolcrib": __version__,
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "level": best,
+        "enforcement": dict(report),
+        "decide_without_terminal": open_to_all,
+        "mechanisms": [
+            {"name": m.name, "ok": m.ok, "required": m.required, "detail": m.detail, "cost": m.cost}
+            for m in mechanisms
+        ],
+    }
+
+
+@dataclass(slots=True)
+class SecretNeed:
+    """One secret, and the tools that declare it."""
+
+    name: str
+    state: str
+    """resolved, missing or unreadable"""
+    source: str
+    reason: str
+    hint: str | None
+    short: bool
+    tools: list[Tool] = field(default_factory=list)
+    required_by: list[str] = field(default_factory=list)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that HTTP tools may send it to."""
+        return sorted({host for tool in self.tools for host in _hosts(tool)})
+
+    @property
+    def blocks(self) -> bool:
+        """True if a tool cannot run without it."""
+        return self.state == "unreadable" or (self.state == "missing" and bool(self.required_by))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry of `--json`."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "source": self.source or None,
+            "reason": self.reason or None,
+            "hint": self.hint,
+            "short": self.short,
+            "tools": [{"name": t.name, "required": t.name in self.required_by} for t in self.tools],
+            "hosts": self.hosts,
+        }
+
+    def as_row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        names = [tool.name + ("" if tool.name in self.required_by else " (optional)") for tool in self.tools]
+        return self.name, self.state, self.source, ", ".join(self.hosts) or "-", ", ".join(names)
+
+
+def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed]:
+    """Return every secret that these tools declare, by name. A source may take its time to answer."""
+    found: dict[str, SecretNeed] = {}
+    for tool in tools:
+        for secret in tool.permissions.secrets:
+            if secret.name not in found:
+                found[secret.name] = SecretNeed(secret.name, *look_up(source, secret.name))
+            need = found[secret.name]
+            need.tools.append(tool)
+            if secret.required:
+                need.required_by.append(tool.name)
+    return [found[name] for name in sorted(found)]
+
+
+def _hosts(tool: Tool) -> list[str]:
+    """Return the hosts of an HTTP tool. Other kinds get a secret as an environment variable."""
+    if not isinstance(tool.config, HttpExec):
+        return []
+    if tool.permissions.network.mode == "hosts":
+        return list(tool.permissions.network.allow)
+    try:
+        host = urlsplit(tool.config.url).netloc.rpartition("@")[2]
+    except ValueError:
+        host = ""
+    return [host or tool.config.url]
