@@ -13,8 +13,9 @@ from toolcrib.core.context import Context
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
+from toolcrib.project.own_resources import CALLS, PAGE, calls_reader, page_reader
 from toolcrib.project.project import Project
-from toolcrib.spec import Annotations, Call, Caller, CallEvents, Outcome, Result, Retry, Tool
+from toolcrib.spec import Annotations, Call, Caller, CallEvents, McpForms, Outcome, Result, Retry, Tool
 
 _MOST = 500
 _NAME_WORDS = 2
@@ -130,6 +131,8 @@ _TASK = {
         "session": {"type": "string", "description": "The session of an earlier task to go on with."},
     },
 }
+_PAGE = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
+_FORMS = {"tool_page": PAGE, "own_calls": CALLS}
 _GLEE_CALL = {
     "type": "object",
     "required": ["name"],
@@ -214,6 +217,8 @@ class McpCatalog:
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)
             for start in dict.fromkeys(("", prefix)):
                 named |= {f"{start}agent_create": make, f"{start}task": task}
+        named["tool_page"] = (page_reader(self._project), _PAGE, "The page of a tool.", _LOOKS)
+        named["own_calls"] = (calls_reader(self._project), _NOTHING, "Your calls in the audit log.", _LOOKS)
         free = [name for name in named if self._project.toolset.same_name(name) is None]
         for name, (function, schema, description, hints) in named.items():
             if name in free:
@@ -223,6 +228,7 @@ class McpCatalog:
                     description=description,
                     input_schema=schema,
                     annotations=hints,
+                    mcp=_FORMS.get(name, McpForms()),
                     retry=_ONCE,
                     tags=("meta",),
                 )

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from toolcrib.errors import ConflictError
@@ -72,8 +73,15 @@ def mcp_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     hints = _hints(tool.annotations)
     if hints:
         entry["annotations"] = hints
+    if tool.mcp.icons:
+        entry |= mcp_icons(tool)
     entry["_meta"] = {"toolcrib/tool": _about(tool)}
     return entry
+
+
+def mcp_icons(tool: Tool) -> dict[str, Any]:
+    """Return the member `icons` of an entry of MCP's lists; nothing for a tool without any."""
+    return {"icons": list(tool.mcp.icons)} if tool.mcp.icons else {}
 
 
 def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
@@ -155,6 +163,7 @@ def _with_examples(tool: Tool) -> str:
     return "\n".join([tool.description, "", "Examples:", *lines]) if lines else tool.description
 
 
+@lru_cache(maxsize=256)
 def _hints(annotations: Annotations) -> dict[str, bool]:
     values = ((hint, getattr(annotations, name)) for name, hint in MCP_HINTS.items())
     return {hint: value for hint, value in values if value is not None}

@@ -10,7 +10,7 @@ from typing import Any
 
 import mcp_types
 import pytest
-from mcp import StdioServerParameters
+from mcp import MCPError, StdioServerParameters
 from mcp.client import Client
 from ruamel.yaml import YAML
 
@@ -257,6 +257,43 @@ async def test_the_projects_own_tool_keeps_its_name(crib: Crib, data: str) -> No
     async with client(crib) as agent:
         assert value(await agent.call_tool("tool_call", {"c": "echo mine"})) == "mine\n"
         assert sorted(await names(agent)) == sorted(META)
+
+
+async def test_the_pages_of_tools_and_ones_own_calls_are_resources(crib: Crib, data: str) -> None:
+    icon = {"src": "https://example.com/hello.png", "mimeType": "image/png", "sizes": ["48x48"]}
+    hello = {"entrypoint": "echo", "args": ["${name}"]}
+    example = {"description": "Greet Ann", "params": {"name": "Ann"}}
+    properties = {"name": {"type": "string"}}
+    crib.tool("hello", "command", hello, properties, mcp={"icons": [icon]}, examples=[example])
+    crib.tool("hidden", "command", {"entrypoint": "true"})
+    crib.review("hello")
+    tools = ["hello", "tool_page", "own_calls"]
+    token = Tokens(Vault(crib.root)).create("bot", ["read", "invoke"], tools, owner="ann")
+
+    async def text(agent: Client, uri: str) -> str:
+        found: str = (await agent.read_resource(uri)).contents[0].text  # type: ignore[union-attr]
+        return found
+
+    async with client(crib) as agent:
+        assert not {"tool_page", "own_calls"} & {*await names(agent)}
+        listed = {tool.name: tool for tool in (await agent.list_tools()).tools}
+        assert [one.model_dump(exclude_none=True, by_alias=True) for one in listed["hello"].icons or ()] == [
+            icon
+        ]
+        resources = [str(one.uri) for one in (await agent.list_resources()).resources]
+        templates = [one.uri_template for one in (await agent.list_resource_templates()).resource_templates]
+        assert (resources, templates) == (["toolcrib://calls"], ["toolcrib://tools/{name}"])
+        assert "Does hidden." in await text(agent, "toolcrib://tools/hidden")
+    async with client(crib, TOOLCRIB_TOKEN=token) as agent:
+        await agent.call_tool("hello", {"name": "Ann"})
+        page = await text(agent, "toolcrib://tools/hello")
+        assert page.startswith("# hello\n\nDoes hello.")
+        assert "Greet Ann" in page
+        with pytest.raises(MCPError, match="no tool named 'hidden'"):
+            await text(agent, "toolcrib://tools/hidden")
+        lines = json.loads(await text(agent, "toolcrib://calls"))
+        assert {line["fields"]["caller"] for line in lines} == {"token:bot"}
+        assert "hello" in {line["fields"].get("name") for line in lines}
 
 
 # -- the command line --------------------------------------------------------------------------------

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.errors import ToolFailed
-from toolcrib.executors.mcp.definitions import digest, names_of
+from toolcrib.executors.mcp.definitions import digest, names_of, tool_of
 from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.executors.mcp.server import pause_s
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+from toolcrib.schema.providers import mcp_tool
+from toolcrib.spec.tools.policies import ApprovalRule
 
 
 def test_pauses_grow_to_a_minute_and_differ_a_little() -> None:
@@ -34,6 +37,14 @@ def test_a_name_does_not_depend_on_other_tools() -> None:
     assert all(len(name) <= 64 for name in names.values())
     for tool in tools:
         assert names_of("srv", [tool]) == {tool: names[tool]}
+
+
+def test_icons_are_kept_if_a_client_may_show_them() -> None:
+    icons = [{"src": "https://example.com/a.png", "sizes": ["any"]}, {"src": "javascript:alert(1)"}]
+    shown = {"name": "a", "inputSchema": {"type": "object"}, "icons": icons}
+    spec = ServerSpec("srv", "stdio", command="true")
+    tool = tool_of(spec, "a", shown, "", approval=ApprovalRule())
+    assert mcp_tool(tool, "a")["icons"] == icons[:1]
 
 
 def test_answers_become_values() -> None:

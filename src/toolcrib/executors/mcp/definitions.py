@@ -25,7 +25,7 @@ _MAX_NAME = 64
 _METHOD_NOT_FOUND = -32601
 PROMPT, RESOURCE = "prompt:", "resource:"
 """Beginnings of the names of definitions that are a prompt or a resource."""
-_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+_FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons")
 
 
 async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
@@ -91,7 +91,7 @@ def _of_prompt(whole: dict[str, Any]) -> Definition:
     described = {one["name"]: {"type": "string", "description": one.get("description", "")} for one in given}
     required = [one["name"] for one in given if one.get("required")]
     schema = {"type": "object", "properties": described, "required": required}
-    about: Definition = {key: whole[key] for key in ("title", "description") if key in whole}
+    about: Definition = {key: whole[key] for key in ("title", "description", "icons") if key in whole}
     return {"name": f"{PROMPT}{whole['name']}", **about, "inputSchema": schema}
 
 
@@ -101,7 +101,9 @@ def _of_resource(whole: dict[str, Any]) -> Definition:
     names = re.findall(r"\{(\w+)\}", uri)
     properties = {name: {"type": "string"} for name in names}
     schema = {"type": "object", "properties": properties, "required": names}
-    about: Definition = {key: whole[key] for key in ("title", "description", "mimeType") if key in whole}
+    about: Definition = {
+        key: whole[key] for key in ("title", "description", "mimeType", "icons") if key in whole
+    }
     return {"name": f"{RESOURCE}{uri}", "title": whole["name"], **about, "inputSchema": schema}
 
 
@@ -189,8 +191,9 @@ def tool_of(
 
 def _forms(definition: Definition) -> McpForms:
     """Return the forms in which our own clients find a definition: as it was with its server."""
-    name = definition["name"]
+    name, kind = definition["name"], definition.get("mimeType")
+    icons = [one for one in definition.get("icons", ()) if one["src"].startswith(("https:", "data:"))]
     if name.startswith(RESOURCE):
-        return McpForms(listed=False, resource=name[len(RESOURCE) :], mime_type=definition.get("mimeType"))
+        return McpForms(listed=False, resource=name[len(RESOURCE) :], mime_type=kind, icons=icons)
     is_prompt = name.startswith(PROMPT)
-    return McpForms(listed=not is_prompt, prompt=is_prompt)
+    return McpForms(listed=not is_prompt, prompt=is_prompt, icons=icons)

@@ -10,7 +10,7 @@ from toolcrib.manifest.kinds import block_of, kind_of
 from toolcrib.manifest.yaml.source import dump
 from toolcrib.spec import Auth, McpForms, Output, Permissions, Tool
 
-_USUAL_FORMS = frozenset(asdict(McpForms()).items())
+_USUAL_FORMS = asdict(McpForms())
 
 
 def write_manifest(tool: Tool) -> bytes:
@@ -63,8 +63,7 @@ def _outputs(output: Output) -> dict[str, Any]:
 
 
 def _forms(forms: McpForms) -> dict[str, Any]:
-    found = _said(asdict(forms))
-    return {key: value for key, value in found.items() if (key, value) not in _USUAL_FORMS}
+    return {key: value for key, value in asdict(forms).items() if value != _USUAL_FORMS[key]}
 
 
 def _permissions(permissions: Permissions) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -162,6 +162,8 @@ class McpForms:
     """Media type of the resource."""
     task: bool = False
     """Each call is a task, stored before it runs; a client that knows no tasks cannot call it."""
+    icons: Sequence[Mapping[str, Any]] = ()
+    """Pictures that a client may show with its name, each an `Icon` of MCP: `src`, `mimeType`, `sizes`."""
 
 
 @dataclass(frozen=True, slots=True)

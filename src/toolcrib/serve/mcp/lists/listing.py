@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from toolcrib.schema import SchemaCheck
-from toolcrib.schema.providers import mcp_tool, wire_names, wraps_output
+from toolcrib.schema.providers import mcp_icons, mcp_tool, wire_names, wraps_output
 from toolcrib.serve.mcp.lists.pages import Pages
 from toolcrib.spec import Caller, Catalog, Tool
 
@@ -46,7 +46,8 @@ class AdvertisedTool:
             {"name": name, "required": name in required, **_described(part)}
             for name, part in schema.get("properties", {}).items()
         ]
-        return {"name": self.name, "description": self.tool.description, "arguments": arguments}
+        entry = {"name": self.name, "description": self.tool.description, "arguments": arguments}
+        return entry | mcp_icons(self.tool)
 
     def resource(self, key: str) -> dict[str, Any]:
         """The entry of `resources/list` (key `uri`) or `resources/templates/list` (key `uriTemplate`)."""
@@ -55,7 +56,7 @@ class AdvertisedTool:
         entry["description"] = self.tool.description
         if forms.mime_type is not None:
             entry["mimeType"] = forms.mime_type
-        return entry
+        return entry | mcp_icons(self.tool)
 
     @cached_property
     def wraps_output(self) -> bool:
