@@ -60,12 +60,7 @@ class Builtin:
             name=self.name,
             description=self.description,
             kind="command" if self.runs_shell else "function",
-            input_schema={
-                "type": "object",
-                "properties": dict(self.properties),
-                "required": list(self.required),
-                "additionalProperties": False,
-            },
+            input_schema=self.input_schema,
             config=config if self.runs_shell else FunctionExec(self.reference),
             output=self.output,
             permissions=self.permissions(settings),
@@ -83,6 +78,16 @@ class Builtin:
         """Return path and message of each option that does not exist or does not fit."""
         schema = {"type": "object", "properties": {}, **self.options, "additionalProperties": False}
         return [(path, message) for path, message in SchemaCheck(schema).violations(options)]
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments."""
+        return {
+            "type": "object",
+            "properties": dict(self.properties),
+            "required": list(self.required),
+            "additionalProperties": False,
+        }
 
     @property
     def reference(self) -> str:

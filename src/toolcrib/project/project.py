@@ -155,6 +155,7 @@ class Project:
             built_in=built_in,
             was_missing=was_missing,
             registered=lambda name: name in self.functions or name.rpartition(".")[2] in self.functions,
+            shipped=self.builtins.stored,
         )
 
     def _load(self) -> None:

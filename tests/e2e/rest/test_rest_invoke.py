@@ -18,6 +18,8 @@ from tests.crib import Crib
 from tests.e2e.rest.rest_server import SHIPPED
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib import Project
+from toolcrib.builtin.names import NAMES
+from toolcrib.project.catalog.shipped import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
 
 CITY = {
@@ -276,6 +278,44 @@ def test_the_switch_of_what_is_built_in_is_kept(shipped: Bundle, path: str, code
         assert later.send("GET", shipped.path + path).json["isEnabled"] is False
     assert server.send("PATCH", shipped.path + path, {"isEnabled": True}).status == 200
     assert shipped.invoke("sum", {"a": 1, "b": 1}).json == {"ok": True, "value": 2}
+
+
+# -- the built-in tools -----------------------------------------------------------------------------
+
+
+async def called_in_python(server: HttpServerProcess) -> Any:
+    async with Project.open(server.root, data=server.data) as project:
+        assert "read_file" not in project.toolset
+        return (await project.call("builtin/list-files")).unwrap()
+
+
+def test_the_built_in_tools_are_a_bundle_whose_switches_last(server: HttpServerProcess) -> None:
+    builtin = Bundle(server, BUNDLE_ID)
+    send, one = server.send, f"{builtin.path}/tools/list-files/version/v1"
+    assert BUNDLE_ID in [
+        bundle["id"] for bundle in send("GET", "/tools/bundles?pageSize=256").json["bundles"]
+    ]
+    listed = send("GET", f"/tools?bundleIDs={BUNDLE_ID}&includeDisabled=true&recommendedPageSize=256").json[
+        "tools"
+    ]
+    assert {tool["displayName"] for tool in listed} == {*NAMES} - {"artifact_read"}
+    record = send("GET", one).json
+    assert (record["isBuiltIn"], record["isEnabled"], record["availability"]) == (True, False, "available")
+    assert (send("DELETE", one).code, builtin.invoke("list-files").code) == (
+        "builtin_read_only",
+        "tool_disabled",
+    )
+    assert send("PATCH", one, {"isEnabled": True}).json["isEnabled"] is True
+    with http_server(server.root, program=("-m", "tests.e2e.rest.rest_server")) as later:
+        assert later.send("GET", one).json["id"] == record["id"]
+        assert later.send("GET", one).json["isEnabled"] is True
+    assert ".toolcrib/" in builtin.invoke("list-files").json["value"]
+    assert ".toolcrib/" in asyncio.run(called_in_python(server))
+    assert send("GET", f"/tools/search?q=list-files&bundleIDs={BUNDLE_ID}").json["total"] == 1
+    assert "escapes sandbox" in json.dumps(builtin.invoke("list-files", {"path": "/etc"}).json)
+    send("PATCH", builtin.path, {"isEnabled": False})
+    assert builtin.invoke("list-files").code == "bundle_disabled"
+    send("PATCH", builtin.path, {"isEnabled": True})
 
 
 # -- a slow client -----------------------------------------------------------------------------------

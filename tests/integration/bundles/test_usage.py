@@ -15,8 +15,8 @@ from toolcrib.errors import StateUnavailable
 WORKER = """
 import sys
 from pathlib import Path
-from toolcrib.bundles.usage import Usage
-usage = Usage(Path(sys.argv[1]))
+from toolcrib.bundles.usage import UsageCounts
+usage = UsageCounts(Path(sys.argv[1]))
 for number in range(500):
     usage.count("a", failed=number % 5 == 0)
 usage.close()

@@ -144,6 +144,12 @@ class ToolRegistry:
         self._know(bound)
         self._documents[tool.name] = document
 
+    def put_bound(self, bound: BoundTool) -> None:
+        """Put in a tool of the store that has no manifest to check."""
+        self._toolset.put_quietly(bound)
+        self._external[bound.name] = bound
+        self.marks[bound.name] = []
+
     def remove_stored(self, name: str) -> None:
         """Take out such a tool, if it is there."""
         if self.is_external(name):

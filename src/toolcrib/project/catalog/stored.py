@@ -16,6 +16,7 @@ import msgspec
 
 from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord, entry_of
 from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.core.bound import BoundTool
 from toolcrib.errors import (
     BundleDisabled,
     ConflictError,
@@ -27,6 +28,7 @@ from toolcrib.errors import (
 )
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
+from toolcrib.project.catalog.shipped import BUNDLE_ID, FUNCTIONS, builtin_bundle
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name, wire_name
 from toolcrib.state import cache_folder
@@ -40,6 +42,7 @@ class StoredTools:
     `know` is called with each tool before it can be used, `announce` when the list has changed. `reserved`
     are names that no bundle goes by, and `pinned` the full names that go before other versions. `registered`
     returns True for a function that this process can call: a tool without its function counts as disabled.
+    `shipped` makes a built-in tool ready under its full name.
     """
 
     def __init__(
@@ -54,10 +57,12 @@ class StoredTools:
         built_in: Sequence[BuiltIn] = (),
         was_missing: bool = False,
         registered: Callable[[str], bool] = lambda _: True,
+        shipped: Callable[[str, str], BoundTool] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.data, self._built_in = data, built_in
-        self._clock, self._registered = clock, registered
+        self._clock, self._shipped = clock, shipped
+        self._registered = lambda name: name in FUNCTIONS or registered(name)
         self._registry, self._know, self._announce = registry, know, announce
         self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
         self._store: Store | None = None
@@ -80,7 +85,10 @@ class StoredTools:
     def store(self) -> Store:
         """The store. Its folder is made here."""
         if self._store is None:
-            self._store = Store(self.data, built_in=self._built_in, clock=self._clock)
+            built_in = self._built_in
+            if self._shipped is not None:
+                built_in = (builtin_bundle(), *built_in)
+            self._store = Store(self.data, built_in=built_in, clock=self._clock)
         return self._store
 
     @property
@@ -271,6 +279,8 @@ class StoredTools:
         return None if fault is None else fault.message
 
     def _fault(self, record: ToolRecord) -> ToolcribError | None:
+        if record.bundle_id == BUNDLE_ID:
+            return None
         tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
         if tool is None:
             return ManifestError(found[0].message if found else "the record is no tool")
@@ -312,6 +322,11 @@ class StoredTools:
             return
         self._bound[name] = listed
         self._broken.pop(name, None)
+        if listed.bundle == BUNDLE_ID and self._shipped is not None:
+            bound = self._shipped(FUNCTIONS[listed.function], name)
+            self._know([bound.tool])
+            self._registry.put_bound(bound)
+            return
         record = self.store.tool(listed.bundle, listed.slug, listed.version)
         tool, document, found = tool_of(record, self._names[listed.bundle])
         if tool is None or document is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,13 @@ class Builtins:
     def definition(self, name: str) -> Tool:
         """Return a built-in tool by the settings of the project, on or off. Raises ToolNotFound."""
         return define(name, self._settings)
+
+    def stored(self, name: str, full_name: str) -> BoundTool:
+        """Return a built-in tool as one of the bundle `builtin`, under the name that it has there."""
+        tool = self.definition(name)
+        assert tool.source is not None
+        shown = replace(tool, name=full_name, version="v1", source=replace(tool.source, stored=True))
+        return BoundTool(shown, partial(self._executor, tool), timeout_ms=self._config.timeout_ms)
 
     def renew(self) -> None:
         """Have new executors made for the next calls."""

@@ -25,7 +25,7 @@ class ToolsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tru
     tags: tuple[Tag, ...] = ()
     """Only tools with any of these tags."""
     include_disabled: bool = False
-    recommended_page_size: Annotated[int, Meta(ge=1)] = DEFAULT_PAGE
+    recommended_page_size: Annotated[int, Meta(ge=1, le=2**63 - 1)] = DEFAULT_PAGE
     """A hint: a page has at most 256 tools."""
     page_token: PageToken | UnsetType = UNSET
 
