@@ -201,19 +201,18 @@ class Project:
         if database is not None:
             require_database(database)
         place = find(root)
-        config, vault = load_config(place.config, place.root), Vault(place.root, data)
+        vault = Vault(place.root, data)
+        config = load_config(place.config, place.root).since(trust := Trust(vault))
         make = partial(cls, place, config, secrets=secrets, vault=vault, built_in=built_in, database=database)
         if accept == "all":
             return make(trusted=True, accept="all")
-        trust = Trust(vault)
         if trust.current() is None:
             named = load_user_settings().accepted_projects
             found = _inspected(cls, place, config, vault).digest() if named else None
             if found is not None and found.digest in named:
                 return make(trusted=True, accept=found)
             require_own_folder(place)
-        trusted = not config.weakening() or trust.is_trusted(config.digest)
-        return make(trusted=trusted)
+        return make(trusted=not config.weakening() or trust.is_trusted(config.digest))
 
     @classmethod
     def inspect(cls, root: str | os.PathLike[str] | None = None) -> Project:
@@ -222,7 +221,8 @@ class Project:
         Nothing of it is started and no secret is read. Raises ProjectNotFound and ConfigError.
         """
         place = find(root)
-        return _inspected(cls, place, load_config(place.config, place.root), Vault(place.root))
+        vault = Vault(place.root)
+        return _inspected(cls, place, load_config(place.config, place.root).since(Trust(vault)), vault)
 
     def digest(self) -> ProjectDigest:
         """Return the digest of the whole project: its settings, agents, workflows and all of its tools."""
@@ -515,7 +515,7 @@ class Project:
         digest, names = self.config.digest, [one.tool.name for one in sheets]
         self.audit.record("PROJECT_ACCEPTED", approver=by, channel=channel, digest=digest, tools=names)
         self.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
-        Trust(self.vault).accept(digest, by, self.config.started)
+        Trust(self.vault).accept(digest, by, self.config.started, self.config.policy_document)
 
     def review(
         self, tool: Tool, by: str, digest: ToolDigest | None = None, *, channel: str = "program"

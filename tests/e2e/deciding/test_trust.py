@@ -314,3 +314,27 @@ def test_the_scope_of_a_token_is_explained(person: Person) -> None:
     assert (found["effect"], found["listed"]) == ("deny", True)
     assert "scope invoke" in found["why"]
     assert person.json("token", "list")["tokens"][0]["owner"] == "bob"
+
+
+def test_an_accepted_rule_holds_until_a_person_lets_it_go(person: Person) -> None:
+    deny = "{effect: deny, tools: [show], reason: no}"
+    settings(
+        person, f"policy: {{default: ask, rules: [{{name: a, effect: allow, tools: [read]}}, {deny}]}}\n"
+    )
+    assert person.run("trust", "--yes").returncode == 0
+    config = person.root / ".toolcrib/config.yml"
+    for written in (
+        "",
+        "policy: {default: allow}\n",
+        f"policy: {{default: ask, rules: [{deny}, {{effect: allow, tools: ['*']}}]}}\n",
+        None,
+    ):
+        config.unlink() if written is None else settings(person, written)
+        shown = person.run("policy", "explain", "show").stdout
+        assert shown.startswith("deny"), (written, shown)
+        assert "policy." in person.run("list").stderr, written
+    settings(person, f"policy: {{default: deny, rules: [{deny.replace('no}', 'another reason}')}]}}\n")
+    assert "policy." not in person.run("list").stderr  # Stricter, so it has effect at once.
+    settings(person, "")
+    assert "rules that you accepted are gone: deny #2" in person.run("trust", "--yes").stdout
+    assert not person.run("policy", "explain", "show").stdout.startswith("deny")

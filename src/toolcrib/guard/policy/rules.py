@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from toolcrib.guard.policy.condition import Condition
@@ -43,6 +43,10 @@ class Rule:
             if getattr(self, name) is not None and (why := misses(self, tool, callers)) is not None:
                 return name, why
         return None
+
+    def same_as(self, other: Rule) -> bool:
+        """Return True if both decide the same about every call."""
+        return replace(self, name="", reason="") == replace(other, name="", reason="")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the rule as it is written in the settings."""

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Vault, read_private, write_private
@@ -28,6 +28,8 @@ class TrustRecord(NamedTuple):
     """UTC, ISO 8601."""
     started: Mapping[str, str] = {}
     """The code that these settings start, by name of the setting and path, each with its digest."""
+    policy: Mapping[str, Any] = {}
+    """Their `policy`, as it is written in settings."""
 
 
 class Trust:
@@ -48,21 +50,27 @@ class Trust:
             return None
         stored = read_private(self._vault.folder / _FILE)
         try:
-            found = TrustRecord(
-                stored["config_sha256"], stored["by"], stored["at"], dict(stored.get("started", {}))
-            )
+            said = (stored["config_sha256"], stored["by"], stored["at"])
+            found = TrustRecord(*said, dict(stored.get("started", {})), dict(stored.get("policy", {})))
         except (TypeError, KeyError, ValueError):
             return None
         return found if all(isinstance(part, str) for part in found[:3]) else None
 
-    def accept(self, digest: str, by: str, started: Mapping[str, str] | None = None) -> TrustRecord:
+    def accept(
+        self,
+        digest: str,
+        by: str,
+        started: Mapping[str, str] | None = None,
+        policy: Mapping[str, Any] | None = None,
+    ) -> TrustRecord:
         """Accept the project, with these settings, and the code that they start, instead of any others.
 
         `StateUnavailable` if that cannot be stored.
         """
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        trusted = TrustRecord(digest, by, at, started or {})
+        trusted = TrustRecord(digest, by, at, started or {}, policy or {})
         stored = {"config_sha256": digest, "by": by, "at": at, "started": dict(trusted.started)}
+        stored["policy"] = dict(trusted.policy)
         write_private(self._vault.folder / _FILE, stored)
         return trusted
 

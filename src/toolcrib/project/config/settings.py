@@ -220,6 +220,8 @@ class Config:
     path, with the digest."""
     unconfined: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """The programs that they start without a sandbox: name of the setting, with the program's real path."""
+    accepted: Rules | None = field(default=None, compare=False, repr=False)
+    """The rules that this user has accepted: what is weaker than these waits for trust."""
 
     @property
     def retry(self) -> Retry:
@@ -244,6 +246,21 @@ class Config:
             whole += b"\0" + json.dumps(sorted(self.unconfined.items())).encode(errors="surrogateescape")
         return hashlib.sha256(whole).hexdigest()
 
+    @property
+    def policy_document(self) -> dict[str, Any]:
+        """The rules as they are written in the settings."""
+        rules = [one.as_dict() for one in self.rules]
+        unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
+        return {"default": self.policy_default, "rules": unnamed}
+
+    def since(self, trust: Trust) -> Config:
+        """Return the same with the rules that this user has accepted."""
+        record = trust.current()
+        if record is None or not record.policy:
+            return self
+        text = json.dumps({"policy": record.policy})
+        return replace(self, accepted=config_of(text, Path("accepted")).policy)
+
     def with_started(self, root: Path) -> Config:
         """Return the same with all that they start, as it is now."""
         lines = self.lines(root)
@@ -264,7 +281,7 @@ class Config:
             value = None if self.document is None else _value(self.document.data, setting.key)
             if setting.weakens is not None and value is not None and (allows := setting.weakens(value)):
                 found.append(Weakening(setting.key, allows))
-        return found
+        return found + ([] if self.accepted is None else weak.policy(self.accepted, self.policy))
 
     def narrowed(self) -> Config:
         """Return the settings with a safe value for every weakening one."""
@@ -273,20 +290,30 @@ class Config:
         if not waiting:
             return self
         if document is None:
-            return replace(self, servers=NamedServers())
+            return replace(self, servers=NamedServers(), **self._kept())
         data = copy.deepcopy(document.data)
         for setting in _SETTINGS.values():
-            if setting.key in waiting:
+            if setting.key in waiting and setting.weakens is not None:
                 _put(data, setting.key, setting.safe(_value(data, setting.key)))
         narrow = _config(Document(document.path, document.raw, document.text, data), document)
-        return replace(narrow, started=self.started, unconfined=self.unconfined)
+        return replace(narrow, started=self.started, unconfined=self.unconfined, **self._kept())
+
+    def _kept(self) -> dict[str, Any]:
+        """Return the rules that were accepted, with those of now that are stricter."""
+        before = self.accepted
+        if before is None or not weak.policy(before, self.policy):
+            return {"accepted": before}
+        new = [one for one in self.rules if one.effect != "allow" and one not in before.rules]
+        default = min(before.default, self.policy_default, key=EFFECTS.index)
+        return {"accepted": before, "rules": (*before.rules, *new), "policy_default": default}
 
     def effective(self, trusted: Trust) -> tuple[Config, list[Weakening]]:
         """Return the settings that apply, and those that wait for trust."""
-        waiting = self.weakening()
+        config = self.since(trusted)
+        waiting = config.weakening()
         if not waiting or trusted.is_trusted(self.digest):
             return self, []
-        return self.narrowed(), waiting
+        return config.narrowed(), waiting
 
 
 _SETTINGS: dict[str, _Setting] = {

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.guard import EFFECTS, Rule, Rules
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS
 from toolcrib.state import IN_FILE
 
@@ -96,6 +97,28 @@ def middleware(value: Sequence[Any]) -> str | None:
     parts += ["answers of read-only tools are given again"] if "cache" in found else []
     parts += ["failing calls of repeatable tools run again"] if "retry" in found else []
     return "; ".join(parts) or None
+
+
+def policy(before: Rules, now: Rules) -> list[Weakening]:
+    """Return what calls may do that the rules refused, or asked about, `before`."""
+    gone = [f"{one.effect} {one.name}" for one in lost(before, now)]
+    found = [Weakening("policy.rules", f"rules that you accepted are gone: {_names(gone)}")] if gone else []
+    free = [one.name for one in now.rules if one.effect == "allow" and not _has(before, one)]
+    if before.default != "allow" and free:
+        found.append(Weakening("policy.rules", f"more calls are allowed by the rules {_names(free)}"))
+    if EFFECTS.index(now.default) > EFFECTS.index(before.default):
+        text = f"calls that no rule matches: {now.default} instead of {before.default}"
+        found.append(Weakening("policy.default", text))
+    return found
+
+
+def lost(before: Rules, now: Rules) -> list[Rule]:
+    """Return the rules of `before` that refuse or ask, and that `now` does not have."""
+    return [one for one in before.rules if one.effect != "allow" and not _has(now, one)]
+
+
+def _has(rules: Rules, one: Rule) -> bool:
+    return any(one.same_as(other) for other in rules.rules)
 
 
 def self_approval(value: bool) -> str | None:

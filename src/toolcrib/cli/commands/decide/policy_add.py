@@ -119,4 +119,4 @@ def _trust(project: Project, then: Config, text: str) -> None:
     same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
     if not same or now.document is None or now.document.raw != text.encode():
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    trust.accept(now.digest, user_name(), now.started)
+    trust.accept(now.digest, user_name(), now.started, now.policy_document)
