@@ -12,7 +12,7 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
-from toolcrib.guard import Tokens
+from toolcrib.guard import Reviews, Tokens
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Vault
 
@@ -272,6 +272,14 @@ def test_a_text_is_converted_with_its_losses(server: HttpServerProcess) -> None:
     assert server.send("POST", "/convert", {**body, "text": "{"}).code == "invalid_manifest"
 
 
+def creators(server: HttpServerProcess) -> dict[str, str]:
+    reviews = Reviews(Vault(server.root, server.data))
+    try:
+        return dict(reviews.creators())
+    finally:
+        reviews.close()
+
+
 def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
     operation = {
         "operationId": "get_pet",
@@ -289,6 +297,7 @@ def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
     made = server.send("POST", "/import/openapi", {**body, "write": True}).json
     assert (made["tools"], len(made["written"])) == (1, 1)
     assert (server.root / ".toolcrib/tools/get_pet/tool.yml").exists()
+    assert creators(server)["get_pet"].startswith("token:admin-")
     assert server.send("POST", "/import/openapi", {**body, "write": True}).code == "conflict"
     assert server.send("POST", "/import/openapi", {"text": "{}"}).code == "invalid_manifest"
 
@@ -310,6 +319,8 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess) -> None:
     assert copy["bundleId"] != bundle
     assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
     assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
+    # What a token imports counts as made by an agent, as what it puts: a person sees it before it runs.
+    assert len([name for name in creators(server) if name.endswith("/f@1")]) == 2
     assert server.send("POST", "/tools/import", b"PK", headers).code == "invalid_archive"
     assert server.send("POST", "/tools/import", archive.body[:-30], headers).code == "invalid_archive"
 

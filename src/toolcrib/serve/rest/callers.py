@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 
 from toolcrib.errors import DeniedError
 from toolcrib.serve.http import HttpRequest
+
+
+@contextmanager
+def noting_makers(request: HttpRequest, made: Mapping[str, bytes]) -> Iterator[None]:
+    """Record that the token of a request makes these tools, by name with their text, in this block.
+
+    Then they count as made by an agent: a person has to see them before they run.
+    """
+    assert request.client is not None
+    reviews, caller = request.services.project.first_use.reviews, request.client.caller
+    named = made.items() if request.client.identity is not None else ()
+    entries = [reviews.note(name, caller, sha256(text).hexdigest()) for name, text in named]
+    try:
+        yield
+    except BaseException:
+        for entry in entries:
+            reviews.drop(entry)
+        raise
 
 
 def covers_all(request: HttpRequest) -> bool:

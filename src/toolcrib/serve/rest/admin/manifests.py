@@ -13,6 +13,7 @@ from toolcrib.manifest.openapi import import_document, new_manifests, read_docum
 from toolcrib.project import lint_sources, load_config, source_files
 from toolcrib.project.config.secrets import hidden_paths
 from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.rest.callers import noting_makers
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import Services
 
@@ -158,9 +159,10 @@ def import_openapi(request: HttpRequest) -> Answer:
         secrets=body.secrets,
     )
     drafts = new_manifests(found, "openapi")
-    written = (
-        write_manifests(drafts, services.project.place.tools, replace=body.replace) if body.write else []
-    )
+    written = []
+    if body.write:
+        with noting_makers(request, {one.name: one.text for one in drafts}):
+            written = write_manifests(drafts, services.project.place.tools, replace=body.replace)
     return Answer(ImportedTools(**found.as_json(), written=[str(path) for path in written]))
 
 

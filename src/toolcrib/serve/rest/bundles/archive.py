@@ -24,7 +24,7 @@ from toolcrib.errors import (
     NotFoundError,
 )
 from toolcrib.serve.http import Answer, HttpRequest, Route
-from toolcrib.serve.rest.callers import require_all
+from toolcrib.serve.rest.callers import noting_makers, require_all
 from toolcrib.serve.rest.services import Services
 
 _ZIP = "application/zip"
@@ -57,7 +57,13 @@ def import_from_zip(request: HttpRequest) -> Answer:
     query: ImportQuery = request.query
     require_all(request)
     use = plan_import if query.dry_run else apply_import
-    return Answer(use(services.store_for(request), request.data, query.on_conflict, enable=query.enable))
+    done = use(services.store_for(request), request.data, query.on_conflict, enable=query.enable)
+    if not query.dry_run:
+        new = [one for one in done.tools if one.action in ("add", "replace")]
+        names = [services.name(done.bundle_id, one.slug, one.version) for one in new]
+        with noting_makers(request, dict.fromkeys(names, request.data)):
+            pass
+    return Answer(done)
 
 
 ROUTES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Literal
 
 import msgspec
@@ -36,7 +35,7 @@ from toolcrib.errors import (
 from toolcrib.manifest import check_tool, entries, failure
 from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
-from toolcrib.serve.rest.callers import covers, covers_all
+from toolcrib.serve.rest.callers import covers, covers_all, noting_makers
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
 from toolcrib.serve.rest.services import Services
 
@@ -146,18 +145,9 @@ def put_tool(request: HttpRequest) -> Answer:
 def _put(request: HttpRequest, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
     """Put a tool. One by a token counts as made by an agent: a person has to see it before it runs."""
     services: Services = request.services
-    store = services.store_for(request)
-    assert request.client is not None
-    if request.client.identity is None:
-        return store.put_tool(bundle_id, slug, version, body)
-    reviews = services.project.first_use.reviews
-    digest = sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()
-    entry = reviews.note(services.name(bundle_id, slug, version), request.client.caller, digest)
-    try:
-        return store.put_tool(bundle_id, slug, version, body)
-    except BaseException:
-        reviews.drop(entry)
-        raise
+    made = {services.name(bundle_id, slug, version): msgspec.json.encode(body, order="deterministic")}
+    with noting_makers(request, made):
+        return services.store_for(request).put_tool(bundle_id, slug, version, body)
 
 
 def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
