@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,26 @@ def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> Non
         await tokens.close()
 
     asyncio.run(run())
+
+
+def test_an_open_stream_ends_when_its_token_expires(
+    server: HttpServerProcess, issuer: AuthorizationServer
+) -> None:
+    """A token is good for 30 seconds after its end, because clocks differ."""
+    token = issuer.token(exp=int(time.time()) - 22, scope="read")
+    params = {"_meta": META, "notifications": {"toolsListChanged": True}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params})
+    headers = {
+        "Mcp-Method": "subscriptions/listen",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Accept": "application/json, text/event-stream",
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+    }
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", "/mcp", body, headers)
+    stream = connection.getresponse()
+    assert b"acknowledged" in stream.readline() + stream.readline()
+    stream.read()  # It ends.
+    connection.close()
+    assert ask(server, token).status == 401
