@@ -73,3 +73,24 @@ async def test_binary_answers_are_content_at_every_interface(crib: Crib) -> None
                 result = await project.call(name)
                 check(name, "Python", result.blocks, result.details)
         await run_in_thread(lambda: over_interfaces(crib))
+
+
+BLOCKS = [
+    {"type": "image", "data": "iVBOR", "mimeType": "image/png"},
+    {"type": "audio", "data": "UklGR", "mimeType": "audio/wav"},
+    {"type": "resource", "resource": {"uri": "file:///a", "text": "a"}},
+    {"type": "resource_link", "uri": "file:///b", "name": "b"},
+]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_blocks_of_content_that_a_confined_tool_gives(crib: Crib) -> None:
+    content = {"format": "content"}
+    crib.python(f"def run():\n    return {BLOCKS!r} + ['end']\n", "many", outputs=content)
+    crib.tool("one", "command", {"entrypoint": "echo", "args": [json.dumps(BLOCKS[0])]}, outputs=content)
+    crib.tool("wrong", "command", {"entrypoint": "echo", "args": ['[{"type": "image"}]']}, outputs=content)
+    many, one, wrong = crib.call("many"), crib.call("one"), crib.call("wrong")
+    assert list(many.blocks) == [*BLOCKS, {"type": "text", "text": "end"}]
+    assert (list(one.blocks), one.value) == (BLOCKS[:1], {"content": BLOCKS[:1]})
+    assert wrong.error is not None
+    assert wrong.error.message.endswith("part 0, of type image, needs the text data")

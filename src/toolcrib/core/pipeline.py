@@ -19,7 +19,7 @@ from toolcrib.core.controls import Controls, Proceed, plain_controls
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
-from toolcrib.core.results import check_output, mask_result, normalise
+from toolcrib.core.results import check_output, content_blocks, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
@@ -149,6 +149,9 @@ class Pipeline:
                 value = content_of(value, media_type_of(value))
             if value.__class__ in _MAY_HOLD_CONTENT and (found := blocks_of(value)):
                 blocks, value = found, {"content": list(found)}
+            elif ctx.bound.output.format == "content" and not blocks:
+                blocks = content_blocks(value)
+                value = {"content": list(blocks)}
             value = normalise(value)
             warnings = outcome.warnings
             if ctx.bound.output.schema is not None:

@@ -10,6 +10,7 @@ from toolcrib.core.failures import shorten
 from toolcrib.errors import InvalidOutput, ToolFailed, Violation
 from toolcrib.schema import to_json
 from toolcrib.spec import Result
+from toolcrib.spec.calls.content import read_blocks
 
 Mask = Callable[[Any], Any]
 """Returns a JSON value with every secret in it masked."""
@@ -29,6 +30,17 @@ def normalise(value: Any) -> Any:
         raise ToolFailed(
             f"the tool returned a {type(value).__name__} that is not JSON: {error}",
             hint="Return text, numbers, lists, dicts, dataclasses or pydantic models.",
+        ) from None
+
+
+def content_blocks(value: Any) -> tuple[dict[str, Any], ...]:
+    """Return the blocks that a tool of the format `content` gave. Raises ToolFailed if it gave others."""
+    try:
+        return read_blocks(normalise(value))
+    except ValueError as error:
+        raise ToolFailed(
+            f"the output is not content of MCP: {error}",
+            hint='Write a block such as {"type": "image", "data": "…", "mimeType": "image/png"}, or a list.',
         ) from None
 
 

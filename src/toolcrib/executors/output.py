@@ -185,7 +185,7 @@ def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: 
     Raises ToolFailed for invalid or cut JSON.
     """
     kept, total = len(done.stdout), done.stdout_total
-    if form == "json":
+    if form != "text":
         return _json(ctx, name, done)
     data = done.stdout
     if total > kept:

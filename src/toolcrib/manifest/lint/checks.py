@@ -48,8 +48,10 @@ def output_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     if tool.output.schema is None:
         return
     path: KeyPath = ("outputs", "schema")
-    if tool.output.format == "text":
-        message = "`outputs.schema` cannot be used with `format: text`: text is not checked against a schema"
+    if (form := tool.output.format) != "json":
+        message = (
+            f"`outputs.schema` cannot be used with `format: {form}`: {form} is not checked against a schema"
+        )
         hint = "remove the schema, or write `format: json`"
         yield document.diagnostic("output-schema", message, path, key=True, hint=hint)
     yield from _schema_faults(tool.output.schema, path, "output-schema", document)

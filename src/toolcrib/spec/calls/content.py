@@ -55,6 +55,36 @@ def blocks_of(value: Any) -> tuple[dict[str, Any], ...]:
     return ()
 
 
+_NEEDED = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri", "name"),
+}
+"""The type of a block, and the texts in it."""
+
+
+def read_blocks(value: Any) -> tuple[dict[str, Any], ...]:
+    """Return the blocks of a value in JSON: a block of MCP or a text, or a list of them.
+
+    Raises ValueError, with the place of the fault, if it is anything else.
+    """
+    given = value if isinstance(value, list | tuple) else [value]
+    blocks: list[Any] = [{"type": "text", "text": one} if isinstance(one, str) else one for one in given]
+    for number, block in enumerate(blocks):
+        kind = block.get("type") if isinstance(block, dict) else None
+        inner = block.get("resource") if kind == "resource" else block
+        needed = _NEEDED.get(kind) if isinstance(kind, str) else None
+        if kind == "resource" and isinstance(inner, dict):
+            needed = ("uri", "blob" if "blob" in inner else "text")
+        if needed is None:
+            raise ValueError(f"part {number} is no text, image, audio, resource or resource_link of MCP")
+        wrong = [key for key in needed if not isinstance(inner.get(key), str)]
+        if wrong:
+            raise ValueError(f"part {number}, of type {kind}, needs the text {wrong[0]}")
+    return tuple(blocks)
+
+
 def blocks_text(blocks: tuple[dict[str, Any], ...]) -> str:
     """Return blocks as text for a reader of text: one line for each that is not text."""
     lines = []

@@ -124,7 +124,8 @@ class Limits:
 class Output:
     """Format and check of a tool's output."""
 
-    format: Literal["json", "text"] = "json"
+    format: Literal["json", "text", "content"] = "json"
+    """`content`: JSON that is content of MCP."""
     schema: dict[str, Any] | None = None
     on_violation: Literal["warn", "fail"] = "warn"
 

@@ -75,7 +75,7 @@ def _in_terms(tool: Tool, names: Namespaces) -> Tool:
     if isinstance(config, CommandExec):
         env, stdout = (
             respell(config.env, names, Spelling.DOUBLE_BRACE),
-            config.stdout_format or tool.output.format,
+            config.stdout_format or ("text" if tool.output.format == "text" else "json"),
         )
         made = replace(config, shell=_line(tool, config, names), env=env, stdout_format=stdout)
         return replace(tool, config=replace(made, entrypoint="/bin/sh", args=()))
