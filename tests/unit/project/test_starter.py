@@ -15,7 +15,7 @@ import pytest
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.manifest import lint_tree, load
 from toolcrib.project import Config, find, load_config
-from toolcrib.project.authoring.starter import make
+from toolcrib.project.authoring.starter import make, review
 from toolcrib.project.config.settings import KEYS
 
 
@@ -105,6 +105,15 @@ def test_what_is_there_is_left_alone_and_links_are_not_followed(tmp_path: Path) 
     make(tmp_path / "project")
     assert not (tmp_path / "elsewhere").exists()
     assert (home / ".gitignore").read_text() == "mine"
+
+
+def test_a_tool_counts_as_reviewed_only_if_all_of_its_files_were_written_here(tmp_path: Path) -> None:
+    assert review(make(tmp_path / "new", examples=True), "ann") == 3
+    for name, text in (("tools/repo_stats.py", "import evil"), ("scripts/scan_todos.sh", "evil")):
+        file = tmp_path / "old" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    assert review(make(tmp_path / "old", examples=True), "ann") == 1
 
 
 def test_a_glee_project_is_added_to(tmp_path: Path) -> None:

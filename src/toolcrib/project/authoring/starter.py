@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, StateUnavailable, UsageError
-from toolcrib.guard import Trust
+from toolcrib.guard import ToolDigest, Trust
 from toolcrib.manifest import tool_schema
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
@@ -85,7 +85,10 @@ def trust(made: Made, by: str) -> bool:
 
 
 def review(made: Made, by: str) -> int:
-    """Accept the tools that `make` wrote, and no others. Return their number. Raises as `trust`."""
+    """Accept the tools that `make` wrote with all of their files, and no others. Return their number.
+
+    Raises as `trust`.
+    """
     from toolcrib.manifest import FILE_NAME
     from toolcrib.project.project import Project
 
@@ -94,10 +97,16 @@ def review(made: Made, by: str) -> int:
     if not names:
         return 0
     project = Project(place, load_config(place.config))
-    tools = [tool for tool in project.tools() if tool.name in names]
-    for tool in tools:
-        project.first_use.reviews.accept(tool, project.fingerprint(tool), by)
-    return len(tools)
+    made_here = tuple(f"{made.root / path}/" for path in made.created)
+
+    def is_own(digest: ToolDigest) -> bool:
+        inside = [f"{path}/" for path in digest.files if path.startswith(f"{made.root}/")]
+        return all(path.startswith(made_here) for path in inside)
+
+    digests = [(tool, project.fingerprint(tool)) for tool in project.tools() if tool.name in names]
+    found = [one for one in digests if is_own(one[1])]
+    project.first_use.reviews.accept_all(found, by)
+    return len(found)
 
 
 def _is_new(root: Path) -> bool:
