@@ -36,6 +36,10 @@ def test_a_member_is_shown_their_tools_and_a_wrong_list_its_place(tmp_path: Path
     nobody = toolcrib(tmp_path, "list", "--member", "Mary")
     assert (nobody.returncode, "no member 'Mary'" in nobody.stderr) == (3, True)
     assert toolcrib(tmp_path, "list", "--member", "Gary", "--team", "none.yaml").returncode == 3
+    team.write_text("agents:\n  reporter:\n    tools:\n      - send_email\n")
+    done = toolcrib(tmp_path, "list", "--member", "reporter", "--json")
+    assert [tool["name"] for tool in json.loads(done.stdout)["tools"]] == ["send_email"]
+    assert "send_email" not in toolcrib(tmp_path, "list").stdout
     team.write_text("members:\n  - name: Gary\n    skills:\n      - read_fil\n")
     wrong = toolcrib(tmp_path, "list", "--member", "Gary")
     assert wrong.returncode == 4

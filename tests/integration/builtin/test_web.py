@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from aiohttp import web
 
 from toolcrib import Toolset
+from toolcrib.errors import UnavailableError
+from toolcrib.middleware import tracing_middleware
 
 PAGE = '<head><title>T</title></head><body><h1>Hi</h1><p>See <a href="/next">next</a>.</p></body>'
 
@@ -214,3 +217,26 @@ async def test_a_local_index_finds_text_markdown_and_html(site: Site, tmp_path: 
     (docs / "new.md").write_text("Another apple.")
     assert await search("apples", freshness="pd") == ["new.md"]
     assert await search('"unbalanced AND (') == []
+
+
+async def test_what_is_not_installed_is_named_with_the_line_that_installs_it(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("selectolax", "selectolax.lexbor", "aiosmtplib", "opentelemetry"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for variable, value in (("HOST", "127.0.0.1"), ("USER", "me@b.example"), ("PASS", "x")):
+        monkeypatch.setenv(f"SMTP_{variable}", value)
+    tools = toolset(site, tmp_path)
+    tools.register_builtins("send_email")
+    mail = {"to": "a@b.example", "subject": "s", "body": "b"}
+    page = {"url": f"{site.url}/page"}
+    for name, arguments, extra in (("fetch_url", page, "web"), ("send_email", mail, "mail")):
+        result = await tools.call(name, arguments)
+        assert result.error is not None
+        assert (result.error.code, result.error.hint) == (
+            "tool_unavailable",
+            f"Install it: pip install 'toolcrib[{extra}]'",
+        )
+    with pytest.raises(UnavailableError) as tracing:
+        tracing_middleware()
+    assert tracing.value.hint == "pip install 'toolcrib[otel]'"

@@ -55,10 +55,11 @@ def command(
         return
     project = Project.open(root)
     print_warnings(project)
+    in_team = member is not None or team is not None
+    skills = _skills(team, member, project) if in_team else None
     tools = [tool for tool in project.tools(*caller_of(project)) if not tags or set(tags) & set(tool.tags)]
     _print_unseen_servers(project)
-    if member is not None or team is not None:
-        skills = _skills(team, member, project)
+    if skills is not None:
         tools = [tool for tool in tools if tool.name in skills]
     errors = project.errors
     if shape is not None:
@@ -102,7 +103,8 @@ def _print_unseen_servers(project: Project) -> None:
 def _skills(named: str | None, member: str | None, project: Project) -> set[str]:
     """Return the tools of one member, or of the whole team. Raises if the file names an unknown tool.
 
-    `named` is the team's file; None for the project's own.
+    Built-in tools that the team lists are on here, as they are for an agent that lists them. `named` is the
+    team's file; None for the project's own.
     """
     from toolcrib.manifest import ANY_FILE, check_team, failure, read, read_team
     from toolcrib.project import source_files
@@ -113,6 +115,7 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
         team = read_team(path, read(path, files))
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
+    project.builtins.switch_on(skill for one in team.members for skill in one.skills)
     findings = check_team(team, (tool.name for tool in project.tools()))
     if findings:
         raise failure(findings)
