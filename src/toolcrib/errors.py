@@ -560,7 +560,7 @@ class RetryableError(ToolSignal):
 
 
 class ToolCancel(ToolSignal):
-    """An unrecoverable failure: the call ends at once, the run goes on."""
+    """An unrecoverable failure: the call ends at once, the run continues."""
 
 
 class ToolDiscard(ToolSignal):

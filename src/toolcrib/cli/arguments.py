@@ -38,7 +38,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def call_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command that takes a tool and its arguments. Options of others are arguments of the tool."""
+    """Make a command that takes a tool; options that are not its own are arguments of the tool."""
     return click.command(name, context_settings={"ignore_unknown_options": True})
 
 

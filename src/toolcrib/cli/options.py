@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
 from toolcrib.cli.caller import admit
+from toolcrib.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +44,39 @@ def root_option(command: F) -> F:
 def project_options(command: F) -> F:
     """Add `--root` and `--json`, in this order."""
     return root_option(json_option(command))
+
+
+def page_options(noun: str) -> Callable[[F], F]:
+    """Add `--limit` and `--before` to a list of calls, runs, …"""
+    limit = click.IntRange(1, 500)
+
+    def add(command: F) -> F:
+        before = click.option("--before", metavar="ID", help=f"Show the next page, after the {noun} ID.")
+        most = click.option("--limit", type=limit, default=100, help="At most so many (default: 100).")
+        return most(before(command))
+
+    return add
+
+
+def id_or_last(newest: str, group: str) -> Callable[[F], F]:
+    """Add `[ID]` and `--last`, of which a command needs one; it gets `chosen`, None for the newest."""
+
+    def add(command: F) -> F:
+        @wraps(command)
+        def run(*words: Any, id: str | None, last: bool, **rest: Any) -> Any:  # noqa: A002 - the name in the usage
+            require_id(id is not None, last, group)
+            return command(*words, chosen=id, **rest)
+
+        option = click.option("--last", is_flag=True, help=f"The newest {newest}, in place of an ID.")
+        return cast("F", click.argument("id", required=False)(option(run)))
+
+    return add
+
+
+def require_id(given: bool, last: bool, group: str) -> None:
+    """Refuse a command that has neither an ID nor `--last`, or both: `UsageError`."""
+    if given is last:
+        raise UsageError("give an ID, or --last", hint=f"To see them: toolcrib {group} list")
 
 
 def _name_database(url: str | None) -> None:

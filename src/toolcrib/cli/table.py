@@ -24,14 +24,20 @@ def print_listing(
     rows: Sequence[Sequence[str]],
     *,
     empty: str = "",
+    more: str | None = None,
 ) -> None:
-    """Print a list as the document of `--json`, or as a table; `empty` is the note for an empty list."""
+    """Print a list as the document of `--json`, or as a table.
+
+    `empty` is the note for an empty list; `more` is the id after which the next page may begin.
+    """
     if as_json:
         print_json(document)
     elif rows:
         print_table(headings, rows)
     else:
         print_note(empty)
+    if more is not None and not as_json:
+        print_note(f"There may be more: --before {more}")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

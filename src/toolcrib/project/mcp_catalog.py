@@ -100,7 +100,7 @@ _WORKFLOW = {
             "minimum": 0,
             "maximum": 240,
             "default": 240,
-            "description": "Seconds to wait for its end (240); it goes on after them.",
+            "description": "Seconds to wait for its end (240); it continues after them.",
         },
     },
 }

@@ -348,7 +348,7 @@ class DurableCalls(StoredCalls):
         return True
 
     def answer(self, id: str, answers: Mapping[str, Any]) -> None:
-        """Give a call the answers of its client. With the last one it goes on; others are ignored."""
+        """Give a call the answers of its client. With the last one it continues; others are ignored."""
         with self._database.write(f"call {id}") as tx:
             row = tx.one(_ASKED, id)
             if row is None:

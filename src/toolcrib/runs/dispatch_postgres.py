@@ -117,7 +117,7 @@ class PgQueuerDispatcher:
     ) -> None:
         """Take what is sent to these entries and do the work, until `stop` is set and all work has ended.
 
-        A connection that breaks is made again; what runs goes on meanwhile.
+        A connection that breaks is made again; what runs continues meanwhile.
         """
         from toolcrib.runs.serve_postgres import Works, serve_once
 

@@ -140,7 +140,7 @@ async def serve_once(
     silent_s: float,
     limits: Callable[[str], int],
 ) -> None:
-    """Serve until the works shall stop, or a connection breaks: then raise StateUnavailable."""
+    """Serve until the works must stop, or a connection breaks: then raise StateUnavailable."""
     lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
         async with await server.connect_async() as statements, await server.connect_async() as notices:

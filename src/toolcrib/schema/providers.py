@@ -37,7 +37,7 @@ def wire_names(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 
 def wire_conflict(name: str, other: str) -> ConflictError:
-    """Return the error for two tools that clients could not tell apart."""
+    """Return the error for two tools that clients could not distinguish."""
     return ConflictError(
         f"the tools {name!r} and {other!r} have the same name for clients: {wire_name(name)!r}",
         hint="Give one of the two another name.",

@@ -2,7 +2,7 @@
 
 A message has the number of its topic, which a transaction gets by locking the topic until it ends. So no
 message of a topic appears before an earlier one. One reader at a time delivers a topic; if it dies, or is
-silent for too long, another goes on after the last message known to be delivered.
+silent for too long, another continues after the last message known to be delivered.
 """
 
 from __future__ import annotations

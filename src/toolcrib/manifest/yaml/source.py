@@ -50,7 +50,7 @@ _ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
-_TOLD_PLACE = re.compile(r" at line (\d+) column (\d+)")
+_REPORTED_PLACE = re.compile(r" at line (\d+) column (\d+)")
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
 _STAND_INS = range(0x100, 0x250)
 
@@ -450,7 +450,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
         return document.diagnostic(
             "yaml-duplicate-key", explanation, at=second.at, hint="remove one of the two"
         )
-    at = _told_place(message, document)
+    at = _reported_place(message, document)
     if "more than one document" in message and (mark := second_document(document.text)):
         at = mark.at
     if "cannot start any token" in message:
@@ -462,16 +462,16 @@ def _explain(message: str, document: Document) -> Diagnostic:
             return document.diagnostic(rule, explanation, at=at, hint=hint)
     if "duplicate entry" in message:
         return document.diagnostic("yaml-duplicate-key", "a key is used twice in one mapping", at=at)
-    problem = _TOLD_PLACE.sub("", message.partition(", while ")[0])
+    problem = _REPORTED_PLACE.sub("", message.partition(", while ")[0])
     return document.diagnostic("yaml-syntax", f"not YAML: {visible(problem)[:200]}", at=at)
 
 
-def _told_place(message: str, document: Document) -> tuple[int, int]:
+def _reported_place(message: str, document: Document) -> tuple[int, int]:
     """Return the parser's position; the start of what is never closed; never beyond the last line."""
     problem, _, context = message.partition(", while ")
     ended = "end of stream" in problem
     for part in (context, problem) if ended else (problem, context):
-        explanation = _TOLD_PLACE.search(part)
+        explanation = _REPORTED_PLACE.search(part)
         if explanation is not None:
             at = int(explanation[1]), int(explanation[2])
             return at if source_line(document.text, at[0]).strip() else _last_place(document.text, at)

@@ -124,7 +124,7 @@ class Search:
                     raise
                 self._index.forget(error)
                 if not error.busy and (found := self._stored()) is not None:
-                    found.mend(error)
+                    found.repair(error)
         raise AssertionError
 
     def _sync(self) -> None:

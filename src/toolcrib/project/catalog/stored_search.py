@@ -87,7 +87,7 @@ class StoredSearch:
         try:
             found = self._found(wanted, after, limit, within)
         except IndexUnavailable as error:
-            self.mend(error)
+            self.repair(error)
             found = self._found(wanted, after, limit, within)
         hits = [ToolHit(hit.card, hit.match, hit.field) for hit in found.hits]
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
@@ -167,7 +167,7 @@ class StoredSearch:
             try:
                 return self.reader.read()
             except IndexUnavailable as error:
-                self.mend(error)
+                self.repair(error)
                 return False
 
     def _follow(self, listing: Listing) -> None:
@@ -203,14 +203,14 @@ class StoredSearch:
                 except IndexUnavailable as error:
                     if error.busy and self.reader.index is not None:
                         return
-                    self.mend(error)
+                    self.repair(error)
 
     def _is_level(self, index: SearchIndex) -> bool:
         """Return True if nothing was put since the index was written."""
         position, _ = _read(index.state)
         return position is not None and not self._stored.store.journal.has_grown(position)
 
-    def mend(self, error: IndexUnavailable) -> None:
+    def repair(self, error: IndexUnavailable) -> None:
         """Have the index made again: a damaged one in its place, one that cannot be written in memory."""
         folder = self._writer.folder
         if folder is not None and not error.busy and (folder / "state.json").exists():

@@ -81,7 +81,7 @@ class AgentRuns:
         """Store a run and return its id. A worker continues it; in this process, `wait` or `serve` does.
 
         `variables` reach the tools of the run and of its sub-agents, but no model. With `stream`, parts of
-        answers are events. A caller with a token goes on with sessions of its own only. A second run of a
+        answers are events. A caller with a token continues with sessions of its own only. A second run of a
         session waits for the first one to end. Raises `NotFoundError` for agent, session, tools and model
         provider, `SecretMissing` without a key.
         """
@@ -231,7 +231,7 @@ class AgentRuns:
         caller: str = "local",
         identity: Caller | None = None,
     ) -> str:
-        """Begin a run in a new session that goes on after an iteration of this one; return its id.
+        """Begin a run in a new session that continues after an iteration of this one; return its id.
 
         It is a run of this caller, whoever made the other one.
         """

@@ -85,7 +85,7 @@ class AgentSteps(RunSteps):
             await asyncio.to_thread(self._runs.finish, claim, step, text_of(response))
 
     async def _model(self, claim: ClaimedRun, agent: Agent) -> Model:
-        """Return the model of the next step. Its libraries take seconds to import: the event loop goes on."""
+        """Return the model of the next step. Its libraries take seconds to import, in a thread."""
         step = 0
         if agent.model == "scripted":
             kinds = [message.kind for message in self._runs.store.messages(claim.run.id)]

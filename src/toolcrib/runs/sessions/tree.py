@@ -98,7 +98,7 @@ class RunTree:
         caller: str = "local",
         identity: str | None = None,
     ) -> str:
-        """Begin a run of this caller, in a new session, that goes on after an iteration; return its id.
+        """Begin a run of this caller, in a new session, that continues after an iteration; return its id.
 
         It sees what the model saw then. Without `iteration` that is the last complete one; 0 is the prompt
         alone. With `prompt`, the model gets this next. Raises `NotFoundError` for an iteration.

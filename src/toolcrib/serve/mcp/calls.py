@@ -170,7 +170,7 @@ class ClientCalls:
             self._answer(one, result or Result("error", error=Cancelled("the server is shutting down")))
 
     async def _result(self, one: ClientCall) -> Result | dict[str, Any]:
-        """Make the call, and return its result, or the task that goes on with it."""
+        """Make the call, and return its result, or the task that continues with it."""
         if self.tasks is None or not one.may_be_task or one.listed is None:
             return await self._invoke(one)
         approval = None

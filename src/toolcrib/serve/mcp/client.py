@@ -129,7 +129,7 @@ class ModernClient(_Client, RoundClient):
         return found
 
     def leave(self) -> None:
-        """Send nothing more: the call goes on as a task."""
+        """Send nothing more: the call continues as a task."""
         self.channel = Channel(self.channel.sender, lambda _: None, lambda: True)
 
     def kept(self, details: Mapping[str, Any]) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class ServerCalls:
         return call
 
     async def submit(self, ctx: Context, client: Client) -> OpenCall:
-        """Make a call that goes on whatever happens to this server. Raises as `start` and `submit` do."""
+        """Make a call that continues whatever happens to this server. Raises as `start` and `submit` do."""
         if self._durable is None:
             return self.start(ctx, client)
         call = OpenCall(ctx, client, self._clock())
@@ -363,7 +363,7 @@ class ServerCalls:
         """Wait until the call has ended, or for so many seconds.
 
         A client that did not say how long (None) does not wait for a person. If it leaves, nobody can get the
-        result, so the call is cancelled; one with an idempotency key goes on. Raises ClientDisconnect.
+        result, so the call is cancelled; one with an idempotency key continues. Raises ClientDisconnect.
         """
         await asyncio.sleep(0)  # Most calls end in their first step, and so do most refusals.
 

@@ -18,7 +18,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import CatalogChange
-from toolcrib.project.catalog.inotify import Inotify
+from toolcrib.project.catalog.watch import Inotify
 from toolcrib.spec import FileExec
 
 PROMISED_S = 0.2

@@ -17,8 +17,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.project import CatalogChange, find
-from toolcrib.project.catalog.inotify import Inotify
-from toolcrib.project.catalog.watch import Watch
+from toolcrib.project.catalog.watch import Inotify, Watch
 from toolcrib.project.config.sources import ToolSource
 
 PATIENCE_S = 40

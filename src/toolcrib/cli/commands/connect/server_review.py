@@ -25,7 +25,7 @@ def require_client() -> None:
         found = None
     if found is None:
         raise ToolUnavailable(
-            "servers of others need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
+            "third-party servers need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
         )
 
 

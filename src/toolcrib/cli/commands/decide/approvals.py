@@ -22,7 +22,14 @@ from toolcrib.cli.approval_lines import (
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.commands.decide.policy_add import write_rule
 from toolcrib.cli.confirm import Channel, choose, decide, page, require_person
-from toolcrib.cli.options import project_options, root_option, yes_option
+from toolcrib.cli.options import (
+    id_or_last,
+    page_options,
+    project_options,
+    require_id,
+    root_option,
+    yes_option,
+)
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
@@ -37,7 +44,7 @@ _MOST_DENIED = 500
 _ABOUT = "calls"
 _STATUSES = ("pending", "approved", "denied", "used", "expired", "void", "all")
 
-last_option = click.option("--last", is_flag=True, help="The newest call that waits, in place of an ID.")
+chosen_option = id_or_last("call that waits", "approvals")
 
 
 @click.group("approvals")
@@ -53,10 +60,7 @@ def command() -> None:
 @click.option(
     "--status", type=click.Choice(_STATUSES), default="pending", help="Only this status (default: pending)."
 )
-@click.option(
-    "--limit", type=click.IntRange(1, 500), default=100, help="Show at most so many (default: 100)."
-)
-@click.option("--before", metavar="ID", help="Show the next page, after the approval ID.")
+@page_options("approval")
 def list_command(root: str | None, as_json: bool, status: str, limit: int, before: str | None) -> None:
     """List calls that wait for a person, the newest first."""
     service = _service(root)
@@ -67,22 +71,20 @@ def list_command(root: str | None, as_json: bool, status: str, limit: int, befor
         _HEADS,
         [row_of(sheet) for sheet in sheets],
         empty="Nothing waits for approval." if status == "pending" else "There are no such approvals.",
+        more=sheets[-1].approval.id if len(sheets) == limit else None,
     )
-    if not as_json and len(sheets) == limit:
-        print_note(f"There may be more: --before {sheets[-1].approval.id}")
 
 
 @command.command("show")
-@click.argument("id", required=False)
 @project_options
-@last_option
-def show_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - the name in the usage
+@chosen_option
+def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Show one call, and the decision about it.
 
     ID may be the beginning of an id, if no other begins so.
     """
     service = _service(root)
-    sheet = service.show(_one(service, id, last=last))
+    sheet = service.show(_one(service, chosen))
     facts = service.facts(sheet)
     if as_json:
         print_json({**sheet.document, "facts": facts})
@@ -93,9 +95,8 @@ def show_command(id: str | None, root: str | None, as_json: bool, last: bool) ->
 
 
 @command.command("approve")
-@click.argument("id", required=False)
 @root_option
-@last_option
+@chosen_option
 @click.option(
     "--scope",
     type=click.Choice(["once", "session", "arguments", "rule"]),
@@ -109,9 +110,8 @@ def show_command(id: str | None, root: str | None, as_json: bool, last: bool) ->
 @click.option("--reason", default="", help="The reason, stored with the decision.")
 @yes_option
 def approve_command(
-    id: str | None,  # noqa: A002 - the name in the usage
     root: str | None,
-    last: bool,
+    chosen: str | None,
     scope: Any,
     edits: tuple[str, ...],
     arguments: str | None,
@@ -128,9 +128,9 @@ def approve_command(
 
     project = Project.open(root)
     service = project.approval_service
-    id = _one(service, id, last=last)  # noqa: A001 - the name in the usage
-    changed = _changed_arguments(service, id, edits, arguments)
-    sheet = service.show(id, changed)
+    approval = _one(service, chosen)
+    changed = _changed_arguments(service, approval, edits, arguments)
+    sheet = service.show(approval, changed)
     waits = sheet.approval.status == "pending"
     if waits:
         _print_whole(service, sheet, yes=yes)
@@ -140,14 +140,14 @@ def approve_command(
     else:
         channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
     seal = sheet.approval.seal
-    done = service.approve(id, user_name(), scope, changed, reason, seal=seal, channel=channel)
+    done = service.approve(approval, user_name(), scope, changed, reason, seal=seal, channel=channel)
     print_note(f"approved{SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")
 
 
 @command.command("deny")
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @root_option
-@last_option
+@click.option("--last", is_flag=True, help="The newest call that waits, in place of an ID.")
 @click.option("--all", "everything", is_flag=True, help="Deny every call that waits.")
 @click.option("--tool", help="With --all: only calls of this tool.")
 @click.option("--caller", help="With --all: only calls by this caller.")
@@ -185,7 +185,8 @@ def deny_command(
         if not sheets:
             return print_note("Nothing waits for approval.")
     else:
-        sheets = [service.show(_one(service, one, last=last)) for one in ids or (None,)]
+        require_id(bool(ids), last, "approvals")
+        sheets = [service.show(_one(service, one)) for one in ids or (None,)]
         for sheet in sheets:
             for line in _looked_at(service, sheet) if sheet.approval.status == "pending" else ():
                 print_note(line)
@@ -272,10 +273,8 @@ def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name 
     print_note(f"revoked: {one_line(grant.tool)}, {grant.answer}{SCOPES.get(grant.scope, '')}")
 
 
-def _one(service: ApprovalService, beginning: str | None, *, last: bool) -> str:
+def _one(service: ApprovalService, beginning: str | None) -> str:
     """Return the id of the call that is meant."""
-    if (beginning is None) is not last:
-        raise UsageError("give an ID, or --last", hint="To see them: toolcrib approvals list")
     if beginning is not None:
         return service.resolve(beginning)
     waiting = service.list("pending", 1)

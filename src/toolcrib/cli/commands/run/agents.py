@@ -125,7 +125,7 @@ def task_command(
 ) -> None:
     """Hand a task to an agent, or to a confined command-line agent.
 
-    Prints the answer, and the session on standard error: with it the next task goes on from there.
+    Prints the answer, and the session on standard error: with it the next task continues from there.
     """
     from toolcrib.project import Project
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import id_or_last, page_options, project_options
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
-from toolcrib.errors import NotFoundError, TimedOut, UsageError
+from toolcrib.errors import NotFoundError, TimedOut
 from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _STATES = ("ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown")
 
-last_option = click.option("--last", is_flag=True, help="The newest call, in place of an ID.")
+chosen_option = id_or_last("call", "calls")
 
 
 @click.group("calls")
@@ -34,10 +34,7 @@ def command() -> None:
 @command.command("list")
 @project_options
 @click.option("--state", type=click.Choice(_STATES), help="Only calls in this state.")
-@click.option(
-    "--limit", type=click.IntRange(1, 500), default=100, help="Show at most so many (default: 100)."
-)
-@click.option("--before", metavar="ID", help="Show the next page, after the call ID.")
+@page_options("call")
 def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
     """List calls, the newest first."""
     project, caller = _open(root)
@@ -48,22 +45,20 @@ def list_command(root: str | None, as_json: bool, state: Any, limit: int, before
         ("ID", "STATE", "TOOL", "CALLER", "SUBMITTED", "ARGUMENTS"),
         [_row(call) for call in found],
         empty="There are no such calls." if state else "No calls were submitted.",
+        more=found[-1].id if len(found) == limit else None,
     )
-    if not as_json and len(found) == limit:
-        print_note(f"There may be more: --before {found[-1].id}")
 
 
 @command.command("show")
-@click.argument("id", required=False)
 @project_options
-@last_option
-def show_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - the name in the usage
+@chosen_option
+def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Show one call: its result, attempts and history.
 
     ID may be the beginning of an id, if no other begins so.
     """
     project, caller = _open(root)
-    call_id = _one(project, caller, id, last=last)
+    call_id = _one(project, caller, chosen)
     document = project.calls.history(call_id)
     if as_json:
         print_json(document)
@@ -72,23 +67,16 @@ def show_command(id: str | None, root: str | None, as_json: bool, last: bool) ->
 
 
 @command.command("wait")
-@click.argument("id", required=False)
 @project_options
-@last_option
+@chosen_option
 @click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
-def wait_command(
-    id: str | None,  # noqa: A002 - the name in the usage
-    root: str | None,
-    as_json: bool,
-    last: bool,
-    timeout: float | None,
-) -> int:
+def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: float | None) -> int:
     """Wait until a call has ended, and print its result.
 
     Calls of the project that nobody else runs are run here meanwhile. ID may be the beginning of an id.
     """
     project, caller = _open(root)
-    call_id = _one(project, caller, id, last=last)
+    call_id = _one(project, caller, chosen)
     call = asyncio.run(_waited(project, call_id, timeout))
     if as_json:
         print_json(call.as_dict())
@@ -109,26 +97,24 @@ def wait_command(
 
 
 @command.command("cancel")
-@click.argument("id", required=False)
 @project_options
-@last_option
-def cancel_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - as above
+@chosen_option
+def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Cancel a call. What its worker reports later is refused."""
-    _change("cancel", id, root, as_json, last)
+    _change("cancel", chosen, root, as_json)
 
 
 @command.command("retry")
-@click.argument("id", required=False)
 @project_options
-@last_option
-def retry_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - as above
+@chosen_option
+def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Run a call again that ended without a result."""
-    _change("retry", id, root, as_json, last)
+    _change("retry", chosen, root, as_json)
 
 
-def _change(change: str, beginning: str | None, root: str | None, as_json: bool, last: bool) -> None:
+def _change(change: str, chosen: str | None, root: str | None, as_json: bool) -> None:
     project, caller = _open(root)
-    call_id = _one(project, caller, beginning, last=last)
+    call_id = _one(project, caller, chosen)
     getattr(project.calls, change)(call_id)
     call = project.calls.find(call_id)
     if as_json:
@@ -151,10 +137,8 @@ def _open(root: str | None) -> tuple[Project, str | None]:
     return project, None if identity is None or identity.may("admin") else caller
 
 
-def _one(project: Project, caller: str | None, beginning: str | None, *, last: bool) -> str:
+def _one(project: Project, caller: str | None, beginning: str | None) -> str:
     """Return the id of the call that is meant."""
-    if (beginning is None) is not last:
-        raise UsageError("give an ID, or --last", hint="To see them: toolcrib calls list")
     if beginning is not None:
         return project.calls.stored.resolve(beginning, caller)
     newest = project.calls.page(limit=1, caller=caller)

@@ -12,7 +12,7 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.review import ask_for_files
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import id_or_last, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _STATES = ("queued", "ready", "running", "waiting", "done", "failed", "cancelled")
 
-last_option = click.option("--last", is_flag=True, help="The newest run, in place of an ID.")
+chosen_option = id_or_last("run", "runs")
 
 
 @click.group("runs")
@@ -84,8 +84,7 @@ def run_command(
 @click.option("--state", type=click.Choice(_STATES), help="Only runs in this state.")
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--session", metavar="ID", help="Only runs of this session.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, help="At most so many (default: 100).")
-@click.option("--before", metavar="ID", help="Show the next page, after the run ID.")
+@page_options("run")
 def list_command(
     root: str | None,
     as_json: bool,
@@ -116,21 +115,19 @@ def list_command(
         ("ID", "STATE", "AGENT", "STEPS", "TOKENS", "CREATED", "PROMPT"),
         [_row(run) for run in found],
         empty="There are no such runs." if state or agent or session else "There are no runs.",
+        more=found[-1].id if len(found) == limit else None,
     )
-    if not as_json and len(found) == limit:
-        print_note(f"There may be more: --before {found[-1].id}")
 
 
 @command.command("show")
-@click.argument("id", required=False)
 @project_options
-@last_option
-def show_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - the name in the usage
+@chosen_option
+def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Show one run with its timeline: steps, calls, sub-agents, times.
 
     ID may be the beginning of an id, if no other begins so.
     """
-    project, run = _one(root, id, last=last)
+    project, run = _one(root, chosen)
     tree = [project.runs.timeline(one.id) for one in project.runs.tree(run.id)]
     if as_json:
         print_json({**tree[0], "below": tree[1:]})
@@ -139,105 +136,80 @@ def show_command(id: str | None, root: str | None, as_json: bool, last: bool) ->
 
 
 @command.command("watch")
-@click.argument("id", required=False)
+@click.argument("chosen", required=False, metavar="[ID]")
 @project_options
-@last_option
+@click.option("--last", is_flag=True, help="The newest run, in place of an ID.")
 @click.option("--after", type=click.IntRange(min=0), default=0, help="Only events after this number.")
 @click.option("--all", "every", is_flag=True, help="Events of all runs, until interrupted.")
 def watch_command(
-    id: str | None,  # noqa: A002 - the name in the usage
-    root: str | None,
-    as_json: bool,
-    last: bool,
-    after: int,
-    every: bool,
+    chosen: str | None, root: str | None, as_json: bool, last: bool, after: int, every: bool
 ) -> None:
     """Print the events of a run and those below it, as they come.
 
-    Each has a number: `--after` goes on from there. With `--json`, each line is one event.
+    Each has a number: `--after` continues from there. With `--json`, each line is one event.
     """
     if every:
         project, caller, identity = _open(root)
         if _seen_by(caller, identity) is not None:
-            raise UsageError("a token without the scope admin cannot watch the runs of others")
+            raise UsageError("a token without the scope admin cannot watch the runs of other callers")
         asyncio.run(_watch(project, None, after, as_json))
     else:
-        project, run = _one(root, id, last=last)
+        require_id(chosen is not None, last, "runs")
+        project, run = _one(root, chosen)
         asyncio.run(_watch(project, run.id, after, as_json))
 
 
 @command.command("wait")
-@click.argument("id", required=False)
 @project_options
-@last_option
+@chosen_option
 @click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
-def wait_command(
-    id: str | None,  # noqa: A002 - the name in the usage
-    root: str | None,
-    as_json: bool,
-    last: bool,
-    timeout: float | None,
-) -> int:
+def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: float | None) -> int:
     """Wait until a run has ended, and print its answer.
 
     What nobody else works on is done here meanwhile.
     """
-    project, run = _one(root, id, last=last)
+    project, run = _one(root, chosen)
     return _print_end(asyncio.run(_followed(project, run.id, timeout, stream=False)), as_json)
 
 
 @command.command("cancel")
-@click.argument("id", required=False)
 @project_options
-@last_option
-def cancel_command(id: str | None, root: str | None, as_json: bool, last: bool) -> None:  # noqa: A002 - as above
+@chosen_option
+def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Cancel a run and everything below it. What workers report later is refused."""
-    project, run = _one(root, id, last=last)
+    project, run = _one(root, chosen)
     project.runs.cancel(run.id)
     _print_run(project.runs.find(run.id), as_json)
 
 
 @command.command("retry")
-@click.argument("id", required=False)
 @project_options
-@last_option
+@chosen_option
 @click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
-def retry_command(
-    id: str | None,  # noqa: A002 - the name in the usage
-    root: str | None,
-    as_json: bool,
-    last: bool,
-    iteration: int | None,
-) -> None:
+def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration: int | None) -> None:
     """Let a failed or cancelled run go on after an iteration.
 
     By default after its last complete one. The agent is as it is defined now. To do the work here:
     `toolcrib runs wait --last`.
     """
-    project, run = _one(root, id, last=last)
+    project, run = _one(root, chosen)
     project.runs.retry(run.id, iteration)
     _print_run(project.runs.find(run.id), as_json)
 
 
 @command.command("fork")
-@click.argument("id", required=False)
 @project_options
-@last_option
+@chosen_option
 @click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
 @click.option("--prompt", help="What the model gets next.")
 def fork_command(
-    id: str | None,  # noqa: A002 - the name in the usage
-    root: str | None,
-    as_json: bool,
-    last: bool,
-    iteration: int | None,
-    prompt: str | None,
+    root: str | None, as_json: bool, chosen: str | None, iteration: int | None, prompt: str | None
 ) -> None:
-    """Begin another run that goes on after an iteration of this one.
+    """Begin another run that continues after an iteration of this one.
 
     It has a session of its own. The first run stays as it is.
     """
-    project, run = _one(root, id, last=last)
+    project, run = _one(root, chosen)
     caller, identity = caller_of(project)
     forked = project.runs.fork(run.id, iteration, prompt, caller=caller, identity=identity)
     _print_run(project.runs.find(forked), as_json)
@@ -258,11 +230,9 @@ def _seen_by(caller: str, identity: Caller | None) -> str | None:
     return None if identity is None or identity.may("admin") else caller
 
 
-def _one(root: str | None, beginning: str | None, *, last: bool) -> tuple[Project, Run]:
+def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
     """Return the project, and the run that is meant."""
     project, caller, identity = _open(root)
-    if (beginning is None) is not last:
-        raise UsageError("give an ID, or --last", hint="To see them: toolcrib runs list")
     seen_by = _seen_by(caller, identity)
     if beginning is not None:
         return project, project.runs.find(project.runs.store.resolve(beginning), seen_by)

@@ -24,7 +24,7 @@ _MB = 1_048_576
 def command(root: str | None, app: str | None, concurrency: int, grace: float, memory_mb: int | None) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
-    Start as many as you like: each takes the calls of tools that it has. A call whose worker dies goes on
+    Start as many as you like: each takes the calls of tools that it has. A call whose worker dies continues
     elsewhere. At SIGTERM a worker takes nothing more, and what does not end in time is given back.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project

@@ -76,7 +76,7 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
     """Run a workflow and print its value.
 
     INPUTS are written as the arguments of `toolcrib run`. Ctrl-C leaves the run stored: a worker, or
-    `toolcrib runs wait`, goes on with it.
+    `toolcrib runs wait`, continues with it.
     """
     from toolcrib.project import Project
 

@@ -165,7 +165,7 @@ def get_session(request: HttpRequest) -> Answer:
 
 
 async def create_run(request: HttpRequest) -> Answer:
-    """Begin a run of an agent. It goes on by itself; follow it by its events."""
+    """Begin a run of an agent. It runs by itself; follow it by its events."""
     body: NewRun = request.body()
     assert request.client is not None
     runs, caller = _runs(request)
@@ -256,7 +256,7 @@ async def retry_run(request: HttpRequest) -> Answer:
 
 
 async def fork_run(request: HttpRequest) -> Answer:
-    """Begin another run, in a session of its own, that goes on after an iteration of this one."""
+    """Begin another run, in a session of its own, that continues after an iteration of this one."""
     runs, caller = _runs(request)
     body: ForkPoint = request.body()
     assert request.client is not None

@@ -58,7 +58,7 @@ def get_workflow(request: HttpRequest) -> Answer:
 
 
 async def start_workflow(request: HttpRequest) -> Answer:
-    """Store a run of a workflow. It goes on whatever becomes of the client."""
+    """Store a run of a workflow. It continues whatever becomes of the client."""
     body: WorkflowStart = request.body()
     project, client = _project(request), request.client
     assert client is not None
