@@ -405,6 +405,8 @@ class McpServer:
                 hint="The call may have taken effect: check before you repeat it. The server starts again.",
                 details=details,
             )
+        if isinstance(error, MCPError):
+            details["mcp_error"] = {"code": error.code, "data": error.data}
         return ToolFailed(f"{name}: {tool}: {_text(error)}", details=details)
 
     async def _on_its_loop(self, work: Coroutine[Any, Any, _T]) -> _T:

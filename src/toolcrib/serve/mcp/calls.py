@@ -32,7 +32,7 @@ from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.state import StateSeal
-from toolcrib.serve.mcp.tasks import Tasks, protocol_error
+from toolcrib.serve.mcp.tasks import Tasks, protocol_error, url_needed
 from toolcrib.serve.mcp.wire import (
     SERVER_KEY,
     ErrorCode,
@@ -243,7 +243,7 @@ class ClientCalls:
             self._refuse(request, ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
             return
         try:
-            if request.modern and (refused := protocol_error(error)) is not None:
+            if (refused := (protocol_error if request.modern else url_needed)(error)) is not None:
                 raise refused
             request.reply(self._written(one, result))
         except JsonRpcError as refused:

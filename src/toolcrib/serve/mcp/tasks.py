@@ -56,6 +56,15 @@ def protocol_error(error: ToolcribError | None) -> JsonRpcError | None:
     return None
 
 
+def url_needed(error: ToolcribError | None) -> JsonRpcError | None:
+    """Return the error of a mounted server whose user must visit an address first; None for any other."""
+    found = error.details.get("mcp_error") if error is not None else None
+    if not isinstance(found, dict) or found.get("code") != ErrorCode.URL_NEEDED:
+        return None
+    assert error is not None
+    return JsonRpcError(ErrorCode.URL_NEEDED, error.message, found.get("data"))
+
+
 class Tasks:
     """The tasks of a project. `calls` returns its durable calls."""
 

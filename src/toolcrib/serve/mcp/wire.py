@@ -44,6 +44,8 @@ class ErrorCode(IntEnum):
     """Defined by MCP 2026-07-28; `data` names the supported versions and the requested one."""
     NO_RESOURCE = -32002
     """Sessions only: there is no resource of this URI."""
+    URL_NEEDED = -32042
+    """Sessions only: the client's user must visit the addresses in `data.elicitations` before the call."""
     BUSY = -32000
     """From the range that MCP leaves to implementations: too many requests wait already."""
 

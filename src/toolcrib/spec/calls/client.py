@@ -84,8 +84,22 @@ def require_capabilities(capabilities: Mapping[str, Any], requests: Mapping[str,
         needed = _NEEDS.get(method) if isinstance(method, str) else None
         if needed is None:
             raise ToolFailed(f"a client cannot be asked for {method!r}")
-        if not isinstance(capabilities.get(needed), dict):
+        mode = _mode(request) if needed == "elicitation" else None
+        if not _offers(capabilities.get(needed), mode):
+            by_url = mode == "url"
             raise CapabilityMissing(
-                f"the tool needs a client with the capability {needed!r}",
-                details={"required": {needed: {}}},
+                f"the tool needs a client with the capability {needed!r}{' by URL' if by_url else ''}",
+                details={"required": {needed: {"url": {}} if by_url else {}}},
             )
+
+
+def _mode(request: Mapping[str, Any]) -> str:
+    params = request.get("params")
+    return "url" if isinstance(params, Mapping) and params.get("mode") == "url" else "form"
+
+
+def _offers(capability: Any, mode: str | None) -> bool:
+    """Return True if a client has a capability; one that names no mode of elicitation shows forms."""
+    if not isinstance(capability, dict):
+        return False
+    return mode is None or mode in capability or (mode == "form" and not capability)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import textwrap
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from tests.crib import Crib
 from tests.mcp_servers import RAW, mount
-from toolcrib.errors import InputRequired
-from toolcrib.project import Project
+from toolcrib.errors import CapabilityMissing, InputRequired
+from toolcrib.project import McpCatalog, Project
+from toolcrib.serve.mcp.connection import Connection
 from toolcrib.spec import Call, Result
+from toolcrib.spec.calls.client import require_capabilities
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -94,3 +99,47 @@ async def test_a_client_that_answers_later_has_the_call_made_again(crib: Crib) -
         assert request["method"] == "elicitation/create"
         answers = {key: {"action": "accept", "content": {"name": "Ben"}}}
         assert (await call(project, LaterClient(answers))).unwrap() == "Ben"
+
+
+NEEDS_URL = RAW.replace(
+    '{"code": -32601, "message": "Method not found"}',
+    '{"code": -32042, "message": "log in first", "data": {"elicitations": [{"url": "https://a.example/"}]}}',
+) + textwrap.dedent("""
+    def called(message):
+        return None
+    main()
+""")
+
+
+async def test_an_address_to_visit_first_reaches_the_client(crib: Crib) -> None:
+    mount(crib, "raw", NEEDS_URL)
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        lines: asyncio.Queue[bytes] = asyncio.Queue()
+        connection = Connection(McpCatalog(project), lines.put_nowait)
+        begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a"}}
+        for number, (method, params) in enumerate(
+            [("initialize", begin), ("tools/call", {"name": "raw__hello", "arguments": {}})]
+        ):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            connection.receive(json.dumps(message).encode())
+            answer = json.loads(await asyncio.wait_for(lines.get(), 30))
+        assert answer["error"]["code"] == -32042
+        assert answer["error"]["data"] == {"elicitations": [{"url": "https://a.example/"}]}
+        await connection.drain(1)
+
+
+@pytest.mark.parametrize(
+    ("offered", "mode", "fits"),
+    [
+        ({}, "form", True),
+        ({"form": {}}, "url", False),
+        ({"url": {}}, "form", False),
+        ({"url": {}}, "url", True),
+    ],
+)
+def test_a_client_is_asked_only_in_a_mode_that_it_has(offered: Any, mode: str, fits: bool) -> None:
+    request = {"method": "elicitation/create", "params": {"mode": mode, "message": "Who?"}}
+    with nullcontext() if fits else pytest.raises(CapabilityMissing):
+        require_capabilities({"elicitation": offered}, {"q": request})
