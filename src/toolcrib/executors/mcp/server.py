@@ -389,7 +389,8 @@ class McpServer:
             return CapabilityMissing(
                 error.message, details={"required": data.get("requiredCapabilities", {})}
             )
-        name, details = self.spec.name, {"server": self.spec.name, "tool": tool}
+        name = self.spec.name
+        details: dict[str, Any] = {"server": name, "tool": tool}
         terminated = isinstance(error, MCPError) and (
             error.code == CONNECTION_CLOSED
             or (error.code == INVALID_REQUEST and "terminated" in error.message.lower())

@@ -118,13 +118,14 @@ async def test_an_address_to_visit_first_reaches_the_client(crib: Crib) -> None:
         await project.servers.ready(60)
         lines: asyncio.Queue[bytes] = asyncio.Queue()
         connection = Connection(McpCatalog(project), lines.put_nowait)
-        begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a"}}
-        for number, (method, params) in enumerate(
-            [("initialize", begin), ("tools/call", {"name": "raw__hello", "arguments": {}})]
-        ):
-            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+        async def ask(method: str, params: Any) -> Any:
+            message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
             connection.receive(json.dumps(message).encode())
-            answer = json.loads(await asyncio.wait_for(lines.get(), 30))
+            return json.loads(await asyncio.wait_for(lines.get(), 30))
+
+        await ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
+        answer = await ask("tools/call", {"name": "raw__hello"})
         assert answer["error"]["code"] == -32042
         assert answer["error"]["data"] == {"elicitations": [{"url": "https://a.example/"}]}
         await connection.drain(1)
