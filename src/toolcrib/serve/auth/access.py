@@ -38,7 +38,7 @@ class Client:
         if self.identity is not None and not self.identity.may(scope):
             raise DeniedError(
                 f"the token {self.identity.name!r} lacks the scope `{scope}`",
-                hint=f"Create one that has it: toolcrib token create NAME --scope {scope}",
+                hint="Use a token that has it.",
             )
 
 
