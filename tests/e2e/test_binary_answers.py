@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tests.commands import run
 from tests.crib import Crib
-from tests.http_server import http_server
+from tests.http_server import HttpServerProcess, http_server
 from tests.integration.egress.servers import serving
 from toolcrib import Project
 from toolcrib.executors.function.threads import run_in_thread
@@ -43,6 +43,20 @@ def check(name: str, where: str, blocks: Any, details: Any) -> None:
         assert (kept["size"], kept["media_type"]) == (len(PNG), "image/png"), (name, where)
 
 
+def mcp(server: HttpServerProcess, method: str, called: str, token: str = "", **params: Any) -> Any:
+    meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    meta |= {"io.modelcontextprotocol/clientCapabilities": {}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": method}
+    headers |= {"MCP-Protocol-Version": "2026-07-28"} | ({"Mcp-Name": called} if called else {})
+    return server.send("POST", "/mcp", message, headers, token=token).json
+
+
+def artifacts(server: HttpServerProcess) -> Any:
+    uri = "toolcrib://artifacts"
+    return json.loads(mcp(server, "resources/read", uri, uri=uri)["result"]["contents"][0]["text"])
+
+
 def over_interfaces(crib: Crib) -> None:
     with http_server(crib.root) as server:
         for name in TOOLS:
@@ -50,14 +64,17 @@ def over_interfaces(crib: Crib) -> None:
             check(name, "command line", said["value"]["content"], said.get("details"))
             reply = server.send("POST", f"/tools/invoke/{name}", {"args": {}}).json
             check(name, "REST", reply["value"]["content"], reply.get("details"))
-            meta: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-            meta |= {"io.modelcontextprotocol/clientCapabilities": {}}
-            params = {"name": name, "arguments": {}, "_meta": meta}
-            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-            headers = {"Accept": "application/json, text/event-stream", "Mcp-Method": "tools/call"}
-            headers |= {"MCP-Protocol-Version": "2026-07-28", "Mcp-Name": name}
-            reply = server.send("POST", "/mcp", message, headers).json
+            reply = mcp(server, "tools/call", name, name=name, arguments={})
             check(name, "MCP", reply["result"]["content"], None)
+        listed = mcp(server, "resources/list", "")["result"]["resources"]
+        assert "toolcrib://artifacts" in [one["uri"] for one in listed]
+        mine = artifacts(server)
+        assert {one["tool"] for one in mine} == set(TOOLS)
+        (image,) = mcp(server, "resources/read", mine[0]["uri"], uri=mine[0]["uri"])["result"]["contents"]
+        assert b64decode(image["blob"]) == PNG
+        assert artifacts(server) == mine
+        other = server.create_token("other", "invoke")
+        assert "error" in mcp(server, "resources/read", mine[0]["uri"], token=other, uri=mine[0]["uri"])
 
 
 @pytest.mark.usefixtures("kernel")

@@ -13,7 +13,14 @@ from toolcrib.core.context import Context
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
-from toolcrib.project.own_resources import CALLS, PAGE, calls_reader, page_reader
+from toolcrib.project.own_resources import (
+    ARTIFACTS,
+    CALLS,
+    PAGE,
+    artifacts_reader,
+    calls_reader,
+    page_reader,
+)
 from toolcrib.project.project import Project
 from toolcrib.spec import Annotations, Call, Caller, CallEvents, McpForms, Outcome, Result, Retry, Tool
 
@@ -132,7 +139,7 @@ _TASK = {
     },
 }
 _PAGE = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
-_FORMS = {"tool_page": PAGE, "own_calls": CALLS}
+_FORMS = {"tool_page": PAGE, "own_calls": CALLS, "own_artifacts": ARTIFACTS}
 _GLEE_CALL = {
     "type": "object",
     "required": ["name"],
@@ -219,6 +226,8 @@ class McpCatalog:
                 named |= {f"{start}agent_create": make, f"{start}task": task}
         named["tool_page"] = (page_reader(self._project), _PAGE, "The page of a tool.", _LOOKS)
         named["own_calls"] = (calls_reader(self._project), _NOTHING, "Your calls in the audit log.", _LOOKS)
+        artifacts = artifacts_reader(self._project)
+        named["own_artifacts"] = (artifacts, _NOTHING, "Long outputs of your calls.", _LOOKS)
         free = [name for name in named if self._project.toolset.same_name(name) is None]
         for name, (function, schema, description, hints) in named.items():
             if name in free:

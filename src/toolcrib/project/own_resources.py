@@ -1,4 +1,4 @@
-"""The resources of every project for MCP clients: the page of each tool, and the calls of the client."""
+"""The resources of every project for MCP clients: pages of tools, and the calls and artifacts of a client."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolcrib.project.project import Project
 
 PAGE = McpForms(listed=False, resource="toolcrib://tools/{name}", mime_type="text/markdown")
+ARTIFACTS = McpForms(listed=False, resource="toolcrib://artifacts", mime_type="application/json")
 CALLS = McpForms(listed=False, resource="toolcrib://calls", mime_type="application/json")
 _MOST_CALLS = 100
 
@@ -50,6 +51,17 @@ def calls_reader(project: Project) -> Callable[..., Any]:
         return found
 
     return own_calls
+
+
+def artifacts_reader(project: Project) -> Callable[..., Any]:
+    """Return the function that gives the artifacts of the caller's own calls, the newest first."""
+
+    async def own_artifacts(ctx: Context) -> list[dict[str, Any]]:
+        owner = project.outputs.readable(ctx.caller, ctx.identity)
+        found = await run_in_thread(lambda: project.outputs.store.all(owner))
+        return [{"tool": one.tool, **one.as_json()} for one in found[:_MOST_CALLS]]
+
+    return own_artifacts
 
 
 def _page(tool: Tool) -> Iterator[str]:

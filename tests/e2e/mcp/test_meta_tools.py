@@ -282,7 +282,8 @@ async def test_the_pages_of_tools_and_ones_own_calls_are_resources(crib: Crib, d
         ]
         resources = [str(one.uri) for one in (await agent.list_resources()).resources]
         templates = [one.uri_template for one in (await agent.list_resource_templates()).resource_templates]
-        assert (resources, templates) == (["toolcrib://calls"], ["toolcrib://tools/{name}"])
+        assert resources == ["toolcrib://calls", "toolcrib://artifacts"]
+        assert templates == ["toolcrib://tools/{name}"]
         assert "Does hidden." in await text(agent, "toolcrib://tools/hidden")
     async with client(crib, TOOLCRIB_TOKEN=token) as agent:
         await agent.call_tool("hello", {"name": "Ann"})

@@ -11,8 +11,11 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
 from toolcrib.spec.calls.binary import content_of, is_binary
+from toolcrib.spec.calls.content import Content
 
 MAX_BYTES = 50_000
+MAX_BINARY = 1024 * 1024
+"""Bytes of binary data that are returned; a larger artifact is a link."""
 
 
 async def artifact_read(
@@ -32,6 +35,8 @@ async def artifact_read(
         found = outputs.store.get(id, owner)
         details: dict[str, Any] = {"bytes": found.size, "media_type": found.media_type}
         data = outputs.store.read(id, owner, offset, limit)
+        if is_binary(data, found.media_type) and found.size > MAX_BINARY:
+            return Outcome(Content.link(found.uri, found.id, found.media_type), (), details)
         if is_binary(data, found.media_type):
             whole = outputs.store.read(id, owner)
             return Outcome(content_of(whole, found.media_type, found.uri), (), details)

@@ -42,6 +42,8 @@ class KeptOutputs:
 
     def keep(self, ctx: Context, result: Result) -> None:
         """Keep the output of a call if it is longer than its text view, and binary data in any case."""
+        if ctx.tool == "artifact_read" and ctx.bound.tool.is_builtin:
+            return  # It is kept already.
         if result.blocks:
             self._keep_blocks(ctx, result)
             return
