@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from toolcrib.cli.caller import admit
 from toolcrib.errors import UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +47,13 @@ def root_option(command: F) -> F:
 def project_options(command: F) -> F:
     """Add `--root` and `--json`, in this order."""
     return root_option(json_option(command))
+
+
+def open_project(root: str | None) -> Project:
+    """Return the project of a command. It is imported here, so that `--help` stays fast."""
+    from toolcrib.project import Project
+
+    return Project.open(root)
 
 
 def page_options(noun: str) -> Callable[[F], F]:

@@ -39,6 +39,14 @@ def print_note(text: str, *, nl: bool = True) -> None:
     click.echo(printable(text), err=True, nl=nl)
 
 
+def print_change(as_json: bool, document: Any, note: str) -> None:
+    """Print what a command has changed: the document of `--json`, or a line for a person."""
+    if as_json:
+        print_json(document)
+    else:
+        print_note(note)
+
+
 def print_warnings(project: Project) -> None:
     """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:

@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
-from toolcrib.cli.output import one_line, print_json, print_note, print_result
+from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result
 from toolcrib.cli.table import brief, print_listing
 from toolcrib.errors import ConflictError, NotFoundError, UsageError
 
@@ -159,10 +159,7 @@ def disable_command(bundle: str, data: str | None, as_json: bool) -> None:
 def _turn(name: str, data: str | None, as_json: bool, *, enabled: bool) -> None:
     store = open_store(data)
     bundle = store.switch_bundle(find_bundle(store, name).id, enabled=enabled)
-    if as_json:
-        print_json(document_of(bundle))
-    else:
-        print_note(f"{bundle.slug} is {'enabled' if enabled else 'disabled'}.")
+    print_change(as_json, document_of(bundle), f"{bundle.slug} is {'enabled' if enabled else 'disabled'}.")
 
 
 @command.command("delete")

@@ -22,7 +22,7 @@ from toolcrib.cli.commands.bundles.chosen import (
 )
 from toolcrib.cli.confirm import confirm
 from toolcrib.cli.options import yes_option
-from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.cli.output import print_change, print_json, print_result
 from toolcrib.cli.table import brief, print_listing
 from toolcrib.errors import AuditUnavailable, Cancelled, NotFoundError, UsageError
 
@@ -72,10 +72,7 @@ def put_command(
     if made.body.type == "native":
         require_one_name(made.slug, made.body, listing_of(store).versions(made.slug, [found.id]))
     tool = store.put_tool(found.id, *made)
-    if as_json:
-        print_json(_document(tool))
-    else:
-        print_note(f"created {tool_name(found, tool)}")
+    print_change(as_json, _document(tool), f"created {tool_name(found, tool)}")
 
 
 def _read(file: str) -> bytes:
@@ -200,10 +197,9 @@ def _turn(target: str, data: str | None, as_json: bool, *, enabled: bool) -> Non
     store = open_store(data)
     bundle, tool = find_version(store, target, change=True)
     changed = store.switch_tool(bundle.id, tool.slug, tool.version, enabled=enabled)
-    if as_json:
-        print_json(_document(changed))
-    else:
-        print_note(f"{tool_name(bundle, tool)} is {'enabled' if enabled else 'disabled'}.")
+    print_change(
+        as_json, _document(changed), f"{tool_name(bundle, tool)} is {'enabled' if enabled else 'disabled'}."
+    )
 
 
 @command.command("delete")
@@ -218,10 +214,7 @@ def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> Non
     if not yes and not confirm(f"Delete {name} for good?", no_terminal=UsageError):
         raise Cancelled(f"{name} was not deleted")
     store.delete_tool(bundle.id, found.slug, found.version)
-    if as_json:
-        print_json({"deleted": _document(found)})
-    else:
-        print_note(f"{name} is deleted.")
+    print_change(as_json, {"deleted": _document(found)}, f"{name} is deleted.")
 
 
 def _document(record: object) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.confirm import at_terminal, require_person
-from toolcrib.cli.options import project_options, root_option
+from toolcrib.cli.options import open_project, project_options, root_option
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
@@ -60,13 +60,12 @@ def set_command(name: str, root: str | None, remove: bool) -> None:
     """
     from toolcrib.guard import ChainedSecrets, KeyringSecrets, UnreadableError, UserSecrets
     from toolcrib.guard.secrets.file_sources import is_secret_name
-    from toolcrib.project import Project
     from toolcrib.state import user_name
 
     require_person("secrets")
     if is_secret_name(name) is None:
         raise UsageError(f"{name!r} is not the name of a secret", hint="Use letters, digits and _ . -")
-    project = Project.open(root)
+    project = open_project(root)
     assert isinstance(project.secrets, ChainedSecrets)
     places = [one for one in project.secrets.sources if isinstance(one, (KeyringSecrets, UserSecrets))]
     place = max(places, key=lambda one: isinstance(one, KeyringSecrets))
@@ -104,9 +103,8 @@ def login_command(tool: str, root: str | None) -> None:
     """
     from toolcrib.executors import HttpExecutor
     from toolcrib.guard import resolve
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     if not project.acceptance.given:
         raise project.acceptance.refusal(own=True)
     bound = project.bound(tool)
@@ -129,10 +127,9 @@ def _show(address: str, code: str) -> None:
 
 
 def _needs(root: str | None) -> list[SecretNeed]:
-    from toolcrib.project import Project
     from toolcrib.project.reports import secret_needs
 
-    project = Project.open(root)
+    project = open_project(root)
     return secret_needs(project.tools(), project.secrets)
 
 

@@ -11,7 +11,7 @@ import click
 from toolcrib.cli.commands.connect.server_review import require_client, reviewed, started
 from toolcrib.cli.commands.connect.servers_add import add_command
 from toolcrib.cli.confirm import decide
-from toolcrib.cli.options import project_options, root_option, yes_option
+from toolcrib.cli.options import open_project, project_options, root_option, yes_option
 from toolcrib.cli.output import print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
 from toolcrib.errors import NotFoundError
@@ -133,9 +133,8 @@ def _require(root: str | None) -> tuple[Project, Servers]:
 
 
 def _open(root: str | None) -> tuple[Project, Servers | None]:
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     print_warnings(project)
     return project, project.servers
 

@@ -16,7 +16,7 @@ from toolcrib.cli.commands.connect.server_review import require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
 from toolcrib.cli.hosts import replace_file
 from toolcrib.cli.options import project_options, yes_option
-from toolcrib.cli.output import one_line, print_json, print_note, print_result
+from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -77,10 +77,7 @@ def add_command(
     project = _trusted(project, name, program, channel)
     assert project.servers is not None
     document = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
-    if as_json:
-        print_json({**document, "file": str(path)})
-    else:
-        print_note(f"Added {name} to {path}.")
+    print_change(as_json, {**document, "file": str(path)}, f"Added {name} to {path}.")
 
 
 def _entry(

@@ -9,7 +9,7 @@ import click
 from toolcrib.cli.arguments import parse_duration
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import project_options
-from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.cli.output import print_change, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
 from toolcrib.spec import SCOPES
@@ -104,10 +104,7 @@ def list_command(root: str | None, as_json: bool) -> None:
 def revoke_command(name: str, root: str | None, as_json: bool) -> None:
     """Revoke the token NAME; it is refused from now on."""
     caller = _tokens(root).revoke(name)
-    if as_json:
-        print_json({"revoked": caller.name})
-    else:
-        print_note(f"{caller.name} is revoked.")
+    print_change(as_json, {"revoked": caller.name}, f"{caller.name} is revoked.")
 
 
 def _tokens(root: str | None) -> Tokens:

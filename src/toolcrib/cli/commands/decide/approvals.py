@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.approval_lines import (
+from toolcrib.cli.arguments import parse_arguments
+from toolcrib.cli.commands.decide.approval_lines import (
     SCOPES,
     SHOWN,
     content_lines,
@@ -19,11 +20,11 @@ from toolcrib.cli.approval_lines import (
     narrower_rule,
     row_of,
 )
-from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.commands.decide.policy_add import write_rule
 from toolcrib.cli.confirm import Channel, choose, decide, page, require_person
 from toolcrib.cli.options import (
     id_or_last,
+    open_project,
     page_options,
     project_options,
     require_id,
@@ -123,10 +124,9 @@ def approve_command(
     It shows the arguments whole, page by page if they are long, and the command line or request as it would
     run. ID may be the beginning of an id, if no other begins so.
     """
-    from toolcrib.project import Project
     from toolcrib.state import user_name
 
-    project = Project.open(root)
+    project = open_project(root)
     service = project.approval_service
     approval = _one(service, chosen)
     changed = _changed_arguments(service, approval, edits, arguments)
@@ -306,9 +306,8 @@ def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -
 
 
 def _service(root: str | None) -> ApprovalService:
-    from toolcrib.project import Project
 
-    return Project.open(root).approval_service
+    return open_project(root).approval_service
 
 
 def _changed_arguments(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.confirm import require_person
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_result, printable
 from toolcrib.errors import ManifestError, NotFoundError
 
@@ -26,12 +26,11 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     code inside the project that the settings start. What differs from its pin does not run. To unpin all,
     delete the file.
     """
-    from toolcrib.project import Project
     from toolcrib.project.integrity.lock import write_lock
 
     if not check:
         require_person("locks")
-    project = Project.open(root)
+    project = open_project(root)
     now = _pins(project)
     if check:
         return _check(project, now, as_json)

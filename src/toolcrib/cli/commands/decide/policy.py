@@ -9,7 +9,7 @@ import click
 
 from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.commands.decide.policy_add import add_command
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import UsageError
@@ -71,10 +71,9 @@ def explain_command(
     strictest decision that any arguments could lead to.
     """
     from toolcrib.cli.commands.look.show import find_tool
-    from toolcrib.project import Project
     from toolcrib.project.reports import explain_call
 
-    project = Project.open(root)
+    project = open_project(root)
     found: Tool = find_tool(project, tool)
     given = parse_arguments(arguments, found.input_schema)
     document = explain_call(project, found, given, *_caller(project, callers))

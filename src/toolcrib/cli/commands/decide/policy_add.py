@@ -12,7 +12,7 @@ from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool
 from toolcrib.cli.confirm import Channel, decide, require_person
 from toolcrib.cli.hosts import replace_file
-from toolcrib.cli.options import root_option, yes_option
+from toolcrib.cli.options import open_project, root_option, yes_option
 from toolcrib.cli.output import one_line, print_note, print_result
 from toolcrib.cli.yaml_text import when_of, with_rule
 from toolcrib.errors import DeniedError, NotTrusted, UsageError
@@ -49,12 +49,11 @@ def add_command(
     TOOL is a name, or a pattern such as `repo_*`. With ARGUMENTS, written as for `toolcrib run`, the rule is
     for calls with exactly these values; others may be added. deny beats ask, and ask beats allow.
     """
-    from toolcrib.project import Project
 
     require_person(_ABOUT, refuse=DeniedError)
     if tool is None and not writes and not callers:
         raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
-    project = Project.open(root)
+    project = open_project(root)
     is_pattern = tool is None or "*" in tool or "?" in tool
     schema = None if is_pattern else find_tool(project, str(tool)).input_schema
     rule = {

@@ -12,7 +12,7 @@ import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
-from toolcrib.cli.options import project_options, yes_option
+from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
 from toolcrib.cli.sheets import names_of
 from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
@@ -44,7 +44,6 @@ def command(
     write, reach outside the project, or were created by an agent. With --json and without --yes they are only
     shown.
     """
-    from toolcrib.project import Project
 
     if names and everything:
         raise UsageError("give names, or --all")
@@ -52,7 +51,7 @@ def command(
         raise UsageError("--watch shows changes to a person; it has no --json and no --all")
     if yes:
         require_person(_ABOUT)
-    project = Project.open(root)
+    project = open_project(root)
     sheets, exit_code = _sheets(project, names, everything=everything)
     if not as_json:
         for number, sheet in enumerate(sheets):
@@ -109,7 +108,6 @@ def _ask(project: Project, which: Callable[[Tool], bool], then: str) -> None:
 
 def _watch(root: str | None, names: Sequence[str]) -> int:
     """Accept what the person saves while this runs. Tools that agents make meanwhile are left to a review."""
-    from toolcrib.project import Project
 
     require_person(_ABOUT)
     if not at_terminal():
@@ -118,7 +116,7 @@ def _watch(root: str | None, names: Sequence[str]) -> int:
     try:
         while True:
             time.sleep(_LOOK_S)
-            project = Project.open(root)
+            project = open_project(root)
             with suppress(ToolcribError):  # A file is being written; it is looked at again.
                 sheets, _ = _sheets(project, names, everything=False, report=False)
                 for sheet in sheets:

@@ -11,7 +11,7 @@ import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
-from toolcrib.cli.options import project_options, yes_option
+from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
 from toolcrib.errors import NotTrusted, ToolcribError, UsageError
 
@@ -63,7 +63,7 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
     """Open a project to run its tools. If it is not accepted and somebody is at the terminal, ask first."""
     from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     if not ask or project.acceptance.given or given_token() is not None or not at_terminal():
         return project
     state = _State.of(Project.inspect(root))
@@ -72,7 +72,7 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
     if channel is None:
         raise NotTrusted("the project was not accepted, so nothing was run")
     state.accept(channel)
-    return Project.open(root)
+    return open_project(root)
 
 
 def _revoke(trust: Trust, as_json: bool) -> None:

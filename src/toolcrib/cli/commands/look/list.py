@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
 from toolcrib.cli.programs import is_program, load_program
 from toolcrib.cli.table import brief, print_listing
@@ -46,14 +46,13 @@ def command(
 
     Manifests with errors are reported on standard error.
     """
-    from toolcrib.project import Project
 
     if file is not None:
         if not is_program(file):
             raise UsageError(f"{file} is no Python file", hint=f"For another project: --root {file}")
         _print_tools(list(load_program(file).tools()), as_json=as_json, empty=f"{file} has no tools.")
         return
-    project = Project.open(root)
+    project = open_project(root)
     print_warnings(project)
     in_team = member is not None or team is not None
     skills = _skills(team, member, project) if in_team else None

@@ -14,7 +14,7 @@ from toolcrib.builtin.definition import BUILTIN_BUNDLE
 from toolcrib.builtin.names import NAMES
 from toolcrib.cli.arguments import complete_tool, parse_target, resolved, types_of
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.cli.programs import is_program, load_program
 from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
@@ -65,7 +65,6 @@ def command(tool: str, name: str | None, root: str | None, as_json: bool) -> Non
     TOOL is [BUNDLE/]NAME[@VERSION], or FILE.py[:OBJECT] and NAME for a tool of a Python program.
     """
     from toolcrib.middleware.handler import names_for
-    from toolcrib.project import Project
 
     if is_program(tool):
         tools = load_program(tool)
@@ -75,7 +74,7 @@ def command(tool: str, name: str | None, root: str | None, as_json: bool) -> Non
         return
     if name is not None:
         raise UsageError(f"{tool} and {name}: show takes one tool")
-    project = Project.open(root)
+    project = open_project(root)
     found = find_tool(project, tool)
     caller, identity = caller_of(project)
     if identity is not None and found not in project.tools(caller, identity):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_table
 
@@ -18,9 +18,8 @@ def command(root: str | None, as_json: bool) -> int:
 
     The exit code is 1 if there are such calls.
     """
-    from toolcrib.project import Project
 
-    status = Project.open(root).calls.status()
+    status = open_project(root).calls.status()
     alarms = status["unserved"]
     if as_json:
         print_json(status)

@@ -10,7 +10,7 @@ import click
 
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.review import ask_for_files
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import (
     one_line,
     print_diagnostics,
@@ -38,9 +38,8 @@ def list_command(root: str | None, as_json: bool) -> int:
 
     Exit 4 if one of the files is wrong.
     """
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     agents = project.agents.all()
     findings = project.agents.findings(lambda: [tool.name for tool in project.tools()])
     print_listing(
@@ -72,9 +71,8 @@ def list_command(root: str | None, as_json: bool) -> int:
 @project_options
 def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show one agent: its model, instructions, tools and budgets."""
-    from toolcrib.project import Project
 
-    agent = Project.open(root).agents.find(name)
+    agent = open_project(root).agents.find(name)
     if as_json:
         print_json(agent.document)
         return
@@ -101,9 +99,8 @@ def choose_command(task: str, root: str | None, as_json: bool) -> None:
 
     They are found as `toolcrib search` finds tools, so the same task always gets the same answer.
     """
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     caller, identity = caller_of(project)
     found = project.tasks.choose(task, caller=caller, identity=identity)
     print_listing(
@@ -127,9 +124,8 @@ def task_command(
 
     Prints the answer, and the session on standard error: with it the next task continues from there.
     """
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     ask_for_files(project)
     caller, identity = caller_of(project)
 
@@ -177,10 +173,9 @@ def import_command(
 
     Without FILES, all of .claude/agents and .gemini/agents in the project. Notes say what has no equal here.
     """
-    from toolcrib.project import Project
     from toolcrib.project.authoring.agent_import import import_agent, importable
 
-    project = Project.open(root)
+    project = open_project(root)
     sources = list(files) or importable(project.root)
     if not sources:
         raise UsageError(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import id_or_last, page_options, project_options
-from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
+from toolcrib.cli.options import id_or_last, open_project, page_options, project_options
+from toolcrib.cli.output import one_line, print_change, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import NotFoundError, TimedOut
 from toolcrib.spec.moment import written
@@ -117,10 +117,7 @@ def _change(change: str, chosen: str | None, root: str | None, as_json: bool) ->
     call_id = _one(project, caller, chosen)
     getattr(project.calls, change)(call_id)
     call = project.calls.find(call_id)
-    if as_json:
-        print_json(call.as_dict())
-    else:
-        print_note(f"{call.state}: {one_line(call.tool)} {call_id}")
+    print_change(as_json, call.as_dict(), f"{call.state}: {one_line(call.tool)} {call_id}")
 
 
 async def _waited(project: Project, call_id: str, timeout_s: float | None) -> DurableCall:
@@ -130,9 +127,8 @@ async def _waited(project: Project, call_id: str, timeout_s: float | None) -> Du
 
 def _open(root: str | None) -> tuple[Project, str | None]:
     """Return the project, and the caller whose calls this command may see; None for all of them."""
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     caller, identity = caller_of(project)
     return project, None if identity is None or identity.may("admin") else caller
 

@@ -13,7 +13,7 @@ from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of, given_token
 from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.confirm import at_terminal, seek_approval
-from toolcrib.cli.options import approve_option, project_options, timeout_option
+from toolcrib.cli.options import approve_option, open_project, project_options, timeout_option
 from toolcrib.cli.output import (
     print_error,
     print_interrupted,
@@ -66,14 +66,13 @@ def command(
     replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python program.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
-    from toolcrib.project import Project
     from toolcrib.spec import Call
 
     if verbose:
         _show_log()
     if is_program(tool):
         return _run_program(tool, arguments, timeout_ms, as_json=as_json, verbose=verbose)
-    project = Project.open(root) if dry_run else accepted_project(root, ask=not as_json)
+    project = open_project(root) if dry_run else accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
     call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
     call.idempotency_key = idempotency_key

@@ -12,7 +12,7 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.review import ask_for_files
-from toolcrib.cli.options import id_or_last, page_options, project_options, require_id
+from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
@@ -219,9 +219,8 @@ def fork_command(
 
 
 def _open(root: str | None) -> tuple[Project, str, Caller | None]:
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     return project, *caller_of(project)
 
 

@@ -7,7 +7,7 @@ import json
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import one_line, print_json, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.spec.moment import written
@@ -24,9 +24,8 @@ def command() -> None:
 @click.option("--before", metavar="ID", help="Show the next page, after the session ID.")
 def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
     """List sessions, the newest first."""
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     caller, identity = caller_of(project)
     seen_by = None if identity is None or identity.may("admin") else caller
     found = project.runs.sessions(limit, before=before, caller=seen_by)
@@ -53,9 +52,8 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
 @click.option("--metadata", default="{}", help="A JSON object for its owner.")
 def create_command(root: str | None, as_json: bool, metadata: str) -> None:
     """Create a session, and print its id."""
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     caller, _ = caller_of(project)
     try:
         found = json.loads(metadata)

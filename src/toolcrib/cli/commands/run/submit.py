@@ -6,7 +6,7 @@ import click
 
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options, timeout_option
+from toolcrib.cli.options import open_project, project_options, timeout_option
 from toolcrib.cli.output import print_json, print_note, print_result, print_warnings
 
 
@@ -34,9 +34,8 @@ def command(
     it, or whoever waits for it: `toolcrib calls wait ID`.
     """
     from toolcrib.cli.commands.look.show import find_tool
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     print_warnings(project)
     caller, identity = caller_of(project)
     found = find_tool(project, tool)

@@ -10,7 +10,7 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.review import ask_for_files
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import ToolcribError
@@ -32,9 +32,8 @@ def command() -> None:
 @project_options
 def list_command(root: str | None, as_json: bool) -> int:
     """List the workflows of the project."""
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     found = project.workflows.all().values()
     findings = project.workflows.findings(project.agents.all())
     for finding in findings:
@@ -54,9 +53,8 @@ def list_command(root: str | None, as_json: bool) -> int:
 @project_options
 def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show the inputs and steps of a workflow."""
-    from toolcrib.project import Project
 
-    workflow = Project.open(root).workflows.find(name)
+    workflow = open_project(root).workflows.find(name)
     if as_json:
         print_json(workflow.document)
         return
@@ -78,9 +76,8 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
     INPUTS are written as the arguments of `toolcrib run`. Ctrl-C leaves the run stored: a worker, or
     `toolcrib runs wait`, continues with it.
     """
-    from toolcrib.project import Project
 
-    project = Project.open(root)
+    project = open_project(root)
     ask_for_files(project)
     caller, identity = caller_of(project)
     workflow = project.workflows.get(name)
