@@ -24,6 +24,11 @@ _KEPT = frozenset(
 _SECRET_PARAMETER = re.compile(
     r"([?&][^=&#]*(?:key|token|secret|password|passwd|signature|sig|auth)[^=&#]*=)[^&#]*", re.IGNORECASE
 )
+_SECRET_FIELD = re.compile(
+    r'("(?!token_type")[^"]*(?:key|token|secret|passw|device_code)[^"]*"\s*:\s*")(?:[^"\\]|\\.)*',
+    re.IGNORECASE,
+)
+"""A field of JSON in the answer to a request with a secret, such as a new token, which nobody knows yet."""
 _MASK = "***"
 
 
@@ -55,7 +60,7 @@ class Cassette:
                 raise InvalidInput(f"the URL cannot be called: {error}") from None
             return self._replayed(asked)
         response = await send(request, policy)
-        self._entries.append({**asked, "answer": self._answer(response)})
+        self._entries.append({**asked, "answer": self._answer(request, response)})
         return response
 
     def save(self) -> None:
@@ -72,9 +77,11 @@ class Cassette:
             body = _MASK
         return {"method": request.method, "url": url, "body": self._mask(body)}
 
-    def _answer(self, response: EgressResponse) -> dict[str, Any]:
+    def _answer(self, request: EgressRequest, response: EgressResponse) -> dict[str, Any]:
         headers = [[n.lower(), self._mask(v)] for n, v in response.headers if n.lower() in _KEPT]
         body = self._mask(_text(response.body))
+        if request.secret_body and isinstance(body, str):
+            body = _SECRET_FIELD.sub(rf"\g<1>{_MASK}", body)
         return {"status": response.status, "headers": headers, "body": body, "url": self._mask(response.url)}
 
     def _replayed(self, asked: dict[str, Any]) -> EgressResponse:

@@ -23,6 +23,7 @@ from toolcrib.egress import Egress
 from toolcrib.errors import HttpFailed, ManifestError, SecretMissing, ToolUnavailable
 from toolcrib.executors import HttpExecutor
 from toolcrib.spec import Auth, Call, OAuth2, SecretSpec, Tool
+from toolcrib.testing import cassette
 
 
 class World:
@@ -72,6 +73,22 @@ async def test_one_token_for_many_callers_and_for_later_ones(world: World) -> No
     assert len(stored) == 1
     assert stored[0].stat().st_mode & 0o777 == 0o600
     await world.call(world.executor(), KEY=PASSWORD)
+    assert len(world.server.issued) == 1
+
+
+async def test_a_recording_holds_no_token(world: World, tmp_path: Path) -> None:
+    def mask(value: Any) -> Any:
+        known = [text for text in world.learnt.values() if isinstance(value, str)]
+        return value.replace(known[0], "***") if known else value
+
+    with cassette(tmp_path / "c.json", mask=mask):
+        await world.call(world.executor())
+    written = (tmp_path / "c.json").read_text()
+    assert ("/token" in written, "access-token-0" in written, PASSWORD in written) == (True, False, False)
+    world.folder = tmp_path / "other"
+    world.folder.mkdir()
+    with cassette(tmp_path / "c.json", mask=mask):
+        assert (await world.call(world.executor()))["ok"]
     assert len(world.server.issued) == 1
 
 
