@@ -93,7 +93,6 @@ class _RouteTypes:
             id(one): one for one in named if one is not None and not isinstance(one, str)
         }
         schemas, self.components = msgspec.json.schema_components(list(listed.values()), ref_template=_REF)
-        _bound(self.components)
         self._schemas = dict(zip(listed, schemas, strict=True))
         for struct in set(_structs(msgspec.inspect.multi_type_info(list(listed.values())))):
             self._explain(struct)
@@ -117,14 +116,6 @@ class _RouteTypes:
         """Return the schema of a query's struct in full."""
         found: dict[str, Any] = self._queries[form.__name__]
         return found
-
-
-def _bound(schema: Any) -> None:
-    """Add the limits of 64 bits to the integers of a schema."""
-    if isinstance(schema, dict) and schema.get("type") == "integer":
-        schema.update({"minimum": -(2**63), "maximum": 2**63 - 1} | schema)
-    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        _bound(part)
 
 
 def _links(made: Route, routes: Iterable[Route]) -> dict[str, Any]:
@@ -167,7 +158,9 @@ def _parameters(route: Route, types: _RouteTypes) -> Iterator[dict[str, Any]]:
         schema = types.query(route.query)
         for name, rule in schema["properties"].items():
             listed: dict[str, Any] = {}
-            if rule.get("type") == "array":  # `tags=` could be no tag or an empty one, so it is refused.
+            if rule.get("type") == "integer":
+                rule.update({"minimum": -(2**63), "maximum": 2**63 - 1} | rule)
+            elif rule.get("type") == "array":  # `tags=` could be no tag or an empty one, so it is refused.
                 listed, rule["minItems"] = {"style": "form", "explode": False}, 1
             yield {
                 "name": name,

@@ -76,7 +76,7 @@ def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
             values[name] = [*values.get(name, ()), *text.split(",")]
         elif name in values:
             raise InvalidError(f"{name} is given twice", violations=[Violation(name, "is given twice")])
-        elif kinds[name] is int and _INTEGER.fullmatch(text):
+        elif kinds[name] is int and _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63:
             values[name] = int(text)
         else:
             values[name] = _TRUTH.get(text, text) if kinds[name] is bool else text
