@@ -247,7 +247,7 @@ async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) ->
 
 
 def require_whole(project: Project, run_id: str) -> bool:
-    """Check that a run has lost nothing, and has done nothing twice. Return True if it waited for a person."""
+    """Check that a run has lost nothing and done nothing twice. Return True if it waited for a person."""
     tree = project.runs.tree(run_id)
     assert [(one.agent, one.state, one.iteration) for one in tree] == [
         ("above", "done", 3),
