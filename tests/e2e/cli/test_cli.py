@@ -211,7 +211,7 @@ def test_json_is_one_document_for_everything_that_reads(files: Crib) -> None:
     assert cli(files, "lint", "--json").document["errors"] == 0
     assert "mechanisms" in cli(files, "doctor", "--json").document
     for shape, key in (("mcp", "inputSchema"), ("anthropic", "input_schema")):
-        assert all(key in tool for tool in cli(files, "list", "--as", shape).document)
+        assert all(key in tool for tool in cli(files, "list", "--for", shape).document)
 
 
 def test_other_encodings_lose_nothing_and_break_nothing(files: Crib) -> None:

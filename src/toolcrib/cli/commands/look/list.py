@@ -46,7 +46,6 @@ def command(
 
     Manifests with errors are reported on standard error.
     """
-
     if file is not None:
         if not is_program(file):
             raise UsageError(f"{file} is no Python file", hint=f"For another project: --root {file}")
