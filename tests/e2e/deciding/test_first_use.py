@@ -74,6 +74,12 @@ class Person:
             assert screen.end() == 0, screen.text
             return str(screen.text)
 
+    def unasked(self, *tools: str) -> str:
+        """Call tools where nobody can answer, so a question would be an error; return what they print."""
+        done = [self.run("run", tool) for tool in tools]
+        assert [one.returncode for one in done] == [0] * len(tools), [one.stderr for one in done]
+        return "".join(one.stdout for one in done)
+
     def project(self, tool: str, **options: Any) -> Any:
         """Call a tool from a Python program of this person."""
         code = (
@@ -300,6 +306,9 @@ def test_in_ci_a_grant_through_a_link_leads_where_the_accepted_digest_says(
 # -- how often the owner is asked ----------------------------------------------------------------------
 
 
+TEN = [f"t{number}" for number in range(10)]
+
+
 def ten_tools(crib: Crib, greeting: str, first: int = 0, last: int = 10) -> None:
     for number in range(first, last):
         permissions = {"write": ["."]} if number < 7 else {"read": ["."]}
@@ -311,16 +320,15 @@ def test_the_questions_of_a_session_and_of_a_pull(origin: Crib, ann: Callable[..
     person = ann()
     person.at_terminal("trust")
     assert person.questions == 1
-    for number in range(10):
-        assert person.at_terminal("run", f"t{number}").endswith(f"one {number}\n")
-    assert person.questions == 1
+    assert person.unasked(*TEN) == "".join(f"one {number}\n" for number in range(10))
 
     mine = Crib.__new__(Crib)
     mine.root, mine.home = person.root, person.root / ".toolcrib"
     ten_tools(mine, "two", 5)  # Two of these five write.
-    for number in range(10):
-        person.at_terminal("run", f"t{number}")
+    for tool in ("t5", "t6"):
+        person.at_terminal("run", tool)
     assert person.questions == 3
+    person.unasked(*TEN)
     git(person.root, "checkout", "-q", ".")
 
     ten_tools(origin, "three", 0, 5)
@@ -331,8 +339,7 @@ def test_the_questions_of_a_session_and_of_a_pull(origin: Crib, ann: Callable[..
     git(person.root, "pull", "-q")
     screen = person.at_terminal("run", "t0")
     assert "Mark t0, t1, t2, t3, t4 as reviewed" in screen
-    for number in range(10):
-        person.at_terminal("run", f"t{number}")
+    person.unasked(*TEN)
     assert person.questions == 4
 
 
@@ -346,8 +353,7 @@ def test_a_pull_without_a_lock_is_one_question_of_trust(origin: Crib, ann: Calla
     screen = person.at_terminal("trust")
     assert screen.count("changed since its last review") == 5
     assert "+ " in screen
-    for number in range(10):
-        person.at_terminal("run", f"t{number}")
+    person.unasked(*TEN)
     assert person.questions == 2
 
 
