@@ -158,29 +158,6 @@ def test_a_session_belongs_to_the_subject(server: HttpServerProcess, issuer: Aut
     assert server.send("POST", "/mcp", ping, session, token=issuer.token(sub="mallory")).status == 404
 
 
-def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> None:
-    """In the process itself, where the time between two readings of the keys can be passed over."""
-    import asyncio
-
-    from toolcrib.errors import InvalidToken
-    from toolcrib.serve.auth import OAuthResource, OutsideTokens
-
-    async def run() -> None:
-        tokens = OutsideTokens(OAuthResource(issuer.issuer, RESOURCE))
-        assert (await tokens.verify(issuer.token())).owner == "olga@example"
-        issuer.rotate(RSAKey.generate_key(2048, auto_kid=True))
-        new = issuer.token(alg="RS256")
-        with pytest.raises(InvalidToken):  # Read a moment ago: not again for each bad token.
-            await tokens.verify(new)
-        tokens._read -= 60
-        reads = issuer.reads
-        assert (await tokens.verify(new)).scopes == {"invoke"}
-        assert issuer.reads == reads + 1
-        await tokens.close()
-
-    asyncio.run(run())
-
-
 def test_an_open_stream_ends_when_its_token_expires(
     server: HttpServerProcess, issuer: AuthorizationServer
 ) -> None:
@@ -202,3 +179,26 @@ def test_an_open_stream_ends_when_its_token_expires(
     stream.read()  # It ends.
     connection.close()
     assert ask(server, token).status == 401
+
+
+def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> None:
+    """In the process itself, where the time between two readings of the keys can be passed over."""
+    import asyncio
+
+    from toolcrib.errors import InvalidToken
+    from toolcrib.serve.auth import OAuthResource, OutsideTokens
+
+    async def run() -> None:
+        tokens = OutsideTokens(OAuthResource(issuer.issuer, RESOURCE))
+        assert (await tokens.verify(issuer.token())).owner == "olga@example"
+        issuer.rotate(RSAKey.generate_key(2048, auto_kid=True))
+        new = issuer.token(alg="RS256")
+        with pytest.raises(InvalidToken):  # Read a moment ago: not again for each bad token.
+            await tokens.verify(new)
+        tokens._read -= 60
+        reads = issuer.reads
+        assert (await tokens.verify(new)).scopes == {"invoke"}
+        assert issuer.reads == reads + 1
+        await tokens.close()
+
+    asyncio.run(run())
