@@ -126,8 +126,9 @@ async def test_an_agent_makes_an_agent_a_person_agrees_and_it_gets_tasks(tmp_pat
             "path": ".glee/agents/helper.yml",
             "review": "a person has to review it before it runs",
         }
-        told = error(await agent.call_tool("glee_task", {"prompt": "Write tests"}))
-        assert (told["code"], "which the agent claude made" in told["message"]) == ("approval_required", True)
+        refused = error(await agent.call_tool("glee_task", {"prompt": "Write tests"}))
+        assert refused["code"] == "approval_required"
+        assert "which the agent claude made" in refused["message"]
         done = cli(crib, "review", "--yes")
         assert (done.code, "created by the agent claude" in done.out) == (0, True), done
         first = json.loads(value(await agent.call_tool("glee_task", {"prompt": "Write tests"})))
