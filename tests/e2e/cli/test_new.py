@@ -12,7 +12,6 @@ import pytest
 from tests.commands import PROGRAM, run
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
 from tests.e2e.terminal import terminal
-from toolcrib.guard import AuditLog
 
 
 @pytest.fixture
@@ -105,22 +104,12 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
     with terminal([PROGRAM, "test"], folder, env, 120) as screen:
         screen.read_until("running examples 0.")
         assert screen.end() == 0, screen.text
-    answer = {"get": {"responses": {"200": {"description": "Yes"}}}}
-    paths = {f"/p{number}": answer for number in range(800)}
-    api = {"openapi": "3.1.0", "info": {"title": "Shop", "version": "1"}, "paths": paths}
-    (folder / "api.json").write_text(json.dumps(api | {"servers": [{"url": "https://api.example.com"}]}))
-    (anchor,) = folder.parent.glob("data/projects/*/audit-head")
-    log = AuditLog(folder / ".toolcrib/audit/tools.log", anchor)
-    for number in range(30_000):
-        log.record("TOOL_EXECUTED", name=f"tool{number}")
-    log.close()
-    for words, shown in (
-        (["import", "openapi", "api.json", "--list"], "reading api.json 0."),
-        (["audit", "verify"], "tools.log 0."),
-    ):
-        with terminal([PROGRAM, *words], folder, env, 300) as screen:
-            screen.read_until(shown)
-            screen.end()
+    servers = {"slow": {"command": "sleep", "args": ["1"]}}
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert cli(folder, "trust", "--yes").code == 0
+    with terminal([PROGRAM, "servers", "list"], folder, env, 300) as screen:
+        screen.read_until("starting slow 0.")
+        screen.end()
 
 
 def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
