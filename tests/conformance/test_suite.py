@@ -1,4 +1,4 @@
-"""The public conformance suite of MCP, one scenario a test: it passes if it exits with 0."""
+"""The public conformance suite of MCP: a scenario passes if it exits with 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import HERE, LIMIT_S
+from tests.conformance.conftest import HERE, LIMIT_S, passed_of_required
 
 SCENARIOS = [tuple(line.split()) for line in (HERE / "scenarios.txt").read_text().splitlines()]
 """Version and name of every server scenario of these versions, and of the extension for tasks."""
@@ -31,3 +31,8 @@ def test_no_scenario_of_the_suite_is_left_out(suite: list[str]) -> None:
         named = [scenario for given, scenario in SCENARIOS if given == version]
         listed = [words[1] for words in lines if version in words[-1]]
         assert sorted(named) == sorted(name for name in listed if not name.startswith("sep-2640-skills"))
+
+
+@pytest.mark.parametrize(("version", "required"), [("2025-11-25", 30), ("2026-07-28", 37)])
+def test_the_frozen_requirements(version: str, required: int, suite: list[str], address: str) -> None:
+    assert passed_of_required(suite, address, version) == (required, required)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx2
 import mcp_types
 import pytest
 from mcp import MCPError, StdioServerParameters
@@ -103,6 +105,68 @@ async def test_anything_but_a_yes_runs_nothing(
         except RuntimeError:  # 2026-07-28: asked again and again, the client gives up
             assert expected == "approval_required"
     assert (crib.root / "count").read_text() == ""
+
+
+class Visitor(User):
+    """A person whose client shows no forms, but opens pages."""
+
+    def __init__(self, action: str = "accept", **form: str) -> None:
+        super().__init__(action=action)
+        self.form, self.seen = form, ""
+        self.visit: asyncio.Task[None] | None = None
+        self.completed: list[str] = []
+
+    async def __call__(self, context: Any, params: Any) -> mcp_types.ElicitResult:
+        if self.visit is None and self.answer["action"] == "accept":
+            self.visit = asyncio.create_task(asyncio.to_thread(self.decide, params.url))
+        return await super().__call__(context, params)
+
+    def decide(self, url: str) -> None:
+        self.seen = httpx2.get(url, timeout=30).text
+        assert httpx2.get(url[:-1], timeout=30).status_code == 404
+        self.seen = httpx2.get(url, timeout=30).text
+        assert "close this page" in httpx2.post(url, data=self.form, timeout=30).text
+        assert httpx2.post(url, data=self.form, timeout=30).status_code == 404
+
+    async def hear(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ElicitCompleteNotification):
+            self.completed.append(message.params.elicitation_id)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        (Visitor(answer="approve"), None),
+        (Visitor(reason="not <now>"), "approval_denied"),
+        (Visitor("decline"), "approval_denied"),
+    ],
+    ids=["approve", "deny", "decline"],
+)
+async def test_a_client_without_forms_sends_its_user_to_a_page(
+    crib: Crib, mode: Mode, user: Visitor, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_url = mcp_types.ElicitationCapability(url=mcp_types.UrlElicitationCapability())
+    monkeypatch.setattr(mcp_types, "ElicitationCapability", lambda **_: by_url)
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
+    user = copy.deepcopy(user)
+    script = "echo '<b>' >> count; wc -l < count"
+    options: Any = {"elicitation_callback": user, "message_handler": user.hear}
+    async with Client(server(crib), mode=mode, **options) as client:
+        result = await client.call_tool("count", {"c": script})
+        assert code(result) == expected
+        assert (crib.root / "count").read_text() == ("" if expected else "<b>\n")
+        if user.visit is not None:
+            await user.visit
+    assert ["echo" in text for text in user.asked] == [False], "the page shows it, not the client"
+    if user.visit is not None:
+        assert "echo &#x27;&lt;b&gt;&#x27;" in user.seen
+        assert "not <now>" in str(result.content) or expected is None
+        assert len(user.completed) == (mode == "legacy")
+        decided = "TOOL_DENIED" if expected else "TOOL_APPROVED"
+        (entry,) = [entry for entry in crib.audit() if entry.event == decided]
+        assert entry.fields["channel"] == "elicitation"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -24,6 +24,7 @@ _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 _KNOWN = ("elicitation", "sampling", "roots")
 _MOST_ROUNDS = 20
+_MOST_ELICITED = 1_000
 _Send = Callable[..., Awaitable[Any]]
 
 
@@ -155,6 +156,8 @@ class Relays:
 
     def __init__(self) -> None:
         self._running: dict[CallRelay, None] = {}
+        self._elicited: dict[str, CallRelay] = {}
+        """Elicitation by URL to the call that it belongs to."""
 
     def callbacks(self) -> dict[str, Any]:
         """Return the callbacks as arguments of the official client."""
@@ -167,9 +170,16 @@ class Relays:
 
     async def run(self, relay: CallRelay, send: _Send) -> Any:
         """Make one call."""
+        from mcp import MCPError
+
         self._running[relay] = None
         try:
             return await relay.run(send)
+        except MCPError as error:
+            asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
+            for one in asked if isinstance(asked, list) else ():
+                self._expect(one, relay)
+            raise
         finally:
             del self._running[relay]
 
@@ -196,11 +206,23 @@ class Relays:
         shown = None if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
         if shown is not None:
             shown.pop("_meta", None)
+            self._expect(shown, next(iter(self._running)))
         request = {"method": method, **({} if shown is None else {"params": shown})}
         try:
             return kind.model_validate(await next(iter(self._running)).ask(request))
         except (ToolcribError, ValueError) as error:
             return ErrorData(code=INVALID_REQUEST, message=str(error)[:500])
+
+    def _expect(self, asked: Any, relay: CallRelay) -> None:
+        """Remember the call that an elicitation belongs to: the server says when its user has been there."""
+        name = asked.get("elicitationId") if isinstance(asked, Mapping) else None
+        if isinstance(name, str) and len(self._elicited) < _MOST_ELICITED:
+            self._elicited[name] = relay
+
+    def completed(self, elicitation: str) -> None:
+        """Tell the client that its user has done what an elicitation by URL asked for."""
+        if (relay := self._elicited.pop(elicitation, None)) is not None:
+            relay.notify("notifications/elicitation/complete", {"elicitationId": elicitation})
 
     async def _log(self, params: Any) -> None:
         if len(self._running) == 1:

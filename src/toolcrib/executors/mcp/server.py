@@ -38,6 +38,7 @@ _PATIENCE = 1
 _MAX_STDERR = 2_000
 _RELISTEN_S = 5.0
 _CANCEL_S = 5.0
+_COMPLETE_S = 10.0
 _CAPABILITY_MISSING = -32021
 """The error code of 2026-07-28 for a client without a capability that the server needs."""
 _T = TypeVar("_T")
@@ -198,7 +199,7 @@ class McpServer:
         """Run one connection from its beginning to its end."""
         await _import_client()
         from mcp import Client
-        from mcp_types import Implementation, ToolListChangedNotification
+        from mcp_types import ElicitCompleteNotification, Implementation, ToolListChangedNotification
 
         self._link = link = self._connect()
         up: _Connected | None = None
@@ -207,6 +208,8 @@ class McpServer:
             inner = message.root if hasattr(message, "root") else message
             if up is not None and isinstance(inner, ToolListChangedNotification):
                 up.stale.set()
+            elif isinstance(inner, ElicitCompleteNotification):
+                relays.completed(inner.params.elicitation_id)
 
         relays = Relays()
         client = Client(
@@ -365,6 +368,35 @@ class McpServer:
             return outcome_of(self.spec.name, tool, result)
         except ToolFailed as error:
             raise up.link.explain(error, error.message, arguments) from None
+
+    async def complete(
+        self, tool: str, argument: str, typed: str, given: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return the server's completion of an argument of a prompt or resource template, as MCP's result."""
+        self.start()
+        return await self._on_its_loop(self._complete(tool, {"name": argument, "value": typed}, given))
+
+    async def _complete(
+        self, tool: str, argument: dict[str, str], given: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        from mcp_types import PromptReference, ResourceTemplateReference
+
+        up = await self._available()
+        if up.client.server_capabilities.completions is None:
+            return {"completion": {"values": []}}
+        ref = (
+            PromptReference(name=tool[len(PROMPT) :])
+            if tool.startswith(PROMPT)
+            else ResourceTemplateReference(uri=tool[len(RESOURCE) :])
+        )
+        try:
+            async with asyncio.timeout(_COMPLETE_S):
+                found = await up.client.complete(ref, argument, dict(given) if given else None)
+        except TimeoutError:
+            return {"completion": {"values": []}}
+        except Exception as error:
+            raise self._call_failed(up, tool, _leaf(error)) from error
+        return {"completion": found.completion.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
     async def _available(self) -> _Connected:
         while True:

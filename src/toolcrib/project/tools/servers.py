@@ -34,7 +34,7 @@ from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.workspaces import Workspaces
-from toolcrib.spec import ApprovalRule, Call, Executor, Result, Tool
+from toolcrib.spec import ApprovalRule, Call, Executor, McpExec, Result, Tool
 from toolcrib.spec.naming import nearest
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
@@ -268,6 +268,14 @@ class Servers:
         if self.trusted:
             chosen = self.mounted.values() if names is None else [self.get(name) for name in names]
             await asyncio.gather(*(one.server.ready(limit_s) for one in chosen))
+
+    async def complete(
+        self, tool: Tool, argument: str, typed: str, given: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return the completion of an argument by the server that a tool belongs to, as MCP's result."""
+        assert isinstance(tool.config, McpExec)
+        server = self.get(tool.config.server).server
+        return await server.complete(tool.config.tool, argument, typed, given)
 
     async def aclose(self) -> None:
         """End all of them."""

@@ -18,10 +18,13 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
+from toolcrib.serve.mcp.approval_page import ApprovalPage
 from toolcrib.serve.mcp.client import ModernClient, OpenQuestions, input_required
 from toolcrib.serve.mcp.elicitation import (
     ApprovalQuestion,
-    UserAnswer,
+    Mode,
+    accepts,
+    opens_page,
     question_about,
     read_answer,
     take_answer,
@@ -42,6 +45,7 @@ from toolcrib.serve.mcp.wire import (
     busy,
     error_answer,
     is_request_id,
+    mounted_error,
     notification,
 )
 from toolcrib.spec import Call, CallEvent, Catalog, Result
@@ -62,8 +66,8 @@ class ClientCall:
     request: McpRequest
     call: Call
     listed: AdvertisedTool | None
-    can_ask: bool
-    """True if the client's user can be asked to approve the call."""
+    asks_by: Mode | None
+    """The mode in which the client's user can be asked to approve the call."""
     form: ResultForm = AS_TOOL
     about: Callable[[], bytes] = bytes
     """Describes the call, for the seal of its state."""
@@ -90,6 +94,7 @@ class ClientCalls:
         self._questions = questions
         self.tasks = None if settings.tasks is None else Tasks(settings.tasks, settings.approver)
         """The calls that were answered as tasks; None if there is no store for them."""
+        self._page = None if settings.approver is None else ApprovalPage(settings.approver)
         self._seal = StateSeal(settings.state_key)
         self._server_info = settings.server_info
         self._slots = asyncio.Semaphore(settings.max_running)
@@ -111,7 +116,11 @@ class ClientCalls:
             raise busy("too many calls are waiting", "Call again later.")
         if self._settings.approver is not None:
             answers = one.request.params.get("inputResponses")
-            take_answer(self._settings.approver, one.state.get("approval"), answers, one.call.caller)
+            if one.asks_by == "url" and opens_page(answers):
+                one.asks_by = None
+                one.call.wait = "pending" if one.may_be_task else "block"
+            else:
+                take_answer(self._settings.approver, one.state.get("approval"), answers, one.call.caller)
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
@@ -121,7 +130,7 @@ class ClientCalls:
             asyncio.get_running_loop().call_later(self._settings.task_after_s, self._make_task, one)
 
     def answer_later(self, request: McpRequest, work: Awaitable[dict[str, Any]]) -> None:
-        """Answer a request of 2026-07-28 with a result that has to be waited for."""
+        """Answer a request with a result that has to be waited for."""
         _ = self._keep(self._answer_later(request, work))
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -150,6 +159,8 @@ class ClientCalls:
                 task.cancel()
             if rest:
                 await asyncio.wait(rest, timeout=_CANCEL_S)
+        if self._page is not None:
+            await self._page.close()
 
     async def _run(self, one: ClientCall) -> None:
         result: Result | dict[str, Any] | None
@@ -200,36 +211,47 @@ class ClientCalls:
 
     async def _answer_later(self, request: McpRequest, work: Awaitable[dict[str, Any]]) -> None:
         try:
-            done = {"resultType": "complete", **await work, "_meta": {SERVER_KEY: self._server_info}}
+            done = await work
+            if request.modern:
+                done = {"resultType": "complete", **done, "_meta": {SERVER_KEY: self._server_info}}
             request.reply(answer(request.id, done))
         except JsonRpcError as error:
             request.reply(error_answer(request.id, error), error.code)
         except ToolcribError as error:
-            self._refuse(request, ErrorCode.INTERNAL_ERROR, error.message, {"error": error.as_dict()})
+            theirs = mounted_error(error)
+            data = {"error": error.as_dict()} if theirs is None else theirs.data
+            code = ErrorCode.INTERNAL_ERROR if theirs is None else theirs.code
+            self._refuse(request, code, error.message, data)
 
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
         call, approver = one.call, self._settings.approver
-        if not one.can_ask or approver is None or "inputResponses" in one.request.params:
+        if one.asks_by is None or approver is None or "inputResponses" in one.request.params:
             return await self._catalog.invoke(call)
         result = await self._catalog.invoke(replace(call, wait="pending"))
         if waiting_for(result) is None or (one.request.modern and self._question(one, result) is not None):
             return result
         question = self._question(one, result)
-        answered = None if question is None else await self._ask(one, question)
-        if question is not None and answered is not None:
-            approver.decide(question.approval, call.caller, answered)
+        if question is None:
+            return result if call.wait == "pending" else await self._catalog.invoke(call)
+        send = one.request.channel.send
+        answered = await self._questions.ask(question.request(), send)
+        if question.url is not None and accepts(answered):
+            result = await self._catalog.invoke(replace(call, wait="block"))
+            send(notification("notifications/elicitation/complete", {"elicitationId": question.approval}))
+            return result
+        if (decision := read_answer(answered)) is not None:
+            approver.decide(question.approval, call.caller, decision)
         elif call.wait == "pending":
             return result
         return await self._catalog.invoke(call)
 
-    async def _ask(self, one: ClientCall, question: ApprovalQuestion) -> UserAnswer | None:
-        channel = one.request.channel
-        return read_answer(await self._questions.ask(question.request(), channel.send))
-
     def _question(self, one: ClientCall, result: Result) -> ApprovalQuestion | None:
         """Return the question to the client's user about a call that waits; None if there is none to ask."""
-        return question_about(self._settings.approver, result) if one.can_ask else None
+        question = None if one.asks_by is None else question_about(self._settings.approver, result)
+        if question is None or self._page is None or one.asks_by == "form":
+            return question
+        return replace(question, url=self._page.url(question, one.call.caller))
 
     def _answer(self, one: ClientCall, result: Result | dict[str, Any]) -> None:
         request = one.request
@@ -249,7 +271,7 @@ class ClientCalls:
         except JsonRpcError as refused:
             request.reply(error_answer(request.id, refused), refused.code)
 
-    def _refuse(self, request: McpRequest, code: ErrorCode, message: str, data: dict[str, Any]) -> None:
+    def _refuse(self, request: McpRequest, code: int, message: str, data: Any) -> None:
         request.reply(error_answer(request.id, JsonRpcError(code, message, data)), code)
 
     def _written(self, one: ClientCall, result: Result) -> bytes:

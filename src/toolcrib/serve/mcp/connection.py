@@ -13,8 +13,15 @@ import orjson
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
-from toolcrib.serve.mcp.elicitation import supports_forms
-from toolcrib.serve.mcp.forms import AS_PROMPT, AS_TOOL, ResourceResult, ResultForm, completions
+from toolcrib.serve.mcp.elicitation import Mode, mode_of
+from toolcrib.serve.mcp.forms import (
+    AS_PROMPT,
+    AS_TOOL,
+    ResourceResult,
+    ResultForm,
+    completed_argument,
+    completions,
+)
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.request import (
     Channel,
@@ -84,8 +91,8 @@ class Connection:
     ) -> None:
         self._settings = settings = settings or ServerSettings()
         self._listings = listings or Listings(catalog, settings.page_size)
-        self._forms = False
-        """True if the session's client can show forms to its user."""
+        self._asks_by: Mode | None = None
+        """The mode in which the session's client can ask its user."""
         self._capabilities: Any = None
         """Capabilities of the session's client."""
         self._log_level: Any = "info"
@@ -178,7 +185,7 @@ class Connection:
 
     # --- messages
 
-    def _reply(self, data: bytes | None, _error: ErrorCode | None = None, /) -> None:
+    def _reply(self, data: bytes | None, _error: int | None = None, /) -> None:
         if data is not None:
             self._channel.send(data)
 
@@ -272,7 +279,7 @@ class Connection:
         self._version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
         self._caller = caller_name(params.get("clientInfo"))
         self._capabilities = params.get("capabilities")
-        self._forms = supports_forms(self._capabilities)
+        self._asks_by = mode_of(self._capabilities)
         result = {"protocolVersion": self._version, "serverInfo": self._settings.server_info}
         request.reply(answer(request.id, result | self._described))
 
@@ -349,7 +356,14 @@ class Connection:
             listed = listing.template(_text_of(ref, "uri"))
         else:
             listed = listing.prompt(_text_of(ref, "name"))
-        result = completions(listed, request.params.get("argument"))
+        name, typed = completed_argument(request.params.get("argument"))
+        tool, complete = None if listed is None else listed.tool, self._settings.complete
+        if complete is not None and tool is not None and tool.kind == "mcp" and not tool.approval.required:
+            context = request.params.get("context")
+            given = context.get("arguments") if isinstance(context, dict) else None
+            self._calls.answer_later(request, complete(tool, name, typed, given))
+            return
+        result = completions(listed, name, typed)
         if request.modern:
             result |= {"resultType": "complete", "_meta": self._server_meta}
         request.reply(answer(request.id, result))
@@ -402,9 +416,8 @@ class Connection:
         tasks = tasks and listed is not None and not call.dry_run
         if tasks:
             call.call_id = new_id()
-        forms = supports_forms(meta.get(CAPABILITIES_KEY)) if request.modern else self._forms
-        can_ask = forms and self._settings.approver is not None
-        self._calls.start(ClientCall(request, call, listed, can_ask, form, about, state, tasks))
+        asks_by = mode_of(meta.get(CAPABILITIES_KEY)) if request.modern else self._asks_by
+        self._calls.start(ClientCall(request, call, listed, asks_by, form, about, state, tasks))
 
     def _task(self, request: McpRequest, method: str) -> None:
         """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
@@ -482,7 +495,7 @@ class _BatchReply:
         self._open = size
         self._answers: list[bytes] = []
 
-    def reply(self, data: bytes | None, _error: ErrorCode | None = None, /) -> None:
+    def reply(self, data: bytes | None, _error: int | None = None, /) -> None:
         self._open -= 1
         if data is not None:
             self._answers.append(data)

@@ -6,10 +6,11 @@ It is used only if the project allows this channel, because a client may also an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from toolcrib.spec import Result
 
+Mode = Literal["form", "url"]
 _KEY = "toolcrib/approval"
 """The name of the one question in a result that requires input."""
 _FORM = {
@@ -52,10 +53,15 @@ class ApprovalQuestion:
 
     approval: str
     text: str
+    url: str | None = None
+    """The page that asks; None for a form."""
 
     def request(self) -> dict[str, Any]:
         """Return method and parameters of the question."""
-        params = {"mode": "form", "message": self.text, "requestedSchema": _FORM}
+        params: dict[str, Any] = {"mode": "form", "message": self.text, "requestedSchema": _FORM}
+        if self.url is not None:
+            why = self.text.partition("\n")[0]
+            params = {"mode": "url", "message": why, "url": self.url, "elicitationId": self.approval}
         return {"method": "elicitation/create", "params": params}
 
     def input_requests(self) -> dict[str, Any]:
@@ -79,10 +85,23 @@ def question_about(approver: Approver | None, result: Result) -> ApprovalQuestio
     return None if text is None else ApprovalQuestion(approval, text)
 
 
-def supports_forms(capabilities: Any) -> bool:
-    """Return True if a client can show a form to its user."""
+def mode_of(capabilities: Any) -> Mode | None:
+    """Return the mode in which a client can ask its user, best a form; None if it cannot."""
     offered = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
-    return isinstance(offered, dict) and (not offered or "form" in offered)
+    if not isinstance(offered, dict):
+        return None
+    return "form" if not offered or "form" in offered else "url" if "url" in offered else None
+
+
+def opens_page(answers: Any) -> bool:
+    """Return True if the user goes to the page that a call which is made again has asked to open."""
+    answer = answers.get(_KEY) if isinstance(answers, dict) else None
+    return accepts(answer)
+
+
+def accepts(value: Any) -> bool:
+    """Return True if an `ElicitResult` is no refusal."""
+    return isinstance(value, dict) and value.get("action") == "accept"
 
 
 def take_answer(approver: Approver, approval: Any, answers: Any, caller: str) -> None:

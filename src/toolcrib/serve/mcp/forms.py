@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from toolcrib.errors import ToolcribError
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
-from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, mounted_error
 from toolcrib.spec import Result
 from toolcrib.spec.views import error_text, pending_error, value_text
 
@@ -78,17 +78,24 @@ def _value(result: Result) -> Any:
     if result.status == "ok":
         return result.value
     error: ToolcribError = result.error or pending_error(result)
+    if (theirs := mounted_error(error)) is not None:
+        raise theirs
     wrong = error.code in ("invalid_input", "tool_not_found")
     code = ErrorCode.INVALID_PARAMS if wrong else ErrorCode.INTERNAL_ERROR
     raise JsonRpcError(code, error_text(error), {"error": error.as_dict()})
 
 
-def completions(listed: AdvertisedTool | None, argument: Any) -> dict[str, Any]:
-    """Return the values of an argument that begin as the client's user began to type."""
+def completed_argument(argument: Any) -> tuple[str, str]:
+    """Return the name of an argument, and the text that the client's user began to type."""
     name = argument.get("name") if isinstance(argument, dict) else None
     typed = argument.get("value") if isinstance(argument, dict) else None
     if not isinstance(name, str) or not isinstance(typed, str):
         raise JsonRpcError(ErrorCode.INVALID_PARAMS, "completion needs argument.name and argument.value")
+    return name, typed
+
+
+def completions(listed: AdvertisedTool | None, name: str, typed: str) -> dict[str, Any]:
+    """Return the values of an argument that begin as the client's user began to type."""
     schema = {} if listed is None else listed.tool.input_schema.get("properties", {}).get(name, {})
     given = _values(schema if isinstance(schema, dict) else {})
     found = sorted({text for text in given if text.startswith(typed)})

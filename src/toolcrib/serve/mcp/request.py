@@ -24,7 +24,7 @@ _MAX_KEY = 200
 class Reply(Protocol):
     """Takes the answer of one request, or None for a message that gets none."""
 
-    def __call__(self, data: bytes | None, error: ErrorCode | None = None, /) -> None:
+    def __call__(self, data: bytes | None, error: int | None = None, /) -> None:
         """Send the answer; `error` is the code if it is an error."""
 
 

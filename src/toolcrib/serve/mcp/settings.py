@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
+from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
     from toolcrib.project.durable.calls import ProjectCalls
+
+Completer = Callable[[Tool, str, str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
+"""Returns MCP's result for a tool, the name of its argument, the text typed, and the other arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class ServerSettings:
     """Streams of `subscriptions/listen` that may be open at once."""
     tasks: Callable[[], ProjectCalls] | None = None
     """Returns the store in which calls go on that are answered as tasks; None if there is none."""
+    complete: Completer | None = None
+    """Completes arguments of prompts and resource templates of mounted servers; None if there are none."""
     task_after_s: float = 0.5
     """Seconds after which a call becomes a task, if its client knows tasks."""
 

@@ -17,7 +17,7 @@ from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 from toolcrib.serve.mcp.request import Sender
-from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.serve.mcp.settings import Completer, ServerSettings
 from toolcrib.serve.process import run_until_end
 from toolcrib.spec import Caller, Catalog
 
@@ -42,6 +42,7 @@ async def serve_stdio(
     verify: Callable[[], object] | None = None,
     approver: Approver | None = None,
     tasks: Callable[[], ProjectCalls] | None = None,
+    complete: Completer | None = None,
     max_running: int = 64,
     max_line: int = MAX_LINE,
     grace: float = 1.0,
@@ -59,11 +60,14 @@ async def serve_stdio(
         verify: raises InvalidToken once that token is no longer valid; called before the tools are listed.
         approver: lets the client's user approve calls, if the project allows that.
         tasks: returns the store in which calls go on that are answered as tasks.
+        complete: completes arguments of the prompts and resource templates of mounted servers.
         max_running: calls that run at once; further ones wait.
         max_line: bytes of the longest message; a longer one is refused.
         grace: seconds that running calls get to end after the client has gone, or SIGTERM or SIGINT came.
     """
-    settings = ServerSettings(name, version, instructions, page_size, approver, max_running, tasks=tasks)
+    settings = ServerSettings(
+        name, version, instructions, page_size, approver, max_running, tasks=tasks, complete=complete
+    )
     sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity, verify)
     ended = asyncio.Event()
     with ExitStack() as undo:

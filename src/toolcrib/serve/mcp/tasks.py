@@ -15,13 +15,13 @@ from toolcrib.errors import CapabilityMissing, ConflictError, NotFoundError, Too
 from toolcrib.serve.mcp.elicitation import (
     ApprovalQuestion,
     Approver,
+    mode_of,
     question_about,
-    supports_forms,
     take_answer,
 )
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
-from toolcrib.serve.mcp.wire import CAPABILITIES_KEY, ErrorCode, JsonRpcError
+from toolcrib.serve.mcp.wire import CAPABILITIES_KEY, ErrorCode, JsonRpcError, mounted_error
 from toolcrib.spec import Call, Result
 from toolcrib.spec.moment import written
 
@@ -58,11 +58,8 @@ def protocol_error(error: ToolcribError | None) -> JsonRpcError | None:
 
 def url_needed(error: ToolcribError | None) -> JsonRpcError | None:
     """Return the error of a mounted server whose user must visit an address first; None for any other."""
-    found = error.details.get("mcp_error") if error is not None else None
-    if not isinstance(found, dict) or found.get("code") != ErrorCode.URL_NEEDED:
-        return None
-    assert error is not None
-    return JsonRpcError(ErrorCode.URL_NEEDED, error.message, found.get("data"))
+    found = None if error is None else mounted_error(error)
+    return found if found is not None and found.code == ErrorCode.URL_NEEDED else None
 
 
 class Tasks:
@@ -186,7 +183,7 @@ class Tasks:
 
     def _question(self, found: DurableCall, meta: Mapping[str, Any]) -> ApprovalQuestion | None:
         """Return the question to the client's user about the approval that a task waits for."""
-        if found.state != "waiting" or not supports_forms(meta.get(CAPABILITIES_KEY)):
+        if found.state != "waiting" or mode_of(meta.get(CAPABILITIES_KEY)) != "form":
             return None
         waits = Result("pending", details={"status": "pending", "approval": found.approval})
         return question_about(self._approver, waits)

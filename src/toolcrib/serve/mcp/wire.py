@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from toolcrib.errors import InvalidInput, UnavailableError
+from toolcrib.errors import InvalidInput, ToolcribError, UnavailableError
 from toolcrib.schema import decode_object
 
 SESSION_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -54,11 +54,17 @@ class ErrorCode(IntEnum):
 class JsonRpcError(Exception):
     """A request that is answered with a JSON-RPC error instead of a result."""
 
-    code: ErrorCode
+    code: int
     message: str
     data: Any = None
     request_id: RequestId | None = None
     """Set only if the message could not be read completely, but its id could."""
+
+
+def mounted_error(error: ToolcribError) -> JsonRpcError | None:
+    """Return the error that a mounted server answered, with its code and data; None for any other."""
+    found = error.details.get("mcp_error")
+    return JsonRpcError(found["code"], error.message, found["data"]) if found else None
 
 
 def busy(message: str, hint: str) -> JsonRpcError:

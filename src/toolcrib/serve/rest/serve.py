@@ -93,6 +93,7 @@ async def rest_app(
             approver=project.elicitation,
             tasks=lambda: project.calls,
             state_key=project.vault.key(),
+            complete=None if project.servers is None else project.servers.complete,
         )
         endpoint = McpEndpoint(
             rest,

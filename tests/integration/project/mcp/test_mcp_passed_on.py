@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 import textwrap
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
+import mcp_types
 import pytest
+from mcp import MCPError, StdioServerParameters
+from mcp.client import Client as McpClient
 
 from tests.crib import Crib
 from tests.mcp_servers import RAW, mount
@@ -144,3 +149,101 @@ def test_a_client_is_asked_only_in_a_mode_that_it_has(offered: Any, mode: str, f
     request = {"method": "elicitation/create", "params": {"mode": mode, "message": "Who?"}}
     with nullcontext() if fits else pytest.raises(CapabilityMissing):
         require_capabilities({"elicitation": offered}, {"q": request})
+
+
+COMPLETING = """
+from mcp.server.mcpserver import MCPServer
+from mcp_types import Completion
+
+server = MCPServer("completing")
+
+@server.prompt()
+def review(language: str, framework: str) -> str:
+    "Review code."
+    return f"Review {language} with {framework}"
+
+@server.resource("repo://{owner}/{name}")
+def repo(owner: str, name: str) -> str:
+    "A repository."
+    return owner + name
+
+@server.completion()
+async def complete(ref, argument, context):
+    if argument.name == "owner":
+        return Completion(values=["ann", "ben"], total=7, has_more=True)
+    given = context.arguments.get("language", "") if context and context.arguments else ""
+    return Completion(values=[f"{argument.value}-{given}"])
+
+server.run()
+"""
+
+
+def served(crib: Crib) -> StdioServerParameters:
+    command = ["-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
+    return StdioServerParameters(command=sys.executable, args=command, env={**os.environ})
+
+
+async def mounted(client: McpClient) -> None:
+    """Wait until the server has listed what it offers: a call of a tool that it may have waits for that."""
+    with pytest.raises(MCPError):
+        await client.call_tool("raw__nothing", {})
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_arguments_are_completed_by_the_server_they_belong_to(crib: Crib, mode: Any) -> None:
+    mount(crib, "raw", COMPLETING)
+    async with McpClient(served(crib), mode=mode) as client:
+        await mounted(client)
+        prompt = mcp_types.PromptReference(name="raw__review")
+        found = await client.complete(prompt, {"name": "framework", "value": "d"}, {"language": "py"})
+        assert found.completion.values == ["d-py"]
+        template = mcp_types.ResourceTemplateReference(uri="repo://{owner}/{name}")
+        found = await client.complete(template, {"name": "owner", "value": ""})
+        assert found.completion == mcp_types.Completion(values=["ann", "ben"], total=7, has_more=True)
+
+
+BY_URL = RAW + textwrap.dedent("""
+    def answer(message, usual=answer):
+        if message["method"] == "initialize":
+            made = usual(message)
+            return {**made, "capabilities": {"tools": {}, "prompts": {}}}
+        if message["method"] == "prompts/list":
+            return {"prompts": [{"name": "hi"}]}
+        return usual(message)
+
+    def called(message):
+        asked = {"mode": "url", "message": "Log in", "url": "https://a.example/", "elicitationId": "e-1"}
+        send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": asked})
+        answer = json.loads(sys.stdin.readline())
+        while answer.get("id") != "q":
+            answer = json.loads(sys.stdin.readline())
+        for name in ("e-1", "e-1", "e-2"):
+            done = {"elicitationId": name}
+            send({"jsonrpc": "2.0", "method": "notifications/elicitation/complete", "params": done})
+        return {"content": [{"type": "text", "text": json.dumps(answer.get("result", answer.get("error")))}]}
+    main()
+""")
+
+
+async def test_elicitation_by_url_and_its_end_reach_the_client(crib: Crib) -> None:
+    mount(crib, "raw", BY_URL.replace('"Method not found"', '"no such prompt", "data": {"why": "gone"}'))
+    asked, completed = [], []
+
+    async def elicit(_: Any, params: Any) -> mcp_types.ElicitResult:
+        asked.append(params)
+        return mcp_types.ElicitResult(action="accept")
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, mcp_types.ElicitCompleteNotification):
+            completed.append(message.params.elicitation_id)
+
+    options: Any = {"mode": "legacy", "elicitation_callback": elicit, "message_handler": hear}
+    async with McpClient(served(crib), **options) as client:
+        result = await client.call_tool("raw__hello", {})
+        assert json.loads(result.content[0].text) == {"action": "accept"}  # type: ignore[union-attr]
+        (params,) = asked
+        assert (params.mode, params.url, params.elicitation_id) == ("url", "https://a.example/", "e-1")
+        assert completed == ["e-1"], "once, and none that is of no call"
+        with pytest.raises(MCPError, match="no such prompt") as refused:
+            await client.get_prompt("raw__hi")
+        assert (refused.value.code, refused.value.data) == (-32601, {"why": "gone"})

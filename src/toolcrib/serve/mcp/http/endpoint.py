@@ -48,7 +48,7 @@ PATH = "/mcp"
 _JSON = "application/json"
 _GRACE_S = 1.0
 _LISTINGS = 64
-_STATUS = {
+_STATUS: dict[int, int] = {
     ErrorCode.PARSE_ERROR: 400,
     ErrorCode.INVALID_REQUEST: 400,
     ErrorCode.INVALID_PARAMS: 400,

@@ -10,8 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
-from toolcrib.serve.mcp.wire import ErrorCode
-
 _HIGH = 1 << 20
 """Unread bytes above which progress and messages are left out."""
 _KEPT = 64 << 10
@@ -30,7 +28,7 @@ class EventStream:
         """Names the stream in the ids of its events; "" for a stream that is not kept."""
         self.answer: bytes | None = None
         """The answer, if nothing was sent before it."""
-        self.error: ErrorCode | None = None
+        self.error: int | None = None
         """The code of that answer, if it is an error."""
         self.done = False
         """True once nothing more will come."""
@@ -64,7 +62,7 @@ class EventStream:
         self._unread += len(data)
         self._changed.set()
 
-    def reply(self, data: bytes | None, error: ErrorCode | None = None, /) -> None:
+    def reply(self, data: bytes | None, error: int | None = None, /) -> None:
         """Add the answer, which ends the stream."""
         if data is not None and self._begun:
             self.send(data)

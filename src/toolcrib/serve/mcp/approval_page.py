@@ -1,0 +1,88 @@
+"""A page on this machine where a client's user decides on approvals: elicitation by URL.
+
+Its address has a key that only the client gets, to show it to its user. So the page is trusted as much as a
+form that the client shows, and needs the same setting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import socket
+from contextlib import suppress
+from html import escape
+from urllib.parse import parse_qs
+
+from toolcrib.serve.mcp.elicitation import ApprovalQuestion, Approver, UserAnswer
+
+_MOST = 16_384
+"""Bytes of the longest head and of the longest body of a request."""
+_REQUEST_S = 10.0
+_HEAD = (
+    "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n"
+    "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
+    "Content-Security-Policy: default-src 'none'; form-action 'self'; frame-ancestors 'none'\r\n\r\n"
+)
+_FORM = """<!doctype html><title>Toolcrib: approval</title><pre>{text}</pre><form method="post">
+<p><label>Reason: <input name="reason"></label></p>
+<p><label><input type="checkbox" name="dont_ask_again"> Don't ask again</label></p>
+<p><button name="answer" value="approve">Run it once</button> <button name="answer">Deny</button></p>
+</form>"""
+_TEXT = "<!doctype html><title>Toolcrib: approval</title><p>{text}</p>"
+
+
+class ApprovalPage:
+    """The pages of one client's questions. It listens on loopback from the first one on."""
+
+    def __init__(self, approver: Approver) -> None:
+        self._approver, self._key = approver, os.urandom(32)
+        self._address = ""
+        self._server: asyncio.Task[asyncio.Server] | None = None
+        self._open: dict[str, tuple[ApprovalQuestion, str]] = {}
+        """Path to a question that has no answer, and the client that has it."""
+
+    def url(self, question: ApprovalQuestion, client: str) -> str:
+        """Return the address of the page for a question; the same each time."""
+        if self._server is None:
+            listening = socket.create_server(("127.0.0.1", 0))
+            self._address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            starting = asyncio.start_server(self._receive, sock=listening, limit=_MOST)
+            self._server = asyncio.ensure_future(starting)
+        path = f"/{hashlib.blake2b(question.approval.encode(), key=self._key).hexdigest()}"
+        self._open[path] = question, client
+        return self._address + path
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            (await self._server).close()
+
+    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(TimeoutError, OSError, ValueError, EOFError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_REQUEST_S):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                method, path, _ = head.split(" ", 2)
+                size = re.search(r"(?im)^content-length:\s*(\d{1,5})\s*$", head)
+                body = await reader.readexactly(min(int(size[1]), _MOST)) if size else b""
+                status, page = self._answer(method, path, parse_qs(body.decode()))
+                data = page.encode()
+                writer.write(_HEAD.format(status=status, length=len(data)).encode() + data)
+                await writer.drain()
+        writer.close()
+
+    def _answer(self, method: str, path: str, given: dict[str, list[str]]) -> tuple[str, str]:
+        found = self._open.get(path)
+        if found is None:
+            return "404 Not Found", _TEXT.format(text="Nothing is to be decided here, or it was already.")
+        question, client = found
+        if method != "POST":  # A program that looks at links must not decide.
+            return "200 OK", _FORM.format(text=escape(question.text))
+        del self._open[path]
+        approved = given.get("answer") == ["approve"]
+        answer = UserAnswer(approved, given.get("reason", [""])[0], "dont_ask_again" in given)
+        self._approver.decide(question.approval, client, answer)
+        return "200 OK", _TEXT.format(
+            text=f"{'Approved' if approved else 'Denied'}. You can close this page."
+        )
