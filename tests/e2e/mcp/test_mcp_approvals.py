@@ -169,6 +169,23 @@ async def test_a_client_without_forms_sends_its_user_to_a_page(
         assert entry.fields["channel"] == "elicitation"
 
 
+async def test_the_answer_may_come_to_another_server_of_the_project(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
+    yes = mcp_types.ElicitResult(action="accept", content={"approve": True})
+    options: Any = {"mode": "2026-07-28", "elicitation_callback": User(action="cancel")}
+    async with Client(server(crib), **options) as client:
+        asked: Any = await client.session.call_tool("count", CALL, allow_input_required=True)
+    answers: Any = dict.fromkeys(asked.input_requests, yes)
+    async with Client(server(crib), **options) as client:
+        again = client.session.call_tool
+        with pytest.raises(MCPError, match="requestState was changed"):
+            await again("count", {"c": "true"}, input_responses=answers, request_state=asked.request_state)
+        result = await again("count", CALL, input_responses=answers, request_state=asked.request_state)
+        assert code(result) is None
+    assert (crib.root / "count").read_text() == "x\n"
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("config", ["", CHANNEL])
 async def test_no_client_is_asked_unless_a_trusted_project_says_so(

@@ -28,6 +28,8 @@ MAX_LINE = 16 << 20
 """Bytes of the longest message."""
 
 _FLUSH_S = 1.0
+_GRACE_S = 1.0
+"""Seconds that running calls get to end after the client has gone, or SIGTERM or SIGINT came."""
 
 
 async def serve_stdio(
@@ -37,15 +39,12 @@ async def serve_stdio(
     version: str = "0",
     instructions: str | None = None,
     page_size: int = DEFAULT_PAGE_SIZE,
-    caller: str | None = None,
     identity: Caller | None = None,
     verify: Callable[[], object] | None = None,
     approver: Approver | None = None,
     tasks: Callable[[], ProjectCalls] | None = None,
     complete: Completer | None = None,
-    max_running: int = 64,
-    max_line: int = MAX_LINE,
-    grace: float = 1.0,
+    state_key: bytes | None = None,
 ) -> int:
     """Serve `catalog` on this process's standard input and output until the client goes. Return 0.
 
@@ -55,20 +54,18 @@ async def serve_stdio(
     Args:
         name, version, instructions: the description that the server gives of itself.
         page_size: tools in one page of `tools/list`.
-        caller: `Call.caller` of every call; by default `mcp:` and the client's name, or `token:` and its.
         identity: the permissions of the client's token; None for this machine's own user.
         verify: raises InvalidToken once that token is no longer valid; called before the tools are listed.
         approver: lets the client's user approve calls, if the project allows that.
         tasks: returns the store in which calls go on that are answered as tasks.
         complete: completes arguments of the prompts and resource templates of mounted servers.
-        max_running: calls that run at once; further ones wait.
-        max_line: bytes of the longest message; a longer one is refused.
-        grace: seconds that running calls get to end after the client has gone, or SIGTERM or SIGINT came.
+        state_key: seals the state of calls that continue in a later request; by default one of this process.
     """
+    key = state_key or os.urandom(32)
     settings = ServerSettings(
-        name, version, instructions, page_size, approver, max_running, tasks=tasks, complete=complete
+        name, version, instructions, page_size, approver, tasks=tasks, complete=complete, state_key=key
     )
-    sender = Sender(caller if caller or identity is None else f"token:{identity.name}", identity, verify)
+    sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
     ended = asyncio.Event()
     with ExitStack() as undo:
         output, source = _divert_output(undo), _divert_input(undo)
@@ -80,9 +77,9 @@ async def serve_stdio(
         reader = LineReader(
             source,
             lambda line: connection.receive(line, sender),
-            lambda: connection.receive_oversize(max_line),
+            lambda: connection.receive_oversize(MAX_LINE),
             ended.set,
-            limit=max_line,
+            limit=MAX_LINE,
         )
         undo.callback(reader.stop)
         _on_signals(ended.set, undo)
@@ -91,7 +88,7 @@ async def serve_stdio(
             await ended.wait()
         finally:
             reader.stop()
-            await connection.drain(grace)
+            await connection.drain(_GRACE_S)
             await writer.flush(_FLUSH_S)
     return 0
 

@@ -142,6 +142,7 @@ async def _serve_stdio(root: str | None, data: Path | None) -> int:
                 verify=verify,
                 approver=project.elicitation,
                 tasks=lambda: project.calls,
+                state_key=project.vault.key(),
                 complete=None if project.servers is None else project.servers.complete,
             )
         finally:
