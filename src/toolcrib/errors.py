@@ -55,77 +55,17 @@
         ├── ModelFailed           model_failed
         └── InvalidOutput         invalid_output
 
+The code of a class is its name in lower case with underscores, unless the class states another.
+
 A tool's own code steers its call by raising one of the signals: `RetryableError`, `ToolCancel`,
 `ToolDiscard`, `ToolSnooze`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
-
-__all__ = [
-    "ApprovalDenied",
-    "ApprovalRequired",
-    "AuditUnavailable",
-    "BudgetExceeded",
-    "BuiltInReadOnly",
-    "BundleDeleting",
-    "BundleDisabled",
-    "BundleFull",
-    "BundleNotEmpty",
-    "Cancelled",
-    "CapabilityMissing",
-    "CommandFailed",
-    "ConfigError",
-    "ConflictError",
-    "DefinitionError",
-    "DeniedError",
-    "HostNotAllowed",
-    "HttpFailed",
-    "IdempotencyConflict",
-    "InputRequired",
-    "InvalidArchive",
-    "InvalidError",
-    "InvalidId",
-    "InvalidInput",
-    "InvalidOutput",
-    "InvalidSlug",
-    "InvalidToken",
-    "LockDrift",
-    "ManifestError",
-    "MethodNotAllowed",
-    "MissingField",
-    "ModelFailed",
-    "NotFoundError",
-    "NotTrusted",
-    "PermissionDenied",
-    "PolicyDenied",
-    "PreconditionFailed",
-    "ProjectNotFound",
-    "RateLimited",
-    "RetryableError",
-    "SandboxUnavailable",
-    "SecretMissing",
-    "SlowRequest",
-    "StateUnavailable",
-    "TimedOut",
-    "TooLarge",
-    "ToolCancel",
-    "ToolCancelled",
-    "ToolDisabled",
-    "ToolDiscard",
-    "ToolFailed",
-    "ToolNotFound",
-    "ToolSignal",
-    "ToolSnooze",
-    "ToolUnavailable",
-    "ToolcribError",
-    "UnavailableError",
-    "UnsupportedMediaType",
-    "UsageError",
-    "Violation",
-]
 
 
 class Violation(NamedTuple):
@@ -145,6 +85,11 @@ class ToolcribError(Exception):
     """Exit code of the command line."""
     retryable: bool = False
     """True if the same call may succeed later without a change."""
+
+    def __init_subclass__(cls) -> None:
+        # A class elsewhere has the code of the one that it extends.
+        if cls.__module__ == __name__ and "code" not in cls.__dict__:
+            cls.code = re.sub(r"\B(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(
         self,
@@ -210,7 +155,6 @@ class UsageError(ToolcribError):
 class MethodNotAllowed(UsageError):
     """This address does not support this HTTP method."""
 
-    code = "method_not_allowed"
     status = 405
 
 
@@ -225,19 +169,14 @@ class NotFoundError(ToolcribError):
 class ToolNotFound(NotFoundError):
     """There is no tool of this name."""
 
-    code = "tool_not_found"
-
 
 class ProjectNotFound(NotFoundError):
     """No project root was found here or in any folder above."""
-
-    code = "project_not_found"
 
 
 class BundleDeleting(NotFoundError):
     """The bundle was deleted and is not removed yet."""
 
-    code = "bundle_deleting"
     status = 410
 
 
@@ -270,45 +209,33 @@ class ConfigError(InvalidError):
 class InvalidInput(InvalidError):
     """The arguments do not match the tool's input schema; nothing ran."""
 
-    code = "invalid_input"
-
 
 class InvalidId(InvalidError):
     """The id is not a UUID of version 7."""
-
-    code = "invalid_id"
 
 
 class InvalidSlug(InvalidError):
     """The slug or version has characters or a length that are not allowed."""
 
-    code = "invalid_slug"
-
 
 class MissingField(InvalidError):
     """A field that the record needs is missing."""
-
-    code = "missing_field"
 
 
 class TooLarge(InvalidError):
     """The body of the HTTP request is larger than the limit."""
 
-    code = "too_large"
     status = 413
 
 
 class UnsupportedMediaType(InvalidError):
     """The body of the HTTP request is not of a supported type."""
 
-    code = "unsupported_media_type"
     status = 415
 
 
 class InvalidArchive(InvalidError):
     """The archive is not a bundle as `toolcrib bundle export` writes it; nothing of it was imported."""
-
-    code = "invalid_archive"
 
 
 class DeniedError(ToolcribError):
@@ -322,44 +249,31 @@ class DeniedError(ToolcribError):
 class ApprovalRequired(DeniedError):
     """A person must approve this call before it runs."""
 
-    code = "approval_required"
-
 
 class ApprovalDenied(DeniedError):
     """A person refused this call."""
-
-    code = "approval_denied"
 
 
 class PolicyDenied(DeniedError):
     """The project's policy does not allow this caller this call."""
 
-    code = "policy_denied"
-
 
 class NotTrusted(DeniedError):
     """The project, or one of its settings, has no effect until its user accepts it with `toolcrib trust`."""
-
-    code = "not_trusted"
 
 
 class InvalidToken(DeniedError):
     """The token is unknown, revoked or expired, or does not allow this."""
 
-    code = "invalid_token"
     status = 401
 
 
 class PermissionDenied(DeniedError):
     """The tool's permissions do not allow what it tried to do."""
 
-    code = "permission_denied"
-
 
 class HostNotAllowed(DeniedError):
     """The tool may not reach this host."""
-
-    code = "host_not_allowed"
 
 
 class BuiltInReadOnly(DeniedError):
@@ -371,21 +285,26 @@ class BuiltInReadOnly(DeniedError):
 class BudgetExceeded(DeniedError):
     """The run of an agent has used up one of its budgets."""
 
-    code = "budget_exceeded"
-
 
 class LockDrift(DeniedError):
     """The tool differs from what the project's lock file pins."""
-
-    code = "lock_drift"
 
 
 class RateLimited(ToolcribError):
     """This tool was called too often; `details.retry_after_s` is the number of seconds to wait."""
 
-    code = "rate_limited"
     status = 429
     retryable = True
+
+    @classmethod
+    def of(cls, tool: str, why: str, wait_s: float) -> RateLimited:
+        """Return the error for a tool that may be called again after this time."""
+        seconds = max(0.001, round(wait_s + 0.0005, 3))
+        return cls(
+            f"{tool} {why}; try again in {seconds:g} s",
+            hint=f"Wait {seconds:g} s and call again.",
+            details={"retry_after_s": seconds},
+        )
 
 
 class ConflictError(ToolcribError):
@@ -399,38 +318,27 @@ class ConflictError(ToolcribError):
 class IdempotencyConflict(ConflictError):
     """The idempotency key was used for another call, or that call is still running."""
 
-    code = "idempotency_conflict"
-
 
 class BundleDisabled(ConflictError):
     """The bundle is disabled, so its tools cannot be changed or called."""
-
-    code = "bundle_disabled"
 
 
 class BundleFull(ConflictError):
     """The bundle has as many tools as a bundle can have."""
 
-    code = "bundle_full"
-
 
 class BundleNotEmpty(ConflictError):
     """The bundle still has tools, so it cannot be deleted."""
-
-    code = "bundle_not_empty"
 
 
 class PreconditionFailed(ConflictError):
     """The record has changed since the version that `If-Match` names."""
 
-    code = "precondition_failed"
     status = 412
 
 
 class ToolDisabled(ConflictError):
     """The tool is disabled."""
-
-    code = "tool_disabled"
 
 
 class UnavailableError(ToolcribError):
@@ -443,37 +351,25 @@ class UnavailableError(ToolcribError):
 class SandboxUnavailable(UnavailableError):
     """The kernel cannot confine this tool here, so it was not run."""
 
-    code = "sandbox_unavailable"
-
 
 class SecretMissing(UnavailableError):
     """A secret that the tool declares is not set; nothing ran."""
-
-    code = "secret_missing"
 
 
 class ToolUnavailable(UnavailableError):
     """The program, module or function of this tool does not exist here."""
 
-    code = "tool_unavailable"
-
 
 class StateUnavailable(UnavailableError):
     """The project's or the user's database cannot be read or written."""
-
-    code = "state_unavailable"
 
 
 class AuditUnavailable(UnavailableError):
     """The audit log cannot be written, so nothing runs."""
 
-    code = "audit_unavailable"
-
 
 class CapabilityMissing(UnavailableError):
     """The client that called does not support what the tool needs of it."""
-
-    code = "capability_missing"
 
 
 class InputRequired(ToolcribError):
@@ -482,14 +378,12 @@ class InputRequired(ToolcribError):
     MCP clients of protocol 2026-07-28 get the requests and call again with the answers.
     """
 
-    code = "input_required"
     status = 409
 
 
 class TimedOut(ToolcribError):
     """The call took longer than its limit and was stopped."""
 
-    code = "timed_out"
     status = 504
     exit_code = 6
     retryable = True
@@ -498,14 +392,12 @@ class TimedOut(ToolcribError):
 class SlowRequest(TimedOut):
     """The body of the HTTP request did not arrive in time."""
 
-    code = "slow_request"
     status = 408
 
 
 class Cancelled(ToolcribError):
     """The caller cancelled the call."""
 
-    code = "cancelled"
     status = 499
     exit_code = 130
 
@@ -513,38 +405,27 @@ class Cancelled(ToolcribError):
 class ToolFailed(ToolcribError):
     """The tool ran and failed."""
 
-    code = "tool_failed"
     status = 502
 
 
 class ToolCancelled(ToolFailed):
     """The tool ended its call: another attempt would not help."""
 
-    code = "tool_cancelled"
-
 
 class CommandFailed(ToolFailed):
     """The command ended with an exit code that does not mean success."""
-
-    code = "command_failed"
 
 
 class HttpFailed(ToolFailed):
     """The HTTP request failed or was answered with an error status."""
 
-    code = "http_failed"
-
 
 class ModelFailed(ToolFailed):
     """The provider of a model failed or refused the request."""
 
-    code = "model_failed"
-
 
 class InvalidOutput(ToolFailed):
     """The tool's output does not match its output schema."""
-
-    code = "invalid_output"
 
 
 class ToolSignal(Exception):

@@ -13,22 +13,3 @@ from toolcrib.bundles.forms import (
 from toolcrib.bundles.records import BundleBody, BundleRecord, ToolBody, ToolRecord
 from toolcrib.bundles.revisions import Revision
 from toolcrib.bundles.store import BuiltIn, Store
-
-__all__ = [
-    "BuiltIn",
-    "BundleBody",
-    "BundleRecord",
-    "PutTool",
-    "RecordedChange",
-    "Revision",
-    "Store",
-    "ToolBody",
-    "ToolRecord",
-    "entry_of",
-    "log_of",
-    "read_manifest",
-    "read_record",
-    "record_text",
-    "require_one_name",
-    "slug_of",
-]

@@ -15,25 +15,3 @@ from toolcrib.egress.proxy.dialer import ProxyLimits
 from toolcrib.egress.proxy.refusal import HostRefusal, grant_line
 from toolcrib.egress.proxy.server import Proxy
 from toolcrib.egress.resolver import Resolver, SystemResolver
-
-__all__ = [
-    "DEFAULT_RESPONSE_BYTES",
-    "MAX_REDIRECTS",
-    "MAX_REQUEST_BYTES",
-    "AddressKind",
-    "Destination",
-    "Egress",
-    "EgressRequest",
-    "EgressResponse",
-    "HostPolicy",
-    "HostRefusal",
-    "HostRule",
-    "Proxy",
-    "ProxyLimits",
-    "Resolver",
-    "SystemResolver",
-    "address_kind",
-    "grant_line",
-    "guarded_transport",
-    "program_policy",
-]

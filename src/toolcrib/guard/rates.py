@@ -82,12 +82,14 @@ class Rates:
         if min_interval_ms and (row := tx.one(latest, tool, 0)) is not None:
             wait = row[0] + min_interval_ms / 1000 - now
             if wait > 0:
-                raise _limited(tool, f"may be called once in {min_interval_ms:,} ms", wait)
+                raise RateLimited.of(tool, f"may be called once in {min_interval_ms:,} ms", wait)
         if per_minute is not None:
             # The call that must have left the window before another one is allowed.
             row = tx.one(latest, tool, per_minute - 1) if per_minute > 0 else (now,)
             if row is not None and row[0] + _WINDOW_S > now:
-                raise _limited(tool, f"may be called {per_minute} times a minute", row[0] + _WINDOW_S - now)
+                raise RateLimited.of(
+                    tool, f"may be called {per_minute} times a minute", row[0] + _WINDOW_S - now
+                )
         tx.insert("starts", {"tool": tool, "boot": boot, "at": now})
 
     @staticmethod
@@ -99,7 +101,7 @@ class Rates:
                 if not tx.is_held(other):
                     running -= tx.run("DELETE FROM leases WHERE id = ?", id)
         if running >= concurrency:
-            raise _limited(tool, f"already runs {running} times, the most allowed at a time", _RETRY_S)
+            raise RateLimited.of(tool, f"already runs {running} times, the most allowed at a time", _RETRY_S)
         new = uuid.uuid4().hex
         tx.insert("leases", {"id": new, "tool": tool, "holder": holder, "at": now})
         return new
@@ -127,12 +129,3 @@ class RateLease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-
-def _limited(tool: str, why: str, wait: float) -> RateLimited:
-    seconds = max(0.001, round(wait + 0.0005, 3))
-    return RateLimited(
-        f"{tool} {why}; try again in {seconds:g} s",
-        hint=f"Wait {seconds:g} s and call again.",
-        details={"retry_after_s": seconds},
-    )

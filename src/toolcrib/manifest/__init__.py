@@ -14,7 +14,7 @@ from toolcrib.manifest.dialects.registry import (
     reread,
 )
 from toolcrib.manifest.directory import load_directory, load_file
-from toolcrib.manifest.kinds import KINDS, Kind, Misfit, block_of, kind_of
+from toolcrib.manifest.kinds import KINDS, Kind, block_of, kind_of
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native.cache import CheckResult, LazyTools, ManifestCache, Mark, mark_of, new_mark_of
 from toolcrib.manifest.native.reader import (
@@ -30,6 +30,7 @@ from toolcrib.manifest.native.schema import tool_schema
 from toolcrib.manifest.team import Member, Team, check_team, read_team
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, hide_lines, make, report
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
+from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.manifest.yaml.rules import RULES, LintRule
 from toolcrib.manifest.yaml.source import MAX_BYTES, Document, dump, load, read
 

@@ -21,22 +21,6 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
     from toolcrib.template import Namespaces, Values
 
-__all__ = [
-    "KINDS",
-    "LIMITS",
-    "CodeFile",
-    "Effect",
-    "Kind",
-    "Misfit",
-    "block_of",
-    "duration",
-    "filled_in",
-    "kind_of",
-    "manifest_kinds",
-    "plain_effect",
-    "shown_secret",
-]
-
 Effect = dict[tuple[str, ...], Any]
 """Places of a manifest (`exec.http.url`) to a value that is equal for two tools whose calls do the same."""
 LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")

@@ -34,12 +34,14 @@ def rate_limit_middleware(
         while before and before[0] <= now - max(_WINDOW_S, min_interval_ms / 1000):
             before.popleft()
         if concurrent is not None and running.get(tool, 0) >= concurrent:
-            raise _limited(tool, f"already runs {concurrent} times, the most allowed at a time", 1.0)
+            raise RateLimited.of(tool, f"already runs {concurrent} times, the most allowed at a time", 1.0)
         recent = [at for at in before if at > now - _WINDOW_S]
         if per_minute is not None and len(recent) >= per_minute:
-            raise _limited(tool, f"may be called {per_minute} times a minute", recent[0] + _WINDOW_S - now)
+            raise RateLimited.of(
+                tool, f"may be called {per_minute} times a minute", recent[0] + _WINDOW_S - now
+            )
         if before and (wait := before[-1] + min_interval_ms / 1000 - now) > 0:
-            raise _limited(tool, f"may be called once in {min_interval_ms} ms", wait)
+            raise RateLimited.of(tool, f"may be called once in {min_interval_ms} ms", wait)
         before.append(now)
 
     def rate_limit(following: Handler) -> Handler:
@@ -54,12 +56,3 @@ def rate_limit_middleware(
         return handle
 
     return rate_limit
-
-
-def _limited(tool: str, why: str, wait: float) -> RateLimited:
-    seconds = max(0.001, round(wait + 0.0005, 3))
-    return RateLimited(
-        f"{tool} {why}; try again in {seconds:g} s",
-        hint=f"Wait {seconds:g} s and call again.",
-        details={"retry_after_s": seconds},
-    )

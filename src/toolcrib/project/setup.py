@@ -17,7 +17,7 @@ from toolcrib.spec import LEVELS, Level, SecretSource
 from toolcrib.state import Vault, cache_home, user_settings_place
 
 if TYPE_CHECKING:
-    from toolcrib.executors import Workspace
+    from toolcrib.executors.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,8 @@ class Setup:
         hidden = hidden_paths(config.secret_sources, place.root)
 
         def workspace() -> Workspace:
-            from toolcrib.executors import Workspace
             from toolcrib.executors.workspace.closed import ClosedPlaces
-            from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel
+            from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel, Workspace
 
             closed = ClosedPlaces(secret=hidden, private=private_folders(vault))
             hosts, lowest = HostLimits(applied.allowed_hosts), LowestLevel(level.level, level.advice)

@@ -6,22 +6,3 @@ from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
 from toolcrib.runs.register import Register
 from toolcrib.runs.worker import Worker, worker_name
-
-__all__ = [
-    "CallAttempt",
-    "CallChange",
-    "CallState",
-    "ClaimedCall",
-    "Dispatcher",
-    "DurableCall",
-    "DurableCalls",
-    "EmbeddedDispatcher",
-    "PgQueuerDispatcher",
-    "Register",
-    "Take",
-    "Work",
-    "Worker",
-    "dispatcher_for",
-    "entry_of",
-    "worker_name",
-]

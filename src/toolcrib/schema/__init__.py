@@ -5,16 +5,3 @@ from toolcrib.schema.derive import FunctionShape, inspect_function
 from toolcrib.schema.docstring import Docs
 from toolcrib.schema.jsonable import to_json, to_json_text
 from toolcrib.schema.validate import ArgumentCheck, SchemaCheck, check_schema
-
-__all__ = [
-    "ArgumentCheck",
-    "Docs",
-    "FunctionShape",
-    "SchemaCheck",
-    "check_schema",
-    "decode_object",
-    "decode_value",
-    "inspect_function",
-    "to_json",
-    "to_json_text",
-]

@@ -5,20 +5,3 @@ from toolcrib.search.index import IndexUnavailable, SearchEntry, SearchIndex, Up
 from toolcrib.search.marked import Card, MarkedIndex
 from toolcrib.search.suggesting import suggest
 from toolcrib.search.words import words_of
-
-__all__ = [
-    "Card",
-    "Found",
-    "Hit",
-    "HitPlace",
-    "IndexUnavailable",
-    "MarkedIndex",
-    "SearchEntry",
-    "SearchIndex",
-    "SearchedIndex",
-    "Update",
-    "Wanted",
-    "find",
-    "suggest",
-    "words_of",
-]

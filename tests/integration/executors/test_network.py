@@ -22,8 +22,7 @@ from tests.crib import Crib, failed
 from tests.descriptors import descriptors
 from tests.integration.egress.servers import Names
 from tests.integration.sandbox.ground import eventually
-from toolcrib.executors import Workspace
-from toolcrib.executors.workspace.workspace import HostLimits
+from toolcrib.executors.workspace.workspace import HostLimits, Workspace
 from toolcrib.project import Project
 from toolcrib.sandbox.host.pool import shared
 from toolcrib.spec import Result

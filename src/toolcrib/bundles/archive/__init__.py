@@ -14,27 +14,3 @@ from toolcrib.bundles.archive.plan import (
     plan_import,
 )
 from toolcrib.bundles.archive.zip_file import MAX_ARCHIVE, export_bundle, read_zip, write_zip
-
-__all__ = [
-    "MAX_ARCHIVE",
-    "ON_CONFLICT",
-    "ArchivedBundle",
-    "ArchivedTool",
-    "Contents",
-    "ImportPlan",
-    "NativeFolder",
-    "OnConflict",
-    "PlannedTool",
-    "ToolLoss",
-    "apply",
-    "apply_import",
-    "contents_of",
-    "export_bundle",
-    "plan",
-    "plan_import",
-    "read_folder",
-    "read_zip",
-    "require_no_secrets",
-    "to_native",
-    "write_zip",
-]

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, duration
+from toolcrib.manifest.kinds import Effect, Kind, block_of, duration
 from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Permissions, Tool
 
 if TYPE_CHECKING:

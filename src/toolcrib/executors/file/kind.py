@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, Misfit, block_of, plain_effect
+from toolcrib.manifest.kinds import Effect, Kind, block_of, plain_effect
+from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import FileExec, Tool
 
 if TYPE_CHECKING:

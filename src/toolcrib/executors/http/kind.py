@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import Host
-from toolcrib.manifest.kinds import Kind, Misfit, block_of, duration, filled_in, shown_secret
+from toolcrib.manifest.kinds import Kind, block_of, duration, filled_in, shown_secret
 from toolcrib.manifest.plugins import on_call
+from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.executors import Workspace
+    from toolcrib.executors.workspace.workspace import Workspace
 
 _MAX_OUTPUT = 65_537
 """Bytes of a helper's output: one more than a secret may have."""

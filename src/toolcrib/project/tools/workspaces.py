@@ -17,9 +17,9 @@ from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
-    from toolcrib.executors import Workspace
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
+    from toolcrib.executors.workspace.workspace import Workspace
 
 
 class Workspaces:
@@ -50,9 +50,8 @@ class Workspaces:
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
     def _make(self) -> Workspace:
-        from toolcrib.executors import Workspace
         from toolcrib.executors.workspace.closed import ClosedPlaces
-        from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel
+        from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel, Workspace
 
         _ = self.lowered  # recorded before the first tool runs
         config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level

@@ -6,20 +6,3 @@ from toolcrib.runs.agents.providers import PROVIDERS, Models
 from toolcrib.runs.agents.runs import AgentRuns
 from toolcrib.runs.agents.steps import AgentSteps
 from toolcrib.runs.agents.tools import AgentTools, PrepareCall
-
-__all__ = [
-    "PROVIDERS",
-    "Agent",
-    "AgentRuns",
-    "AgentSteps",
-    "AgentTeam",
-    "AgentTools",
-    "Budgets",
-    "Models",
-    "PrepareCall",
-    "agent_schema",
-    "agent_texts",
-    "check_agents",
-    "read_agent",
-    "read_files",
-]

@@ -19,29 +19,3 @@ from toolcrib.runs.sessions.serving import RunSteps
 from toolcrib.runs.sessions.store import RunDraft, RunStore
 from toolcrib.runs.sessions.transitions import ModelStep, NewUse, RunTransitions
 from toolcrib.runs.sessions.tree import RunTree
-
-__all__ = [
-    "ENDED",
-    "ClaimedRun",
-    "DurableRuns",
-    "Iteration",
-    "ModelStep",
-    "NewUse",
-    "Run",
-    "RunDraft",
-    "RunEvent",
-    "RunEvents",
-    "RunState",
-    "RunSteps",
-    "RunStore",
-    "RunTransitions",
-    "RunTree",
-    "Session",
-    "StoredMessage",
-    "ToolUse",
-    "Usage",
-    "UseEnd",
-    "durable_runs",
-    "run_entry",
-    "use_ends",
-]

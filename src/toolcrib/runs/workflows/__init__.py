@@ -3,13 +3,3 @@
 from toolcrib.runs.workflows.files import check_workflows, read_workflow, workflow_schema
 from toolcrib.runs.workflows.steps import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.runs.workflows.workflow import Workflow, WorkflowSet
-
-__all__ = [
-    "WORKFLOW_PROVIDER",
-    "Workflow",
-    "WorkflowSet",
-    "WorkflowSteps",
-    "check_workflows",
-    "read_workflow",
-    "workflow_schema",
-]

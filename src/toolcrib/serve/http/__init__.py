@@ -6,18 +6,3 @@ from toolcrib.serve.http.openapi import describe, errors_of
 from toolcrib.serve.http.problems import problem
 from toolcrib.serve.http.route import Answer, HttpRequest, Route
 from toolcrib.serve.http.server import HttpServer, open_socket
-
-__all__ = [
-    "BODY_S",
-    "SECURITY_HEADERS",
-    "Answer",
-    "HttpRequest",
-    "HttpServer",
-    "Route",
-    "check_preconditions",
-    "create_app",
-    "describe",
-    "errors_of",
-    "open_socket",
-    "problem",
-]

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from toolcrib.egress import Egress
 from toolcrib.errors import TimedOut, ToolcribError
-from toolcrib.executors import HttpExecutor
+from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.spec import (
     Call,
     CallClient,

@@ -21,7 +21,7 @@ from toolcrib.errors import (
     ManifestError,
     SecretMissing,
 )
-from toolcrib.executors import HttpExecutor
+from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.spec import (
     Call,
     FieldMap,

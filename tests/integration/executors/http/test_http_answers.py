@@ -20,7 +20,7 @@ from toolcrib.errors import (
     TimedOut,
     ToolcribError,
 )
-from toolcrib.executors import HttpExecutor
+from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.spec import (
     Call,
     FieldMap,

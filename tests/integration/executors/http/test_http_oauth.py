@@ -21,7 +21,7 @@ from tests.integration.executors.http.http_doubles import Attempt, a_tool
 from tests.integration.executors.http.token_server import CLIENT, PASSWORD, TokenServer
 from toolcrib.egress import Egress
 from toolcrib.errors import HttpFailed, ManifestError, SecretMissing, ToolUnavailable
-from toolcrib.executors import HttpExecutor
+from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.spec import Auth, Call, OAuth2, SecretSpec, Tool
 from toolcrib.testing import cassette
 

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.executors.http.http_doubles import Attempt, Server, a_tool
 from toolcrib.egress import EgressRequest
 from toolcrib.errors import HttpFailed, UnavailableError
-from toolcrib.executors import HttpExecutor
+from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.executors.http.signing import Signer
 from toolcrib.spec import Auth, Call, Hmac
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.integration.executors.http.http_doubles import SECRET, Attempt, Server
 from toolcrib.errors import InvalidInput, ManifestError, UnavailableError
-from toolcrib.executors import HttpExecutor
+from toolcrib.executors.http.executor import HttpExecutor
 from toolcrib.spec import (
     Auth,
     BodyPart,

@@ -101,7 +101,7 @@ def login_command(tool: str, root: str | None) -> None:
 
     Open the printed address and enter the code. The token is stored in your data folder and renewed.
     """
-    from toolcrib.executors import HttpExecutor
+    from toolcrib.executors.http.executor import HttpExecutor
     from toolcrib.guard import resolve
 
     project = open_project(root)

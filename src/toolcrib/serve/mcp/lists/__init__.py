@@ -10,14 +10,3 @@ from toolcrib.serve.mcp.lists.listing import (
     ListName,
     ParamHeader,
 )
-
-__all__ = [
-    "DEFAULT_PAGE_SIZE",
-    "PARAM_PREFIX",
-    "AdvertisedTool",
-    "CallerListing",
-    "ListChanges",
-    "ListName",
-    "Listings",
-    "ParamHeader",
-]
