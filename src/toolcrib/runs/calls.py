@@ -40,16 +40,17 @@ _TAKE = (
 )
 _AGAIN = (
     "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
-    f" worker = NULL, lease_ends_at = NULL {_OWN}"
+    f" rescues = rescues * ?, worker = NULL, lease_ends_at = NULL {_OWN}"
 )
 _END = (
     "UPDATE calls SET state = ?, result = ?, error = ?, ended_at = ?, lease_ends_at = NULL"
     f" {_OWN} RETURNING run_id"
 )
-_FACTS = "id, epoch, repeatable, rescues, tool, priority"
+_BEGIN = f"UPDATE calls SET worker = ? {_OWN}"
+_FACTS = "id, epoch, repeatable, rescues, tool, priority, worker"
 _LOST = f"SELECT {_FACTS} FROM calls WHERE state = 'running' AND lease_ends_at <= ?"
 _RESCUE = (
-    "UPDATE calls SET state = ?, rescues = rescues + 1, attempts = attempts - 1, worker = NULL,"
+    "UPDATE calls SET state = ?, rescues = rescues + ?, attempts = attempts - 1, worker = NULL,"
     f" lease_ends_at = NULL, ready_at = ?, error = ?, ended_at = ? {_OWN}"
 )
 _CANCEL = (
@@ -62,7 +63,7 @@ _REPEAT = (
 )
 _WAIT = (
     "UPDATE calls SET state = 'waiting', approval = ?, room = ?, context = ?, attempts = attempts - 1,"
-    f" worker = NULL, lease_ends_at = NULL {_OWN}"
+    f" rescues = 0, worker = NULL, lease_ends_at = NULL {_OWN}"
 )
 _ASKED = (
     "SELECT tool, priority, context FROM calls"
@@ -111,6 +112,8 @@ class ClaimedCall(NamedTuple):
     """The submitter's data beside the arguments: `identity`, `variables`, `timeout_ms`."""
     session_id: str | None
     run_id: str | None
+    begun: bool = True
+    """False until `DurableCalls.begin`: nothing is lost with its worker but time."""
 
 
 class DurableCalls(StoredCalls):
@@ -267,13 +270,14 @@ class DurableCalls(StoredCalls):
 
     # -- workers ---------------------------------------------------------------------------------
 
-    def take(self, tx: Transaction, id: str, worker: str) -> ClaimedCall | None:
+    def take(self, tx: Transaction, id: str, worker: str, *, begins: bool = True) -> ClaimedCall | None:
         """Take a call in the transaction that delivers it, for `worker`; None if it is not ready.
 
-        One that is delivered too early is sent again for its time.
+        One that is delivered too early is sent again for its time. Without `begins` it does not run before
+        `begin`: if the worker dies until then, the call is handed back.
         """
         now = self._now(tx)
-        row = tx.one(_TAKE, worker, now + self.lease_s, id, now)
+        row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
         if row is None:
             early = tx.one("SELECT tool, priority, ready_at FROM calls WHERE id = ? AND state = 'ready'", id)
             if early is not None:
@@ -283,7 +287,14 @@ class DurableCalls(StoredCalls):
         tx.add("call_attempts", {"call_id": id, "epoch": epoch, "worker": worker, "began_at": now})
         self._note(tx, id, now, "claimed", worker)
         more = json.loads(context)
-        return ClaimedCall(id, tool, arguments, caller, epoch, attempt, snoozes, more, session_id, run_id)
+        claim = ClaimedCall(id, tool, arguments, caller, epoch, attempt, snoozes, more, session_id, run_id)
+        return claim._replace(begun=begins)
+
+    def begin(self, claim: ClaimedCall, worker: str) -> None:
+        """Record that a call which was only taken runs from now on; `ConflictError` if the worker lost it."""
+        with self._database.write(f"call {claim.id}") as tx:
+            if not tx.run(_BEGIN, worker, claim.id, claim.epoch):
+                raise ConflictError(f"call {claim.id} was taken over")
 
     def renew(self, claims: Collection[ClaimedCall]) -> list[ClaimedCall]:
         """Keep calls for another `lease_s` seconds; return those that this worker still has.
@@ -304,10 +315,9 @@ class DurableCalls(StoredCalls):
         """Record what follows a failed attempt (`core.attempt.decide`); False as `finish` returns it."""
         if isinstance(decision, RetryAfter):
             reason = "" if decision.error is None else decision.error.message
-            return self._again(claim, "retry", reason, decision.seconds, counts=True)
+            return self._again(claim, "retry", reason, decision.seconds)
         if isinstance(decision, SnoozeFor):
-            reason = decision.reason
-            return self._again(claim, "snooze", reason, decision.seconds, counts=False, snoozes=1)
+            return self._again(claim, "snooze", decision.reason, decision.seconds)
         state: CallState = "failed"
         if isinstance(decision, Discard | Cancel):
             state = "discarded" if isinstance(decision, Discard) else "cancelled"
@@ -315,7 +325,7 @@ class DurableCalls(StoredCalls):
 
     def hand_back(self, claim: ClaimedCall) -> bool:
         """Give a call back because its worker ends: another may take it at once, and nothing has failed."""
-        return self._again(claim, "handed_back", "", 0.0, counts=False)
+        return self._again(claim, "handed_back", "", 0.0)
 
     def wait_for_approval(self, claim: ClaimedCall, approval: str) -> bool:
         """Let a call wait until a person has decided; no worker has it meanwhile. False as in `finish`."""
@@ -424,7 +434,8 @@ class DurableCalls(StoredCalls):
     def rescue(self) -> list[str]:
         """Take the calls of workers that are silent, at most 100; return their ids.
 
-        A call that is not repeatable ends as `unknown`; one that was rescued three times fails.
+        One that had not begun is handed back. Of the others, a call that is not repeatable ends as
+        `unknown`, and one that was rescued three times since its last recorded attempt fails.
         """
         with self._database.read() as tx:
             lost = tx.all(f"{_LOST} LIMIT 100", self._now(tx))
@@ -441,14 +452,15 @@ class DurableCalls(StoredCalls):
         return rescued
 
     def _lost(self, tx: Transaction, row: tuple[Any, ...], now: float, reason: str = "") -> bool:
-        id, epoch, repeatable, rescues, tool, priority = row
-        state: CallState = "unknown"
-        if repeatable:
-            state = "ready" if rescues < _MAX_RESCUES else "failed"
+        id, epoch, repeatable, rescues, tool, priority, worker = row
+        begun = worker is not None
+        state: CallState = "ready"
+        if begun and not (repeatable and rescues < _MAX_RESCUES):
+            state = "failed" if repeatable else "unknown"
         ending = (None, None) if state == "ready" else (_worker_died(state, rescues, reason), now)
-        if not tx.run(_RESCUE, state, now, *ending, id, epoch):
+        if not tx.run(_RESCUE, state, int(begun), now, *ending, id, epoch):
             return False
-        self._close(tx, id, epoch, now, ("lost", reason or state))
+        self._close(tx, id, epoch, now, ("lost", reason or state) if begun else ("handed_back", reason))
         if state == "ready":
             self._send(tx, id, tool, priority, 0.0)
         else:
@@ -477,14 +489,12 @@ class DurableCalls(StoredCalls):
         ending: Literal["retry", "snooze", "handed_back"],
         reason: str,
         delay_s: float,
-        *,
-        counts: bool,
-        snoozes: int = 0,
     ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
             now = self._now(tx)
-            values = (now + max(0.0, delay_s), int(not counts), snoozes, claim.id, claim.epoch)
-            if not tx.run(_AGAIN, *values):
+            # A retry counts as an attempt. Where something was recorded, the rescues before it are over.
+            counts = (int(ending != "retry"), int(ending == "snooze"), int(ending == "handed_back"))
+            if not tx.run(_AGAIN, now + max(0.0, delay_s), *counts, claim.id, claim.epoch):
                 return False
             self._close(tx, claim.id, claim.epoch, now, (ending, reason))
             (priority,) = tx.one("SELECT priority FROM calls WHERE id = ?", claim.id) or (0,)

@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -32,9 +32,17 @@ class Executors:
 
     A process gets `settings` in the first line, and writes its tools, `{"tools": {name: most at a time or
     null}}`. A further line to it is a claimed call; its answers are `{"limit_s": …}` and then the ending.
+    `begin` is called with each call that was taken while processes were missing, before it runs.
     """
 
-    def __init__(self, command: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        settings: Mapping[str, Any],
+        count: int,
+        begin: Callable[[ClaimedCall], None],
+    ) -> None:
+        self._begin = begin
         self._start = partial(_ExecutorProcess.start, tuple(command), settings)
         self._idle: asyncio.Queue[_ExecutorProcess] = asyncio.Queue()
         self._count = count
@@ -48,9 +56,19 @@ class Executors:
         for _ in range(self._count - 1):
             self._keepers.append(asyncio.create_task(self._replace()))
 
+    def are_complete(self) -> bool:
+        """Return True if no process is missing, so that a call which is taken begins at once."""
+        return all(keeper.done() for keeper in self._keepers)
+
     async def run(self, claim: ClaimedCall) -> Ending:
         """Run one attempt in an idle process. Cancelling this ends the attempt, or else its process."""
         process = await self._idle.get()
+        try:
+            if not claim.begun:
+                await asyncio.to_thread(self._begin, claim)
+        except BaseException:
+            self._idle.put_nowait(process)
+            raise
         try:
             ending = await process.run(claim)
         except asyncio.CancelledError:

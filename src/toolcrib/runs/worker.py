@@ -34,8 +34,9 @@ class Worker:
     """Serves calls in this event loop: those of `tools`, which is read again for each look.
 
     `tools` returns how many calls of each tool run at a time in all workers; None: any number. `others` are
-    further entries, such as those of runs; `on_beat` is called about once a second. An `embedded` worker
-    leaves to others what they can serve.
+    further entries, such as those of runs; `on_beat` is called about once a second, in a thread. An
+    `embedded` worker leaves to others what they can serve. Where `begins` returns False, `attempt` calls
+    `DurableCalls.begin` itself.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Worker:
         *,
         others: Mapping[str, Take] | None = None,
         on_beat: Sequence[Callable[[], None]] = (),
+        begins: Callable[[], bool] = lambda: True,
         kind: WorkerKind = "embedded",
         name: str | None = None,
         concurrency: int = 100,
@@ -59,6 +61,7 @@ class Worker:
         self._kind = kind
         self._handlers = _Handlers(self, self._take, others or {})
         self._on_beat = on_beat
+        self._begins = begins
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
@@ -74,7 +77,7 @@ class Worker:
         `serving` is called after the first beat, so others see the worker. Cancelling this gives
         everything back at once.
         """
-        self._beat_once()
+        await whole(asyncio.to_thread(self._beat_once))
         if serving is not None:
             serving()
         beat = asyncio.create_task(self._beat())
@@ -114,7 +117,7 @@ class Worker:
             running[1].get_loop().call_soon_threadsafe(running[1].cancel)
 
     def _take(self, tx: Transaction, key: str) -> Work | None:
-        claim = self._calls.take(tx, key, self.name)
+        claim = self._calls.take(tx, key, self.name, begins=self._begins())
         return None if claim is None else partial(self._work, claim)
 
     async def _work(self, claim: ClaimedCall) -> None:
@@ -167,17 +170,20 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._calls.lease_s / 5)
-            self._beat_once()
+            await whole(asyncio.to_thread(self._beat_once))
 
     def _beat_once(self) -> None:
-        """Keep what this worker runs, give up what it no longer has, take over from silent workers."""
+        """Keep what this worker runs, give up what it no longer has, take over from silent workers.
+
+        In a thread: what is taken over here begins in the event loop while the next one is looked at.
+        """
         try:
             running = list(self._running.values())
             if running:
                 kept = {claim.id for claim in self._calls.renew([claim for claim, _ in running])}
                 for claim, task in running:
                     if claim.id not in kept:
-                        task.cancel()
+                        task.get_loop().call_soon_threadsafe(task.cancel)
             tools = list(self._tools())
             self._register.beat(self._id, self.name, self._kind, tools, len(running))
             if self._kind == "embedded":

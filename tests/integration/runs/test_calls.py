@@ -49,13 +49,15 @@ def calls(address: Address, wall: Wall) -> DurableCalls:
     return DurableCalls(opened(address), wall)
 
 
-def claim_next(calls: DurableCalls, tools: Iterable[str], worker: str) -> ClaimedCall | None:
+def claim_next(
+    calls: DurableCalls, tools: Iterable[str], worker: str, *, begins: bool = True
+) -> ClaimedCall | None:
     """Take the next call, as a worker of these tools would."""
     taken: list[ClaimedCall | None] = []
     dispatcher = calls.dispatcher
     assert isinstance(dispatcher, EmbeddedDispatcher)
     handlers: dict[str, Take] = dict.fromkeys(
-        map(entry_of, tools), lambda tx, key: taken.append(calls.take(tx, key, worker))
+        map(entry_of, tools), lambda tx, key: taken.append(calls.take(tx, key, worker, begins=begins))
     )
     dispatcher.take(handlers)
     return taken[0] if taken else None
@@ -246,6 +248,49 @@ def test_a_call_that_kills_its_workers_is_rescued_three_times(calls: DurableCall
     assert claim_next(calls, ["t"], "w") is None
     call = calls.find(call_id)
     assert (call.state, call.rescues) == ("failed", 4)
+
+
+def test_what_a_dead_worker_had_not_begun_is_handed_back(calls: DurableCalls, wall: Wall) -> None:
+    call_id = calls.submit("t", {})
+    for _ in range(5):
+        assert claim_next(calls, ["t"], "w", begins=False) is not None
+        wall.now += 5
+        assert calls.rescue() == [call_id]
+    call = calls.find(call_id)
+    assert (call.state, call.rescues, call.attempts) == ("ready", 0, 0)
+    assert history(calls, call_id) == ["submitted", *["claimed w", "handed_back"] * 5]
+    claim = claim_next(calls, ["t"], "w", begins=False)
+    assert claim is not None
+    calls.begin(claim, "w")
+    wall.now += 5
+    assert calls.rescue() == [call_id]
+    assert calls.find(call_id).state == "unknown"
+    with pytest.raises(ConflictError):
+        calls.begin(claim, "w")
+
+
+@pytest.mark.parametrize("kind", ["retry", "snooze", "waits", "handed_back"])
+def test_rescues_count_since_the_last_recorded_attempt(calls: DurableCalls, wall: Wall, kind: str) -> None:
+    call_id = calls.submit("t", {}, repeatable=True)
+
+    def lose(times: int) -> None:
+        for _ in range(times):
+            claimed(calls)
+            wall.now += 5
+            assert calls.rescue() == [call_id]
+
+    lose(3)
+    claim = claimed(calls)
+    if kind == "waits":
+        assert calls.wait_for_room(claim, "w")
+        assert calls.wake_decided() == [call_id]
+    elif kind == "handed_back":
+        assert calls.hand_back(claim)
+    else:
+        assert ended(calls, claim, ToolFailed("away") if kind == "retry" else ToolSnooze(0.0, "busy"))
+    lose(1)
+    call = calls.find(call_id)
+    assert (call.state, call.rescues) == (("failed", 4) if kind == "handed_back" else ("ready", 1))
 
 
 # --- processes

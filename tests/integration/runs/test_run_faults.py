@@ -172,16 +172,17 @@ async def test_more_runs_of_one_agent_than_may_ask_wait_in_turn(crib: Crib) -> N
 
 
 class Size(NamedTuple):
-    """How much is done. In each wave of runs at most three workers are killed, which a run survives."""
+    """How much is done, how many workers are killed in each wave of runs, and after how many events."""
 
     waves: int
     runs: int
+    kills: int
     every: int
 
 
 SIZES = [
-    pytest.param(Size(waves=1, runs=6, every=15), id="small"),
-    pytest.param(Size(waves=10, runs=15, every=15), id="full", marks=pytest.mark.soak),
+    pytest.param(Size(waves=1, runs=6, kills=3, every=15), id="small"),
+    pytest.param(Size(waves=4, runs=40, kills=12, every=50), id="full", marks=pytest.mark.soak),
 ]
 
 
@@ -221,27 +222,27 @@ async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) ->
         workers = [mixed_worker(crib) for _ in range(3)]
         try:
             for wave in range(size.waves):
-                left, seen = 3, project.runs.store.events.last
+                left, due = size.kills, project.runs.store.events.last + size.every
                 numbers = range(wave * size.runs, (wave + 1) * size.runs)
                 ids += [project.runs.start(None, above(number), "go") for number in numbers]
-                async with asyncio.timeout(150):
+                async with asyncio.timeout(120 + size.kills * 10):
                     while any(project.runs.find(ids[number]).state not in ENDED for number in numbers):
                         for view in project.approval_service.list("pending"):
                             project.approval_service.approve(view.approval.id, "olga")
-                        if left and (now := project.runs.store.events.last) >= seen + size.every:
-                            seen, victim = now, chance.randrange(3)
+                        if left and (now := project.runs.store.events.last) >= due:
+                            due, victim = now + chance.randint(1, 2 * size.every), chance.randrange(3)
                             workers[victim].kill()
                             workers[victim].wait()
                             workers[victim] = mixed_worker(crib)
                             left -= 1
                         await asyncio.sleep(0.05)
-                killed += 3 - left
+                killed += size.kills - left
         finally:
             for worker in workers:
                 worker.kill()
                 worker.wait()
         print(f"{len(ids)} runs, {killed} kills")
-        assert killed >= 2 * size.waves
+        assert killed >= size.kills * size.waves * 2 / 3
         waited = [require_whole(project, one) for one in ids]
         assert any(waited)
 

@@ -56,9 +56,9 @@ class Machine:
     def start(self, session: str | None = None, prompt: str = "hello") -> str:
         return self.store.create_run(session, RunDraft("a", "{}", "m", prompt, {"tenant": 7}))
 
-    def claim(self, run_id: str, worker: str = "w") -> ClaimedRun | None:
+    def claim(self, run_id: str, worker: str = "w", *, begins: bool = True) -> ClaimedRun | None:
         with self.database.write("claim") as tx:
-            return self.runs.claim(tx, run_id, worker)
+            return self.runs.claim(tx, run_id, worker, begins=begins)
 
     def taken(self, run_id: str) -> ClaimedRun:
         claim = self.claim(run_id)
@@ -81,6 +81,13 @@ class Machine:
             claim = self.calls.take(tx, use.call_id, "w")
         assert claim is not None
         return claim
+
+    def lose(self, run_id: str, times: int, *, begins: bool = True) -> None:
+        """Let workers die that have taken a step."""
+        for _ in range(times):
+            assert self.claim(run_id, begins=begins) is not None
+            self.wall.now += 6
+            assert self.runs.rescue() == [run_id]
 
     def kinds(self, run_id: str) -> list[str]:
         return [event.kind for event in self.store.events.page(run_id)]
@@ -391,11 +398,25 @@ def test_a_dead_workers_step_is_taken_over_and_its_late_answer_refused(machine: 
 
 def test_a_step_that_kills_its_workers_fails_in_the_end(machine: Machine) -> None:
     run_id = machine.start()
-    for _ in range(4):
-        machine.taken(run_id)
-        machine.wall.now += 6
-        assert machine.runs.rescue() == [run_id]
+    machine.lose(run_id, 4)
     assert machine.store.find(run_id).state == "failed"
+
+
+def test_only_steps_that_began_and_had_no_end_count(machine: Machine) -> None:
+    run_id = machine.start()
+    machine.lose(run_id, 5, begins=False)
+    machine.lose(run_id, 3)
+    assert machine.runs.again(machine.taken(run_id), 0, ToolFailed("busy"), 0.1)
+    machine.lose(run_id, 3)
+    assert machine.runs.again(machine.taken(run_id), 0, None, 0.0)
+    claim = machine.claim(run_id, begins=False)
+    assert claim is not None
+    machine.runs.begin(claim, "w")
+    machine.wall.now += 6
+    assert machine.runs.rescue() == [run_id]
+    assert machine.store.find(run_id).state == "failed"
+    kinds = ["handed_back"] * 5 + ["rescued"] * 3 + ["model_failed"] + ["rescued"] * 3 + ["handed_back"]
+    assert machine.kinds(run_id) == ["created", *kinds, "failed"]
 
 
 def two_iterations(machine: Machine) -> str:

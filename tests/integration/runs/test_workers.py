@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -48,6 +49,9 @@ def eat() -> int:
 
 
 def every(project):
+    while os.path.exists("gate"):
+        open("waits", "w").close()
+        time.sleep(0.02)
     for function in (leave, segfault, eat):
         project.toolset.register(function.__name__, function)
     project.toolset.register("nap", nap, idempotent=True)
@@ -124,6 +128,18 @@ async def ended(project: Project, ids: list[str], within_s: float = 100) -> None
             await project.calls.stored.wait(call_id)
 
 
+def is_locked(path: Path) -> bool:
+    """Return True if a process has the right to write."""
+    connection = sqlite3.connect(path, timeout=0.2, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        connection.close()
+    return False
+
+
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(100):
         while not holds():  # noqa: ASYNC110 - what is awaited is in a database
@@ -156,6 +172,25 @@ async def test_a_tool_that_crashes_takes_only_its_own_call_along(workers: Worker
     assert "its process was ended" in errors["hold"]
 
 
+@pytest.mark.timeout(120)
+async def test_a_call_that_waits_for_a_process_is_not_lost_with_its_worker(
+    workers: Workers, client: Project
+) -> None:
+    first = workers.start("every", "--concurrency", "1")
+    workers.ready(first)
+    gate, waits = workers.crib.write("gate", ""), workers.crib.root / "waits"
+    await ended(client, [client.submit("leave", {"code": 3})])
+    await until(waits.exists)  # The process that replaces the one that ended.
+    call_id = client.submit("leave", {"code": 4})
+    await until(lambda: client.calls.find(call_id).state == "running")
+    workers.kill(first)
+    gate.unlink()
+    workers.ready(workers.start("every", "--concurrency", "1"))
+    await ended(client, [call_id])
+    endings = [(one.ending, one.reason) for one in client.calls.stored.attempts(call_id)]
+    assert endings == [("handed_back", ""), ("lost", "the process that ran it has exited with code 4")]
+
+
 @pytest.mark.timeout(240)
 async def test_calls_outlive_workers_that_are_killed(workers: Workers, client: Project) -> None:
     chance, sets = random.Random(11), ["ab", "bc", "ca", "abc"]
@@ -182,9 +217,20 @@ async def test_calls_outlive_workers_that_are_killed(workers: Workers, client: P
 async def test_the_late_results_of_a_frozen_worker_are_refused(workers: Workers, client: Project) -> None:
     frozen = workers.start("every", "--concurrency", "4")
     workers.ready(frozen)
+    pids = set[object]()
+    while len(pids) < 4:  # Until all processes have started.
+        warm = [client.submit("nap", {"seconds": 0.1}) for _ in range(4)]
+        await ended(client, warm)
+        pids = {client.calls.find(one).outcome().value for one in warm}
     ids = [client.submit("nap", {"seconds": 0.5}) for _ in range(4)]
-    await until(lambda: all(client.calls.find(one).state == "running" for one in ids))
+    await until(lambda: all(client.calls.find(one).worker for one in ids))
     os.kill(frozen.pid, signal.SIGSTOP)  # Its executors go on.
+    while is_locked(
+        workers.crib.root / ".toolcrib" / "state.db"
+    ):  # In a transaction it would stop everybody.
+        os.kill(frozen.pid, signal.SIGCONT)
+        await asyncio.sleep(0.01)
+        os.kill(frozen.pid, signal.SIGSTOP)
     workers.ready(workers.start("every", "--concurrency", "4"))
     await ended(client, ids)
     winners = {client.calls.find(call_id).worker for call_id in ids}

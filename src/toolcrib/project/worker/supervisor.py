@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from toolcrib.project.project import Project
+from toolcrib.runs import worker_name
 from toolcrib.runs.executors import Executors
 from toolcrib.state import named_database
 
@@ -39,11 +40,16 @@ async def serve_worker(
         "database": named_database(),
         "memory_bytes": memory_bytes,
     }
-    executors = Executors(_EXECUTOR, settings, concurrency)
+    begin = partial(project.calls.stored.begin, worker=worker_name())
+    executors = Executors(_EXECUTOR, settings, concurrency, begin)
     await executors.start()
     try:
         worker = project.calls.worker(
-            executors.run, lambda: executors.tools, kind="worker", concurrency=concurrency
+            executors.run,
+            lambda: executors.tools,
+            kind="worker",
+            concurrency=concurrency,
+            begins=executors.are_complete,
         )
         serving = None if announce is None else partial(announce, len(executors.tools))
         await worker.run(stop, grace_s, serving)

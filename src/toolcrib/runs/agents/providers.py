@@ -80,6 +80,11 @@ class Models:
         if agent.model != "scripted":
             self._key(self._provider(agent.provider))
 
+    @staticmethod
+    def are_loaded() -> bool:
+        """Return True if the libraries are imported that every model needs, which takes a second or more."""
+        return "pydantic_ai.models" in sys.modules
+
     def is_loaded(self, agent: Agent) -> bool:
         """Return True if `get` takes no time."""
         if agent.model == "scripted":

@@ -52,6 +52,7 @@ class AgentSteps(RunSteps):
 
     def __init__(self, runs: RunTransitions, models: Models, tools: AgentTools, worker: str) -> None:
         super().__init__(runs, worker)
+        self.begins = models.are_loaded
         self._models = models
         self._tools = tools
 
@@ -63,6 +64,8 @@ class AgentSteps(RunSteps):
         try:
             _require_budget(agent, run)
             model = await self._model(claim, agent)
+            if not claim.run.worker:
+                await asyncio.to_thread(self._runs.begin, claim, self._worker)
             began = time.perf_counter()
             shaped = self._tools.shaped(agent, self._models.api(agent))
             async with asyncio.timeout(min(_STEP_S, agent.budgets.time_s - run.active_s)):

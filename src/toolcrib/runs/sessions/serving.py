@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -23,6 +24,8 @@ class RunSteps(ABC):
     def __init__(self, runs: RunTransitions, worker: str) -> None:
         self._runs = runs
         self._worker = worker
+        self.begins: Callable[[], bool] = lambda: True
+        """Returns False while a step that is taken does not begin at once: `advance` then calls `begin`."""
         self._running: dict[str, tuple[ClaimedRun, asyncio.Task[None]]] = {}
 
     @abstractmethod
@@ -31,17 +34,20 @@ class RunSteps(ABC):
 
     def take(self, tx: Transaction, run_id: str) -> Work | None:
         """Take a run in the transaction that delivers it; None if it is not ready."""
-        claim = self._runs.claim(tx, run_id, self._worker)
+        claim = self._runs.claim(tx, run_id, self._worker, begins=self.begins())
         return None if claim is None else partial(self._work, claim)
 
     def beat(self) -> None:
-        """Keep the runs of this worker, give up what it no longer has, take over from silent workers."""
+        """Keep the runs of this worker, give up what it no longer has, take over from silent workers.
+
+        Called in a thread.
+        """
         running = list(self._running.values())
         if running:
             kept = {claim.run.id for claim in self._runs.renew([claim for claim, _ in running])}
             for claim, task in running:
                 if claim.run.id not in kept:
-                    task.cancel()
+                    task.get_loop().call_soon_threadsafe(task.cancel)
         self._runs.rescue()
 
     async def stop(self) -> None:

@@ -38,8 +38,8 @@ _STEP = (
     f" failures = 0, rescues = 0, ready_at = ?, {_SPEND} {_OWN} RETURNING iteration, messages"
 )
 _AGAIN = (
-    "UPDATE runs SET state = 'ready', ready_at = ?, failures = failures + ?, worker = NULL,"
-    f" lease_ends_at = NULL, active_s = active_s + ? {_OWN}"
+    "UPDATE runs SET state = 'ready', ready_at = ?, failures = failures + ?, rescues = rescues * ?,"
+    f" worker = NULL, lease_ends_at = NULL, active_s = active_s + ? {_OWN}"
 )
 _SUMMARY = f"UPDATE runs SET messages = messages + 1, {_SPEND} {_OWN} RETURNING messages"
 _RESULTS = "UPDATE runs SET messages = messages + 1 WHERE id = ? RETURNING messages"
@@ -73,11 +73,11 @@ _READY = (
 _QUEUED = "SELECT id FROM runs WHERE session_id = ? AND state = 'queued' ORDER BY id LIMIT 1"
 _NEXT = "UPDATE runs SET state = 'ready', ready_at = ? WHERE id = ? AND state = 'queued'"
 _LOST = (
-    "SELECT id, epoch, rescues FROM runs WHERE state = 'running' AND lease_ends_at <= ?"
+    "SELECT id, epoch, rescues, worker FROM runs WHERE state = 'running' AND lease_ends_at <= ?"
     " ORDER BY lease_ends_at LIMIT 100"
 )
 _RESCUE = (
-    "UPDATE runs SET state = 'ready', rescues = rescues + 1, ready_at = ?, worker = NULL,"
+    "UPDATE runs SET state = 'ready', rescues = rescues + ?, ready_at = ?, worker = NULL,"
     f" lease_ends_at = NULL {_OWN} RETURNING root_id"
 )
 
@@ -123,13 +123,14 @@ class RunTransitions:
 
     # -- a model step ----------------------------------------------------------------------------
 
-    def claim(self, tx: Transaction, id: str, worker: str) -> ClaimedRun | None:
+    def claim(self, tx: Transaction, id: str, worker: str, *, begins: bool = True) -> ClaimedRun | None:
         """Take the next model step of a run in the transaction that delivers it; None if it is not ready.
 
-        One that is delivered too early is sent again for its time.
+        One that is delivered too early is sent again for its time. Without `begins` the step is made after
+        `begin`: the death of the worker does not count before.
         """
         now = self.store.now(tx)
-        row = tx.one(_TAKE, worker, now + self.lease_s, id, now)
+        row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
         if row is None:
             later = tx.one("SELECT ready_at FROM runs WHERE id = ? AND state = 'ready'", id)
             if later is not None:
@@ -137,6 +138,11 @@ class RunTransitions:
             return None
         *columns, definition, identity, streams, trace = row
         return ClaimedRun(Run(*cast("Any", columns)), definition, identity, bool(streams), now, trace)
+
+    def begin(self, claim: ClaimedRun, worker: str) -> None:
+        """Record that a step which was only taken is made from now on."""
+        with self.store.database.write(f"run {claim.run.id}") as tx:
+            tx.run(f"UPDATE runs SET worker = ? {_OWN}", worker, claim.run.id, claim.epoch)
 
     def renew(self, claims: Collection[ClaimedRun]) -> list[ClaimedRun]:
         """Keep runs for another lease; return those that this worker still has."""
@@ -191,7 +197,8 @@ class RunTransitions:
         with self.store.change(f"run {run.id}") as notes:
             tx = notes.tx
             ready = notes.now + max(0.0, delay_s)
-            if not tx.run(_AGAIN, ready, int(error is not None), seconds, run.id, claim.epoch):
+            counts = (int(error is not None), int(error is None))
+            if not tx.run(_AGAIN, ready, *counts, seconds, run.id, claim.epoch):
                 return False
             forget_parts(tx, run.id, run.iteration + 1)
             kind, detail = ("handed_back", {}) if error is None else ("model_failed", error.as_dict())
@@ -226,15 +233,15 @@ class RunTransitions:
         with self.store.database.read() as tx:
             lost = tx.all(_LOST, self.store.now(tx))
         rescued = []
-        for id, epoch, rescues in lost:
+        for id, epoch, rescues, worker in lost:
             with self.store.change(f"run {id}") as notes:
-                if rescues >= _MAX_RESCUES:
+                if worker is not None and rescues >= _MAX_RESCUES:
                     message = f"{rescues + 1} workers that made this model step have died"
                     error = ToolFailed(message)
                     if end_run(self.store, notes, (id, epoch, "running"), "failed", error=error):
                         rescued.append(id)
-                elif row := notes.tx.one(_RESCUE, notes.now, id, epoch):
-                    notes.add((id, row[0]), "rescued")
+                elif row := notes.tx.one(_RESCUE, int(worker is not None), notes.now, id, epoch):
+                    notes.add((id, row[0]), "rescued" if worker else "handed_back")
                     self.store.send(notes.tx, id, 0.0)
                     rescued.append(id)
         return rescued
