@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from toolcrib.cli.caller import given_token
 from toolcrib.errors import DefinitionError, InvalidToken, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from toolcrib.core.toolset import Toolset
 
 

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.executors.function.executor import function_executor
+from toolcrib.manifest import kind_of, reread
+from toolcrib.manifest.kinds import shown_secret
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
 from toolcrib.spec import (
     Annotations,
@@ -22,6 +24,8 @@ from toolcrib.spec import (
     Tool,
 )
 from toolcrib.spec.naming import nearest
+from toolcrib.spec.tools.kinds import FunctionExec
+from toolcrib.template import Values
 
 _WITHOUT_FILE = ("http", "command", "file", "sql")
 """Kinds of tools that are stored without a manifest, such as records of bundles."""
@@ -29,10 +33,6 @@ _WITHOUT_FILE = ("http", "command", "file", "sql")
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan as JSON, with the names of secrets in place of their values. Only URLs are encoded."""
-    from toolcrib.manifest import kind_of, reread
-    from toolcrib.manifest.kinds import shown_secret
-    from toolcrib.template import Values
-
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
     document = reread(tool)
     if document is None and tool.kind not in _WITHOUT_FILE:
@@ -180,8 +180,6 @@ class FunctionTool(Bound):
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
-        from toolcrib.spec.tools.kinds import FunctionExec
-
         options, function = self._options, self._shape.function
         schema = options.output_schema or self._shape.output_schema()
         return Tool(

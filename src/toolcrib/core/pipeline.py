@@ -21,6 +21,7 @@ from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
 from toolcrib.core.results import check_output, content_blocks, mask_result, normalise
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
+from toolcrib.manifest import hide_lines
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
 from toolcrib.spec.calls.binary import content_of, media_type_of
@@ -217,8 +218,6 @@ class Pipeline:
         """Return the result with secrets masked, once it is recorded; else the reason why it cannot be."""
         controls = self._controls
         if result.error is not None and "diagnostics" in result.error.details and not ctx.is_own:
-            from toolcrib.manifest import hide_lines
-
             hide_lines(result.error)
         if controls.mask is not None:
             mask_result(result, controls.mask)

@@ -7,7 +7,9 @@ import inspect
 import os
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import import_module
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 
 from toolcrib.core.bound import (
@@ -120,8 +122,6 @@ class Toolset:
 
         For the end of a program: `if __name__ == "__main__": tools.run()`.
         """
-        from importlib import import_module
-
         # The interfaces are a layer above this one, and import it.
         import_module("toolcrib.serve.program").serve_toolset(self)
         raise AssertionError
@@ -489,8 +489,6 @@ class Toolset:
             return asyncio.run(self._call_once(name, arguments, options))
         if self._opened:
             raise UsageError("call_sync cannot use an open toolset", hint="Use `await tools.call(…)`.")
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(1, "toolcrib-call") as thread:
             return thread.submit(asyncio.run, self._call_once(name, arguments, options)).result()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.egress.client import Egress
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.errors import HttpFailed, InvalidInput
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     import aiohttp
     import httpx2
 
-    from toolcrib.egress.client import Egress
 
 _NOT_SENT = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Call, Catalog, Executor, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from toolcrib.egress import Egress
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.workspace.workspace import Workspace

@@ -9,6 +9,8 @@ import signal
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from toolcrib.errors import CommandFailed, ToolcribError, ToolFailed
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed
@@ -195,8 +197,6 @@ def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: 
 
 
 def _json(ctx: CallContext, name: str, done: Completed) -> Any:
-    import orjson
-
     kept, total = len(done.stdout), done.stdout_total
     if total > kept:
         raise ToolFailed(

@@ -16,10 +16,10 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import ExecConfig, Executor, Permissions, Tool
+from toolcrib.template import Missing, Namespaces, Values, parse, render_value
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
-    from toolcrib.template import Namespaces, Values
 
 Effect = dict[tuple[str, ...], Any]
 """Places of a manifest (`exec.http.url`) to a value that is equal for two tools whose calls do the same."""
@@ -70,8 +70,6 @@ def shown_secret(name: str) -> str:
 
 def filled_in(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
     """Return the `exec` block with its arguments filled in, as the plan of a call."""
-    from toolcrib.template import Missing, Namespaces, parse, render_value
-
     names, would = Namespaces.of(tool), dict(block)
     for key in kind_of(tool).templated:
         if key in would:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.errors import AuditUnavailable, ToolNotFound
 from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.guard import AuditQuery, AuditReader
+from toolcrib.manifest import dump
+from toolcrib.project.project import Project
 from toolcrib.spec import McpForms, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.project.project import Project
 
 PAGE = McpForms(listed=False, resource="toolcrib://tools/{name}", mime_type="text/markdown")
 ARTIFACTS = McpForms(listed=False, resource="toolcrib://artifacts", mime_type="application/json")
@@ -36,8 +36,6 @@ def calls_reader(project: Project) -> Callable[..., Any]:
     """Return the function that gives the caller's own lines of the audit log, the newest last."""
 
     def read(caller: str) -> list[dict[str, Any]]:
-        from toolcrib.guard import AuditQuery, AuditReader
-
         try:
             with AuditReader(project.place.audit) as reader:
                 found = reader.newest(AuditQuery(caller=caller), _MOST_CALLS)
@@ -66,8 +64,6 @@ def artifacts_reader(project: Project) -> Callable[..., Any]:
 
 def _page(tool: Tool) -> Iterator[str]:
     """Yield the paragraphs of a tool's page, in Markdown."""
-    from toolcrib.manifest import dump
-
     yield f"# {tool.name}"
     yield tool.description
     yield f"Version {tool.version} of a tool of kind {tool.kind}, in {tool.bundle}."

@@ -5,16 +5,17 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from toolcrib import __version__
 from toolcrib.errors import InvalidInput, InvalidToken
 from toolcrib.guard import Policy, look_up, require_scope
+from toolcrib.project.project import Project
+from toolcrib.sandbox import level, probe
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, HttpExec, SecretSource, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.project.project import Project
+from toolcrib.state import load_user_settings
 
 
 def explain_call(
@@ -73,10 +74,6 @@ def _refused_by_token(identity: Caller | None, tool: Tool) -> str | None:
 
 def describe_machine() -> dict[str, Any]:
     """Try each mechanism and return the report as JSON. The first time may take 0.5 s."""
-    from toolcrib import __version__
-    from toolcrib.sandbox import level, probe
-    from toolcrib.state import load_user_settings
-
     mechanisms = probe()
     report = level()
     open_to_all = load_user_settings().decide_without_terminal

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolcrib.executors.workspace.closed import ClosedPlaces
 from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust, UserSecrets
 from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
@@ -13,6 +14,7 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.project.integrity.starts import Starts
 from toolcrib.project.root import Place
+from toolcrib.sandbox import in_force
 from toolcrib.spec import LEVELS, Level, SecretSource
 from toolcrib.state import Vault, cache_home, user_settings_place
 
@@ -66,7 +68,6 @@ class Setup:
         hidden = hidden_paths(config.secret_sources, place.root)
 
         def workspace() -> Workspace:
-            from toolcrib.executors.workspace.closed import ClosedPlaces
             from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel, Workspace
 
             closed = ClosedPlaces(secret=hidden, private=private_folders(vault))
@@ -116,8 +117,6 @@ class SandboxLevel:
         """
         if self.level == "full":
             return None
-        from toolcrib.sandbox import in_force
-
         found = in_force()
         # Below the minimum, tools are refused.
         return found if found != "full" and LEVELS.index(found) <= LEVELS.index(self.level) else None

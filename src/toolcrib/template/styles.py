@@ -14,6 +14,7 @@ written as JSON text, and with `deepObject` as further brackets.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -133,8 +134,6 @@ def _text(reference: Reference, value: Any) -> str:
 
 
 def _json(reference: Reference, value: Any, *, ascii_only: bool = False) -> str:
-    import json
-
     try:
         text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
         text.encode()

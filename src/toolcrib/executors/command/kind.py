@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Effect, Kind, block_of, duration
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Permissions, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.template import Namespaces
+from toolcrib.template import Namespaces, literal_text, parse
 
 _FOLDER = "toolcrib.executors.command"
 
@@ -42,8 +40,6 @@ def _write(config: CommandExec) -> dict[str, Any]:
 
 
 def _effect(tool: Tool, names: Namespaces) -> Effect:
-    from toolcrib.template import literal_text, parse
-
     config = tool.config
     assert isinstance(config, CommandExec)
     env = {

@@ -11,6 +11,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
+from toolcrib.template import Namespaces, parse_conditional
 
 _COMMAND: KeyPath = ("exec", "command")
 _DIRECT = frozenset((
@@ -54,7 +55,6 @@ def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     if config.shell is None:
         return
     from toolcrib.executors.command.shell import shell_problems, variables_with_values
-    from toolcrib.template import Namespaces, parse_conditional
 
     names = Namespaces.of(tool)
     try:

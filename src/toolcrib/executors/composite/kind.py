@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.template import Values
+from toolcrib.template import Values
 
 _PLANNED = ("id", "tool", "after", "when", "foreach", "concurrency", "args", "on_error")
 

@@ -12,6 +12,7 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CompositeExec, Step, Tool
 from toolcrib.spec.naming import nearest
+from toolcrib.template import LOOP_NAMES, STEPS_NAME, Namespaces, problems, step_namespaces, steps_used
 
 _START: KeyPath = ("exec", "composite", "steps")
 
@@ -51,8 +52,6 @@ def plan(tool: Tool, document: Document, block: KeyPath) -> Iterator[Diagnostic]
 
 
 def _own(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    from toolcrib.template import LOOP_NAMES, STEPS_NAME, Namespaces
-
     if "permissions" in document.data:
         text = "a composite tool has the permissions of its steps' tools, and none of its own"
         yield document.diagnostic("step", text, ("permissions",), key=True, hint="remove the block")
@@ -74,8 +73,6 @@ def _templates(step: Step) -> Iterator[tuple[KeyPath, Any, bool]]:
 def _template(
     tool: Tool, document: Document, path: KeyPath, value: Any, ids: list[str], loop: bool, used: set[str]
 ) -> Iterator[Diagnostic]:
-    from toolcrib.template import problems, step_namespaces, steps_used
-
     names = step_namespaces(tool, loop=loop)
     found = problems(value, names)
     for problem in found:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Effect, Kind, block_of, plain_effect
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import FileExec, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.template import Namespaces
+from toolcrib.template import Namespaces
 
 
 def _parse(block: dict[str, Any]) -> FileExec:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import mimetypes
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Literal
+from urllib.parse import quote
 
 from toolcrib.egress import MAX_REQUEST_BYTES
 from toolcrib.errors import InvalidInput, ManifestError
@@ -35,6 +37,7 @@ from toolcrib.template import (
     render_text,
     render_value,
 )
+from toolcrib.template.styles import styled_pairs
 from toolcrib.template.values import bad_value, scalar_text
 
 _FORM = "application/x-www-form-urlencoded"
@@ -250,8 +253,6 @@ def _spread(template: Template, values: Values) -> str | None:
     lone, value = _object(template, values)
     if lone is None:
         return None
-    from toolcrib.template.styles import styled_pairs
-
     pairs = styled_pairs(_EACH, "", lone, {k: v for k, v in value.items() if not isinstance(v, list)})
     for key, item in value.items():
         if isinstance(item, list):
@@ -260,8 +261,6 @@ def _spread(template: Template, values: Values) -> str | None:
 
 
 def _name(reference: Reference, key: str) -> str:
-    from urllib.parse import quote
-
     return quote(scalar_text(reference, key), safe="")
 
 
@@ -333,7 +332,5 @@ def _dump(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        import json
-
         # Integers beyond 64 bits, which orjson does not write.
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

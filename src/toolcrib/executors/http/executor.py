@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import orjson
+
 from toolcrib.egress import DEFAULT_RESPONSE_BYTES, Egress, EgressRequest, EgressResponse
 from toolcrib.errors import DefinitionError, HttpFailed, ManifestError, SecretMissing, TimedOut
 from toolcrib.executors.http.binding import (
@@ -242,8 +244,6 @@ class HttpExecutor:
         if self._project is not None:
             value = self._project(value)
         if self._tool.output.format == "text" and not isinstance(value, str):
-            import orjson
-
             value = orjson.dumps(value).decode()
         return value, ()
 
@@ -326,8 +326,6 @@ def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
 
 def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
     """Return the body as JSON. Text of another type stays text, unless it is `needed`."""
-    import orjson
-
     body = response.body.removeprefix(b"\xef\xbb\xbf")
     media = response.content_type
     is_json = media == "application/json" or media.endswith("+json")

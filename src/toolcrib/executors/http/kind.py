@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import quote
 
+from toolcrib.errors import InvalidInput
 from toolcrib.executors.host import Host
 from toolcrib.manifest.kinds import Kind, block_of, duration, filled_in, shown_secret
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.template import Values
+from toolcrib.template import Namespaces, Values, parse_url, render_url
 
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _ORDER = (
@@ -83,10 +83,6 @@ def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
 
 def _url(tool: Tool, values: Values) -> str:
     """Return the URL as it would be sent, without the separate query."""
-    from urllib.parse import quote
-
-    from toolcrib.template import Namespaces, parse_url, render_url
-
     config = tool.config
     assert isinstance(config, HttpExec)
     with_hosts = tool.permissions.network.mode == "hosts"
@@ -111,7 +107,6 @@ def _sends_files(tool: Tool) -> bool:
 def _reader(tool: Tool, host: Host) -> Callable[[str], bytes]:
     """Return a function that reads a file beneath the tool's granted folders, by openat2."""
     from toolcrib.egress import MAX_REQUEST_BYTES
-    from toolcrib.errors import InvalidInput
     from toolcrib.executors.file.granted import GrantedFiles
     from toolcrib.sandbox import Roots
 

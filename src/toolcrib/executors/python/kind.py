@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,6 @@ def _write(config: PythonExec) -> dict[str, Any]:
 
 def _absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
     """Report a module that no folder has where it is searched: neither the project's nor installed ones."""
-    from importlib.machinery import PathFinder
-
     config = tool.config
     assert isinstance(config, PythonExec)
     first = config.module.partition(".")[0]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.executors.host import Host, in_workspace
 from toolcrib.manifest.kinds import Kind, block_of, duration
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
+from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Executor, Permissions, SqlExec, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.manifest.yaml.diagnostics import Diagnostic
-    from toolcrib.manifest.yaml.source import Document
 
 _ORDER = (
     "engine",

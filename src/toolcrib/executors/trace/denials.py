@@ -18,6 +18,7 @@ from toolcrib.executors.trace.block import quoted
 from toolcrib.executors.trace.reach import Access, Reach, nearest, there
 from toolcrib.executors.workspace.grants import FileGrants, within
 from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.manifest import load
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import beginning
@@ -138,8 +139,6 @@ def _error(
 
 def _location(workspace: Workspace, tool: Tool, keys: tuple[str, ...]) -> tuple[str, int | None]:
     """Return the manifest's path from the project root, and the line of the nearest of `keys` that it has."""
-    from toolcrib.manifest import load
-
     if tool.source is None:
         return "its manifest", None
     shown = os.path.realpath(tool.source.path).removeprefix(f"{workspace.root}/")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HostNotAllowed, ManifestError, PermissionDenied, TimedOut, ToolFailed, ToolSignal
+from toolcrib.manifest import load
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
@@ -141,8 +142,6 @@ class CallNetwork:
         source = self._tool.source
         if source is None:
             return "the tool's manifest"
-        from toolcrib.manifest import load
-
         try:
             line, _ = load(source.raw, source.path).locate(("permissions", "network"), key=True)
         except ManifestError:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.workspace.grants import links_on
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
+from toolcrib.sandbox import Confinement
 from toolcrib.spec import Tool
-
-if TYPE_CHECKING:
-    from toolcrib.sandbox import Confinement
 
 
 class _ProcessContext:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.manifest.dialects.base import Entry
 from toolcrib.manifest.kinds import kind_of
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec import Permissions, Spelling, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.manifest.dialects.base import Entry
     from toolcrib.manifest.dialects.fields import Fields
 
 

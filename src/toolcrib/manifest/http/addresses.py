@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.errors import HostNotAllowed, ManifestError
 from toolcrib.spec import Network
+from toolcrib.template import Namespaces, UrlTemplate, parse_url, problems
 
 if TYPE_CHECKING:
     from toolcrib.egress import HostPolicy
-    from toolcrib.template import Namespaces, UrlTemplate
 
 
 class UrlFault(NamedTuple):
@@ -26,8 +26,6 @@ class UrlFault(NamedTuple):
 
 def bind_url(url: str, network: Network, names: Namespaces) -> UrlTemplate:
     """Return the parsed URL. Its host may hold placeholders only if the permission lists the hosts."""
-    from toolcrib.template import parse_url
-
     return parse_url(url, names, host_placeholders=network.mode == "hosts")
 
 
@@ -62,8 +60,6 @@ def bind_hosts(network: Network, port: int, allowed_hosts: tuple[str, ...] | Non
 
 def url_faults(url: str, network: Network, names: Namespaces) -> Iterator[UrlFault]:
     """Yield the reasons why a request to `url` cannot be sent; bad placeholders are another check."""
-    from toolcrib.template import problems
-
     if problems(url, names):
         return
     try:

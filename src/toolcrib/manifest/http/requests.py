@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from toolcrib.errors import ManifestError
 from toolcrib.spec import Auth, HttpExec, OAuth2, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.template import Namespaces
+from toolcrib.template import STYLES, Namespaces, escape, references
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header or cookie (RFC 9110, 5.6.2)."""
@@ -52,8 +51,6 @@ def signed(auth: Auth) -> tuple[str, str, str] | None:
 
     None for basic, which no template can express.
     """
-    from toolcrib.template import escape
-
     if auth.type == "bearer":
         return "header", "Authorization", f"Bearer ${{secret:{auth.secret}}}"
     if auth.type == "api_key" and auth.location is not None and auth.name is not None:
@@ -78,8 +75,6 @@ def with_auth_written(tool: Tool, config: HttpExec) -> Tool:
 
 def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
     """Check that each style belongs to an argument whose position allows it."""
-    from toolcrib.template import STYLES
-
     places = _places(config)
     for name, style in config.styles.items():
         path = (*_HTTP, "styles", name)
@@ -98,9 +93,6 @@ def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
 
 def _places(config: HttpExec) -> dict[str, set[str]]:
     """Return argument names to the kinds of position, outside JSON, where they are used."""
-    from toolcrib.errors import ManifestError
-    from toolcrib.template import references
-
     found: dict[str, set[str]] = {}
     sides: list[tuple[str, dict[str, Any]]] = [
         ("query", config.query),
@@ -189,7 +181,6 @@ def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[Reque
 def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
     """Check that the token can be fetched: addresses, the client's id, and what the grant needs."""
     from toolcrib.manifest.http.addresses import url_faults
-    from toolcrib.template import Namespaces
 
     for field in ("token_url", "device_url"):
         url = getattr(rule, field)

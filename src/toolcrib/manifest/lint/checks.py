@@ -17,6 +17,7 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Tool
 from toolcrib.spec.naming import HOMES, dotted, steps_of
+from toolcrib.template import Namespaces, problems
 
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
@@ -103,8 +104,6 @@ def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that each `${name}` is declared exactly once, and that each argument is used."""
-    from toolcrib.template import Namespaces, problems
-
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
     count = sum(_marks(block[key]) for key in kind_of(tool).templated if key in block)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag
 
 from toolcrib.errors import HttpFailed, ManifestError, NotFoundError
+from toolcrib.spec import Network
 
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000
@@ -378,7 +379,6 @@ async def fetch_document(url: str) -> OpenApiDocument:
     Raises HttpFailed, HostNotAllowed, TimedOut and ManifestError.
     """
     from toolcrib.egress import Destination, Egress, EgressRequest, HostPolicy
-    from toolcrib.spec import Network
 
     plain = url.partition("#")[0]
     try:

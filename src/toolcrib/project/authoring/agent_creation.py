@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.errors import (
     ConflictError,
@@ -33,10 +33,8 @@ from toolcrib.project.authoring.creation import (
     unfit,
 )
 from toolcrib.project.durable.agents import MADE
+from toolcrib.project.project import Project
 from toolcrib.runs.agents import Agent, AgentTeam, Budgets, check_agents, read_agent
-
-if TYPE_CHECKING:
-    from toolcrib.project.project import Project
 
 _MOST = Budgets(cost_usd=Budgets().most_usd)
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.errors import ConflictError, InvalidInput
 from toolcrib.manifest import dump
 from toolcrib.manifest.dialects.skill.reader import load_skill
+from toolcrib.project.project import Project
 from toolcrib.runs.agents import Agent, read_agent
-
-if TYPE_CHECKING:
-    from toolcrib.project.project import Project
 
 _FOLDERS = (".claude/agents", ".gemini/agents")
 _BODY = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)

@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import orjson
 
 from toolcrib.errors import (
     ConflictError,
@@ -30,10 +32,8 @@ from toolcrib.errors import (
 )
 from toolcrib.guard import excess, shown
 from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, failure, load, parse_tool
+from toolcrib.project.project import Project
 from toolcrib.spec import Tool
-
-if TYPE_CHECKING:
-    from toolcrib.project.project import Project
 
 RESERVED = (
     "agent_create",
@@ -167,8 +167,6 @@ def _manifest(name: str, definition: Any, creator: str) -> dict[str, Any]:
 def json_object(name: str, definition: Any) -> dict[str, Any]:
     """Return a definition as plain JSON; `InvalidInput` for one that is none, is too large, or has another
     name."""
-    import orjson
-
     if not isinstance(definition, Mapping):
         raise unfit("$", "must be an object: what the file would say")
     try:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from toolcrib.errors import ConflictError, StateUnavailable, UsageError
 from toolcrib.guard import ToolDigest, Trust
-from toolcrib.manifest import tool_schema
+from toolcrib.manifest import FILE_NAME, tool_schema
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
+from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
 from toolcrib.state import Vault
 
@@ -89,9 +90,6 @@ def review(made: Made, by: str) -> int:
 
     Raises as `trust`.
     """
-    from toolcrib.manifest import FILE_NAME
-    from toolcrib.project.project import Project
-
     place = find(made.root)
     names = {path.parent.name for path in made.created if path.name == FILE_NAME}
     if not names:

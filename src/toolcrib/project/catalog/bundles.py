@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from toolcrib.core.context import Context
+from toolcrib.core.toolset import Toolset
 from toolcrib.errors import StateUnavailable, ToolNotFound, UsageError
 from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.manifest import ANY_FILE
 from toolcrib.project.catalog.pages import ToolHit, ToolHits, ToolPage, page_token, read_page_token
+from toolcrib.project.catalog.registry import ToolRegistry
+from toolcrib.project.root import Place
 from toolcrib.spec import Call, Result, Tool
 
 if TYPE_CHECKING:
@@ -44,11 +48,7 @@ class Bundles:
     @classmethod
     def without_project(cls, data: Path) -> Bundles:
         """Return the bundles in a data folder, to be listed and searched. No tool of them can be called."""
-        from toolcrib.core.toolset import Toolset
-        from toolcrib.manifest import ANY_FILE
-        from toolcrib.project.catalog.registry import ToolRegistry
         from toolcrib.project.catalog.stored import StoredTools
-        from toolcrib.project.root import Place
 
         registry = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), _refuse_to_bind)
         return cls(data, (), lambda _: StoredTools(data, registry, lambda _: None, lambda: None))

@@ -7,6 +7,8 @@ import binascii
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from toolcrib.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,15 +62,11 @@ class ToolHits(NamedTuple):
 
 def page_token(question: object, place: list[Any]) -> str:
     """Return the token of the page that begins behind a place, which is JSON."""
-    import orjson
-
     return base64.urlsafe_b64encode(orjson.dumps([_digest(question), *place])).decode().rstrip("=")
 
 
 def read_page_token(token: str, question: object, *types: type) -> list[Any]:
     """Return the place in a token: values of these types. Raises UsageError if it is of another question."""
-    import orjson
-
     try:
         padded = token + "=" * (-len(token) % 4)
         digest, *place = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

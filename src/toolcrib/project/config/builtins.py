@@ -8,7 +8,9 @@ from typing import Any
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.builtin.settings import RootFolder
+from toolcrib.builtin.table import builtin
 from toolcrib.project.config.reader import KeyPath, Reader, truth
+from toolcrib.spec.naming import nearest
 
 _ROOT_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
@@ -22,8 +24,6 @@ def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, M
         return tuple((name, {}) for name in value)
     if not isinstance(value, dict):
         raise reader.misfit(at, "must be a list of names, or a mapping of names to options")
-    from toolcrib.builtin.table import builtin
-
     found = []
     for name, options in value.items():
         if name not in NAMES:
@@ -38,8 +38,6 @@ def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, M
 
 
 def _unknown(reader: Reader, name: str, at: KeyPath) -> Exception:
-    from toolcrib.spec.naming import nearest
-
     close = nearest(name, NAMES)
     hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(NAMES)}"
     return reader.misfit(at, "is no built-in tool", hint)

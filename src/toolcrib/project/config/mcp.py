@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
 from toolcrib.manifest.dialects.mcp_servers import FIELDS, ServerSpec, read_server, read_servers
@@ -43,8 +45,6 @@ class NamedServers:
             return replace(self, wrong=missing)
         except ManifestError as error:
             return replace(self, wrong={"": error.message})
-        import orjson
-
         try:
             data = orjson.loads(raw)
         except orjson.JSONDecodeError as error:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 from toolcrib.manifest import Diagnostic, Document
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import nearest
+from toolcrib.state import is_database
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of the document down to a value."""
@@ -143,8 +144,6 @@ def hosts(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
 
 def database(reader: Reader, value: Any, at: KeyPath) -> str:
     """Read `sqlite` or the address of a Postgres server. Its password is no matter of a project."""
-    from toolcrib.state import is_database
-
     if not is_database(value):
         raise reader.misfit(at, "must be `sqlite` or postgresql://USER@HOST:PORT/DATABASE")
     try:

@@ -19,6 +19,7 @@ from toolcrib.guard import (
 )
 from toolcrib.project.config.reader import KeyPath, Read, Reader, number, permissions, texts, truth
 from toolcrib.project.config.started import CommandLine, code_inside
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Permissions, SecretSource
 
 _READS = Permissions(read=(".",))
@@ -174,8 +175,6 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
 
     What a script imports lies beside it, and whatever is put there is found first.
     """
-    from toolcrib.sandbox.files.paths import Paths
-
     found: dict[str, str] = {}
     for argv in (setting.argv for setting in settings if setting.argv):
         start = " ".join(argv[:3])

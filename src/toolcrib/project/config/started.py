@@ -11,14 +11,12 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.guard import Digests, ToolDigest
 from toolcrib.manifest.kinds import CodeFile
-
-if TYPE_CHECKING:
-    from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.paths import Paths
 
 OUTSIDE = "outside of the project"
 """In place of the digest of a file that is not in the project."""

@@ -19,12 +19,12 @@ from toolcrib.errors import ConflictError, NotFoundError, StateUnavailable, Tool
 from toolcrib.manifest import SourceFiles, read
 from toolcrib.project.durable.agents import ProjectAgents
 from toolcrib.project.root import Place
+from toolcrib.runs.agents import AgentRuns
 from toolcrib.spec import Call, Caller, CallEvent, Invoke, Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.naming import nearest
 
 if TYPE_CHECKING:
-    from toolcrib.runs.agents import AgentRuns
     from toolcrib.search import MarkedIndex
 
 

@@ -14,6 +14,7 @@ from toolcrib.project.control.agent_files import FileUse, as_reviewed
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns, read_files
+from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run, RunDraft
 from toolcrib.runs.workflows import (
     WORKFLOW_PROVIDER,
@@ -110,8 +111,6 @@ class ProjectWorkflows:
 
     async def run(self, name: str, inputs: Mapping[str, Any] | str | None = None, **options: Any) -> Any:
         """Run a workflow to its end and return its value; options as of `start`. Raises its error."""
-        from toolcrib.runs.agents.runs import unwrap
-
         run = unwrap(await self._runs().wait(self.start(name, inputs, **options)))
         return json.loads(run.answer or "null")
 

@@ -8,19 +8,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import toolcrib
+from toolcrib.executors.workspace.closed import ClosedFolder
 from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, kind_of
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.sources import place_of
 from toolcrib.project.root import HOMES, Place
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
-
-if TYPE_CHECKING:
-    from toolcrib.executors.workspace.closed import ClosedFolder
-    from toolcrib.sandbox.files.paths import Paths
 
 CODE_PLACES = (
     "GCONV_PATH", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD", "OPENSSL_CONF", "OPENSSL_MODULES",
@@ -39,8 +36,6 @@ def settled(config: Config, place: Place) -> list[str]:
 
 def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
     """Return folders in which a new file is run by a helper command, or becomes a tool."""
-    from toolcrib.executors.workspace.closed import ClosedFolder
-
     found = [
         ClosedFolder(
             folder,
@@ -63,8 +58,6 @@ def _holds(path: Path, root: Path) -> bool:
 
 def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
     """Return these absolute paths as written, because a link on the way matters, and as real paths."""
-    from toolcrib.sandbox.files.paths import Paths
-
     paths = Paths()
     return list(dict.fromkeys(place for path in written for place in paths.to_protect(os.fspath(path))))
 
@@ -74,8 +67,6 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
 
     Each as written and as real path: with another link on the way something else would be run.
     """
-    from toolcrib.sandbox.files.paths import Paths
-
     paths = Paths()
     found: dict[str, None] = {}
     for tool in tools:
@@ -125,7 +116,6 @@ def running_from(root: str) -> tuple[str, ...]:
     """
     from toolcrib.executors.python.executor import runs_in
     from toolcrib.executors.workspace.grants import within
-    from toolcrib.sandbox.files.paths import Paths
 
     paths = Paths()
     base = getattr(sys, "_base_executable", None) or sys.executable

@@ -24,6 +24,7 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of
 from toolcrib.project.integrity.lock import require_started
 from toolcrib.project.root import Place
+from toolcrib.sandbox import run
 from toolcrib.spec import CommandExec, Tool
 
 if TYPE_CHECKING:
@@ -116,7 +117,6 @@ class Starts:
         self, setting: str, source: SourceSetting, argv: Sequence[str], timeout: float, pinned: Pinned
     ) -> tuple[int, bytes]:
         from toolcrib.executors.workspace.process import process_job
-        from toolcrib.sandbox import run
 
         tool = Tool(
             name=setting,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
@@ -19,9 +18,7 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.control.access import builtin_off
 from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.spec import Executor, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.state import Database
+from toolcrib.state import Database
 
 
 class Builtins:

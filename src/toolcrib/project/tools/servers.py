@@ -20,7 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.executors.mcp.definitions import Definition, digest, names_of, tool_of
 from toolcrib.executors.mcp.executor import McpExecutor
-from toolcrib.executors.mcp.local import environment_of, files_of, grants_of, job_of
+from toolcrib.executors.mcp.local import environment_of, files_of, grants_of, job_of, process_of
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.refusals import LocalProcess
 from toolcrib.executors.mcp.remote import HttpLink
@@ -204,8 +204,6 @@ class Servers:
         """Unusable entries, and why."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
         if self.trusted:
-            from toolcrib.executors.mcp.local import process_of
-
             secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
                 mounted.list_last()

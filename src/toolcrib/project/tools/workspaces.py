@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.core.toolset import Toolset
+from toolcrib.executors.workspace.closed import ClosedPlaces
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.integrity.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.setup import Setup, private_folders
@@ -50,7 +51,6 @@ class Workspaces:
         return self._workspace if seen is None else replace(self._workspace, watch=seen)
 
     def _make(self) -> Workspace:
-        from toolcrib.executors.workspace.closed import ClosedPlaces
         from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel, Workspace
 
         _ = self.lowered  # recorded before the first tool runs

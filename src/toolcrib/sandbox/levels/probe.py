@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -19,7 +20,7 @@ from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.host.failures import ANY_NAMESPACE, HINTS, why
 from toolcrib.sandbox.kernel.signals import try_pidfd_signal
 from toolcrib.sandbox.levels import probe_cache
-from toolcrib.spec import Level
+from toolcrib.spec import Level, Network
 
 if TYPE_CHECKING:
     import asyncio
@@ -258,7 +259,6 @@ def proxy_trial() -> str:
     from toolcrib.egress import Proxy, program_policy
     from toolcrib.sandbox.host.runner import execute
     from toolcrib.sandbox.job import Confinement
-    from toolcrib.spec import Network
 
     python = os.path.realpath(sys.executable)
     own = () if python.startswith("/usr/") else (os.path.realpath(sys.base_prefix),)
@@ -288,7 +288,6 @@ def proxy_trial() -> str:
 def trouble_of(trial: Callable[[], Coroutine[Any, Any, str]]) -> str:
     """Return what is wrong, by a trial in an event loop of its own: the caller may be inside one."""
     import asyncio
-    import threading
 
     outcome: list[str] = []
 

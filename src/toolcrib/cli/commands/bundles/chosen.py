@@ -12,6 +12,7 @@ from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_note
 from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageError
+from toolcrib.spec.naming import nearest
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store, ToolRecord
@@ -52,8 +53,6 @@ def find_bundle(store: Store, text: str) -> BundleRecord:
         return matching[0]
     if deleted := _matching(every, text):
         return store.bundle(deleted[0].id)
-    from toolcrib.spec.naming import nearest
-
     close = nearest(text, (one.slug for one in every if one.soft_deleted_at is None))
     more = f" Did you mean {close}?" if close else ""
     raise NotFoundError(
@@ -94,8 +93,6 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
             f"{slug} has no version {version!r}",
             hint=f"To see all: toolcrib tool versions {named or ''}/{slug}",
         )
-    from toolcrib.spec.naming import nearest
-
     ids = {bundle.id for bundle in bundles}
     close = nearest(slug, {tool.slug for tool in listing.tools() if tool.bundle in ids})
     where = f"the bundle {bundles[0].slug}" if named is not None else "any bundle"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from toolcrib import __version__
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import root_option
@@ -124,7 +125,6 @@ def _announce(address: str, link: str) -> None:
 
 
 async def _serve_stdio(root: str | None, data: Path | None) -> int:
-    from toolcrib import __version__
     from toolcrib.guard import Tokens
     from toolcrib.project import McpCatalog, Project
     from toolcrib.serve import serve_stdio

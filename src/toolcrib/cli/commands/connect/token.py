@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -55,8 +57,6 @@ def create_command(
 
     Only its digest is stored.
     """
-    import time
-
     from toolcrib.state import user_name
 
     require_person("tokens")
@@ -118,6 +118,4 @@ def _tokens(root: str | None) -> Tokens:
 def _minute(moment: float | None) -> str:
     if moment is None:
         return "never"
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,7 @@ from toolcrib.cli.options import (
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
+from toolcrib.schema import decode_object
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -206,9 +209,7 @@ def watch_command(root: str | None) -> None:
 
     The terminal's bell rings. Where the program `notify-send` exists, there is a desktop notice too.
     """
-    import shutil
     import subprocess
-    import time
 
     service, notify = _service(root), shutil.which("notify-send")
     seen: set[str] = set()
@@ -314,8 +315,6 @@ def _changed_arguments(
     service: ApprovalService, approval: str, edits: Sequence[str], file: str | None
 ) -> dict[str, Any] | None:
     """Return the arguments that `--edit` and `--arguments` ask for; None if they change nothing."""
-    from toolcrib.schema import decode_object
-
     if not edits and file is None:
         return None
     if file is not None and not file.startswith("@"):

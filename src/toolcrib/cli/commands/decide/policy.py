@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.commands.decide.policy_add import add_command
+from toolcrib.cli.commands.look.show import find_tool
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import UsageError
+from toolcrib.spec import Caller, Tool
 
 if TYPE_CHECKING:
     from toolcrib.guard import Rule
     from toolcrib.project import Project
-    from toolcrib.spec import Caller, Tool
 
 
 @click.group("policy")
@@ -70,7 +72,6 @@ def explain_command(
     ARGUMENTS are written as for `toolcrib run`. If the tool needs some and none are given, the answer is the
     strictest decision that any arguments could lead to.
     """
-    from toolcrib.cli.commands.look.show import find_tool
     from toolcrib.project.reports import explain_call
 
     project = open_project(root)
@@ -85,8 +86,6 @@ def explain_command(
 
 def _caller(project: Project, names: tuple[str, ...]) -> tuple[str, Caller | None]:
     """Return the caller of these names, and its identity if one of them is `token:NAME`."""
-    from dataclasses import replace
-
     from toolcrib.guard import Tokens
 
     tokens = [name for name in names if name.startswith("token:")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import caller_of, given_token
-from toolcrib.cli.commands.bundles.chosen import data_option
+from toolcrib.cli.commands.bundles.chosen import data_option, find_bundle
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import brief, print_listing
@@ -102,7 +102,6 @@ def _of_bundles(
     **filters: Any,
 ) -> dict[str, Any]:
     """Return the tools of bundles that match, in the form of `Project.search`, with their switches."""
-    from toolcrib.cli.commands.bundles.chosen import find_bundle
     from toolcrib.project.catalog.bundles import Bundles
     from toolcrib.state import data_home
 

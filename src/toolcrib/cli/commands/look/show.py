@@ -18,10 +18,10 @@ from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.cli.programs import is_program, load_program
 from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
+from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.spec import Tool
 
 _DEEPEST = 2
 """Objects inside of objects that are shown."""

@@ -26,11 +26,12 @@ from toolcrib.cli.output import (
 from toolcrib.cli.programs import is_program, load_program
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
+from toolcrib.schema import to_json_text
+from toolcrib.spec import Call, CallEvent, Result, Tool
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
-    from toolcrib.spec import Call, CallEvent, Result, Tool
 
 
 @call_command("run")
@@ -66,7 +67,6 @@ def command(
     replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python program.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
-    from toolcrib.spec import Call
 
     if verbose:
         _show_log()
@@ -99,8 +99,6 @@ def _run_program(
     file: str, words: tuple[str, ...], timeout_ms: int | None, *, as_json: bool, verbose: bool
 ) -> int:
     """Run a tool of a Python program, as the program itself would."""
-    from toolcrib.spec import Call
-
     tools = load_program(file)
     if not words:
         raise UsageError("name the tool too", hint=f"toolcrib run {file} NAME: {', '.join(tools.names)}")
@@ -157,8 +155,6 @@ def _is_person() -> bool:
 
 
 def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
-    from toolcrib.schema import to_json_text
-
     call.tool = find_tool(project, call.tool).name
     plan = project.plan(call)
     if as_json:

@@ -16,12 +16,12 @@ from toolcrib.cli.options import id_or_last, open_project, page_options, project
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
+from toolcrib.spec import Caller
 from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.runs.sessions import Run, RunEvent
-    from toolcrib.spec import Caller
 
 _STATES = ("queued", "ready", "running", "waiting", "done", "failed", "cancelled")
 

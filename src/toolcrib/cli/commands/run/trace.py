@@ -16,10 +16,10 @@ from toolcrib.cli.confirm import confirm, require_person
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.spec import Call, Result
 
 if TYPE_CHECKING:
     from toolcrib.project.trace import Trace
-    from toolcrib.spec import Result
 
 
 @call_command("trace")
@@ -63,7 +63,6 @@ def command(
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project.trace import Allowed, Trace
-    from toolcrib.spec import Call
 
     if apply:
         require_person("permissions")

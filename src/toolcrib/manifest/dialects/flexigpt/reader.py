@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from typing import Any
+from urllib.parse import parse_qsl
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, json_template
 from toolcrib.manifest.dialects.fields import Field, Fields, known
@@ -201,8 +202,6 @@ def _body(draft: Draft, impl: dict[str, Any]) -> None:
         (str(value).lower() for name, value in headers.items() if name.lower() == "content-type"), ""
     )
     if content.startswith("application/x-www-form-urlencoded"):
-        from urllib.parse import parse_qsl
-
         pairs = parse_qsl(text, keep_blank_values=True)
         if len(dict(pairs)) != len(pairs):
             draft.fault("the form in `bodyTemplate` has a duplicate key", origin)

@@ -9,6 +9,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
 from toolcrib.manifest.http.requests import with_auth_written
 from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
+from toolcrib.template import Namespaces, TextTemplate, literal_text, parse_query, spell
 
 
 def in_terms(tool: Tool) -> Tool:
@@ -46,8 +47,6 @@ def record_of(tool: Tool) -> dict[str, Any]:
 
 
 def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
-    from toolcrib.template import literal_text
-
     impl: dict[str, Any] = {"method": config.method, "urlTemplate": _url(tool, config)}
     if config.headers:
         impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
@@ -69,8 +68,6 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
 
 def _url(tool: Tool, config: HttpExec) -> str:
     """Return the URL with the query, encoded as it is sent."""
-    from toolcrib.template import Namespaces, TextTemplate, parse_query, spell
-
     entries = [
         f"{name}={spell(value.parts, Spelling.DOLLAR_BRACE)}"
         for name, value in parse_query(config.query, Namespaces.of(tool))

@@ -13,6 +13,7 @@ from typing import Any
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, make, split_lines
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import ABSENT, Choice
+from toolcrib.template import directive
 
 _MARK = "\ue000"
 _STEP = 4
@@ -70,8 +71,6 @@ def unfold(text: str, path: str) -> Unfolded:
 
 def has_control_line(raw: bytes) -> bool:
     """Return True if a file has a control line."""
-    from toolcrib.template import directive
-
     lines = raw.decode(errors="replace").splitlines()
     return any(directive(line) is not None for line in lines if "{{" in line)
 
@@ -86,8 +85,6 @@ class _Unfolder:
         self._chains = 0
 
     def run(self) -> Unfolded:
-        from toolcrib.template import directive
-
         scalar = -1
         """The indent of the entry of the current block scalar; -1 outside of one."""
         for number, line in enumerate(self._lines):
@@ -171,8 +168,6 @@ class _Unfolder:
 
     def _first_content(self, number: int) -> int | None:
         """Return the first line with content in any branch; None if all branches are empty."""
-        from toolcrib.template import directive
-
         depth = 1
         for at in range(number + 1, len(self._lines)):
             line_text = self._lines[at].strip()

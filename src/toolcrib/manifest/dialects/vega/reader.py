@@ -37,6 +37,7 @@ from toolcrib.spec import (
     Spelling,
     Tool,
 )
+from toolcrib.template import CONTEXT_NAMES, Namespaces, TemplateProblem, names_in, problems
 
 _GRANTED = Permissions(read=(".",))
 _KINDS = {
@@ -160,8 +161,6 @@ def load_vega(raw: bytes, path: str) -> VegaDocument:
 
 
 def _bad_tests(document: VegaDocument, unfolded: Unfolded, data: dict[str, Any]) -> Iterator[Diagnostic]:
-    from toolcrib.template import Namespaces, TemplateProblem, problems
-
     params: list[Any] = list(params_of(data))
     known = (str(param.get("name")) for param in params if isinstance(param, dict))
     names = Namespaces(frozenset(known), spelling=Spelling.DOUBLE_BRACE)
@@ -241,8 +240,6 @@ def _own_host(url: str) -> Network:
 
 def _secrets(implementation: dict[str, Any], params: frozenset[str]) -> tuple[SecretSpec, ...]:
     """Return every `${NAME}` that is neither a parameter nor a name of the call context."""
-    from toolcrib.template import CONTEXT_NAMES, names_in
-
     found: dict[str, SecretSpec] = {}
     for text in _texts(implementation):
         for reference in names_in(text, Spelling.DOUBLE_BRACE):

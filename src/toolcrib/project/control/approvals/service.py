@@ -12,6 +12,7 @@ from toolcrib.guard import Approval, Approvals, ApprovalStatus, Grant, GrantScop
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
+from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
 
 
@@ -243,6 +244,4 @@ class ApprovalService:
 
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return changed arguments as they will run: checked by the schema, defaults filled in."""
-    from toolcrib.schema import ArgumentCheck
-
     return ArgumentCheck(tool.input_schema).check(arguments)
