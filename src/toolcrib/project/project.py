@@ -92,12 +92,12 @@ class Project:
         versions = accept.tools if isinstance(accept, ProjectDigest) else {}
         self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
         """The acceptance of the project as a whole."""
+        self.pins = Pins(place.root, self.fingerprint, config.started)
+        """Compares tools, agents and workflows with `toolcrib.lock`, if there is one."""
         reviews, asks = Reviews(self.vault), config.review == "ask"
-        known = (self.parts_of, self.get, place, self.acceptance)
+        known = (self.parts_of, self.get, place, self.acceptance, self.pins)
         self.first_use = FirstUse(reviews, self.fingerprint, *known, asks=asks)
         """The reviews of tools, and which tools agents have made."""
-        self.pins = Pins(place.root, self.fingerprint, config.started)
-        """Compares tools with `toolcrib.lock`, if there is one."""
         self._steps = ProjectSteps(setup, self._store, self.first_use, self.pins, self.fingerprint)
         self.redact, self.hides = self._steps.secrets.mask, self._steps.access.hides
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""

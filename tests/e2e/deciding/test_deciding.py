@@ -231,6 +231,18 @@ def test_a_token_is_no_owner(shop: Crib, agent: dict[str, str], words: Sequence[
     assert (done.code, done.out, "error[invalid_token]" in done.err) == (5, "", True), done.err
 
 
+def test_no_token_has_a_call_of_another_caller_run_again(shop: Crib, own: dict[str, str]) -> None:
+    shop.tool("fail", "command", {"entrypoint": "false"})
+    shop.tool("mine", "command", {"entrypoint": "false"})
+    admin = own | {"TOOLCRIB_TOKEN": Tokens(Vault(shop.root)).create("chief", ["admin"], owner="ann")}
+    for tool, env, retried in (("fail", own, 5), ("mine", admin, 0)):
+        assert cli(shop, "submit", tool, env=env).code == 0
+        assert cli(shop, "calls", "wait", "--last", env=env).code == 1
+        done = cli(shop, "calls", "retry", "--last", env=admin)
+        assert (done.code, "error[denied]" in done.err) == (retried, retried == 5), done.err
+    assert cli(shop, "calls", "retry", "--last", env=own).code != 0  # It is ready already.
+
+
 @pytest.mark.parametrize("token", ["", "tcr_wrong"])
 def test_a_wrong_token_makes_nobody_the_owner(shop: Crib, own: dict[str, str], token: str) -> None:
     done: Done = cli(shop, "list", env=own | {"TOOLCRIB_TOKEN": token})

@@ -36,6 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
         outputs={"format": "text"},
     )
     crib.write(".toolcrib/agents/counter.yml", json.dumps(AGENT))
+    failing = {**AGENT, "name": "short", "budgets": {"iterations": 1}}
+    crib.write(".toolcrib/agents/short.yml", json.dumps(failing))
     with http_server(Path(crib.root)) as running:
         yield running
 
@@ -49,7 +51,7 @@ def ended(server: HttpServerProcess, run_id: str, token: str = "") -> Any:
 
 
 def test_a_run_from_its_beginning_to_a_fork(server: HttpServerProcess) -> None:
-    assert [agent["name"] for agent in server.send("GET", "/agents").json["agents"]] == ["counter"]
+    assert [agent["name"] for agent in server.send("GET", "/agents").json["agents"]] == ["counter", "short"]
     assert server.send("GET", "/agents/counter").json["tools"] == ["say"]
     assert server.send("GET", "/agents/nobody").status == 404
     session = server.send("POST", "/sessions", {"metadata": {"customer": 3}})
@@ -101,6 +103,18 @@ def test_a_token_sees_its_own_runs_and_uses_its_own_tools(server: HttpServerProc
     assert server.send("GET", "/runs/events", token=writer).status == 403
     session = server.send("POST", "/sessions", {}).json["id"]
     assert server.send("POST", "/runs", {**begin, "sessionId": session}, token=writer).status == 404
+
+
+def test_no_token_lets_a_run_of_another_caller_go_on(server: HttpServerProcess) -> None:
+    begun = server.send("POST", "/runs", {"agent": "short", "prompt": "four"}).json["id"]
+    assert ended(server, begun)["state"] == "failed"
+    other = server.create_token("other-chief", "admin", tools=["none"])
+    assert server.send("GET", f"/runs/{begun}", token=other).status == 200
+    refused = server.send("POST", f"/runs/{begun}/retry", {}, token=other)
+    assert refused.status == 403, refused.body
+    assert refused.code == "denied"
+    assert server.send("GET", f"/runs/{begun}").json["state"] == "failed"
+    assert server.send("POST", f"/runs/{begun}/retry", {}).status == 200  # By whoever began it.
 
 
 def test_what_is_wrong_is_named(server: HttpServerProcess) -> None:

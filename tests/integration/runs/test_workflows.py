@@ -17,6 +17,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib.errors import (
     DefinitionError,
+    InvalidError,
     InvalidInput,
     ManifestError,
     NotFoundError,
@@ -197,6 +198,8 @@ async def test_a_failed_run_is_retried_from_its_failed_step(crib: Crib) -> None:
         project.runs.retry(run_id, 1)
         run = await project.runs.wait(run_id)
         assert (run.state, run.answer, counted[0]) == ("done", '"after 1"', 1)
+        with pytest.raises(InvalidError, match="cannot be forked"):
+            project.runs.fork(run_id, 0, '["inputs that nobody checks"]')
 
 
 async def test_inputs_and_names_are_checked_before_anything_is_stored(crib: Crib) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 from toolcrib.errors import ApprovalRequired, NotTrusted
 from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
 from toolcrib.project.control.acceptance import Acceptance
-from toolcrib.project.control.agent_files import FileUse, file_digest
+from toolcrib.project.integrity.agent_files import FileUse
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
@@ -111,6 +112,7 @@ class FirstUse:
         find: Callable[[str], Tool],
         place: Place,
         acceptance: Acceptance,
+        pins: Pins,
         *,
         asks: bool,
     ) -> None:
@@ -120,6 +122,7 @@ class FirstUse:
         self._parts = parts
         self._find = find
         self._place = place
+        self._pins = pins
         self._asks = asks
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
         self.mask: Callable[[str], str] = str
@@ -243,7 +246,7 @@ class FirstUse:
     def sheet(self, tool: Tool) -> ReviewSheet:
         """Return a tool as it is shown for review."""
         is_file = isinstance(tool.config, FileUse)
-        digest = file_digest(tool) if is_file else self._fingerprint(tool)
+        digest = self._fingerprint(tool)
         standing, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
         if self.acceptance.versions.get(tool.name) == digest.digest:
             standing = ReviewStatus("reviewed", standing.last)
@@ -264,12 +267,16 @@ class FirstUse:
         return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits, code)
 
     def require(self, file: Tool) -> None:
-        """Refuse to run an agent or a workflow that waits for a person: `NotTrusted`, `ApprovalRequired`."""
+        """Refuse to run an agent or a workflow that waits for a person, or is not what the lock pins.
+
+        Raises `NotTrusted`, `LockDrift`, `ApprovalRequired`.
+        """
         if not self.acceptance.given:
             raise NotTrusted(
                 f"nobody has accepted this project, so none of its {file.kind}s runs",
                 hint="The person whose machine this is has to accept it first.",
             )
+        self._pins.require(file)
         sheet = self.sheet(file)
         if sheet.waits:
             last, name = sheet.standing.last, f"the {file.name.replace(':', ' ')}"

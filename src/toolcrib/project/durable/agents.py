@@ -11,9 +11,9 @@ from typing import Any
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConflictError, DeniedError, NotFoundError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
-from toolcrib.project.control.agent_files import FileUse, as_reviewed
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
+from toolcrib.project.integrity.agent_files import FileUse, as_reviewed
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.runs import worker_name

@@ -251,8 +251,13 @@ class ProjectCalls:
         """Give a call the answers of its client, by the names of its questions."""
         self.stored.answer(call_id, answers)
 
-    def retry(self, call_id: str) -> None:
-        """Run a call again that ended without a result. Raises `ConflictError` for any other."""
+    def retry(self, call_id: str, *, identity: Caller | None = None) -> None:
+        """Run a call again that ended without a result. Raises `ConflictError` for any other.
+
+        It runs for the caller who made it; for that of another a caller with a token gets `DeniedError`.
+        """
+        if identity is not None:
+            identity.require_made(f"call {call_id}", self.find(call_id).caller)
         self.stored.retry(call_id)
 
     def serve(self) -> None:

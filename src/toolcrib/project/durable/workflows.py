@@ -10,8 +10,8 @@ from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import NotFoundError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
-from toolcrib.project.control.agent_files import FileUse, as_reviewed
 from toolcrib.project.control.first_use import FirstUse
+from toolcrib.project.integrity.agent_files import FileUse, as_reviewed
 from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns, read_files
 from toolcrib.runs.agents.runs import unwrap

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from toolcrib.guard import Digests, ToolDigest
+from toolcrib.project.integrity.agent_files import FileUse, file_digest
 from toolcrib.spec import Tool
 
 
@@ -19,6 +20,8 @@ class Fingerprints:
 
     def of(self, tool: Tool) -> ToolDigest:
         """Return the digest of a tool by parts: manifest, files beside it, programs, steps."""
+        if isinstance(tool.config, FileUse):
+            return file_digest(tool)
         own = self._digests.of(tool)
         steps = {f"step/{part.name}": self._digests.of(part).digest for part in self._parts(tool)}
         if not steps:

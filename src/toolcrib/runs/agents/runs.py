@@ -8,7 +8,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from toolcrib.core.context import current_trace
-from toolcrib.errors import Cancelled, ConflictError, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import (
+    Cancelled,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    ToolcribError,
+    UsageError,
+)
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
@@ -209,18 +216,25 @@ class AgentRuns:
         """End a run and all below it; return their ids. Raises `ConflictError` if it has ended."""
         return self._runs.tree.cancel(id)
 
-    def retry(self, id: str, iteration: int | None = None) -> None:
+    def retry(self, id: str, iteration: int | None = None, *, identity: Caller | None = None) -> None:
         """Let a failed or cancelled run go on after an iteration, by default its last complete one.
 
-        Its agent is then as it is defined now, if it still exists. Raises `ConflictError`.
+        It goes on for the caller who began it; a caller with a token retries its own runs only. Its agent is
+        then as it is defined now, if it still exists. Raises `ConflictError`, `DeniedError`, and what `start`
+        raises.
         """
         run = self.find(id)
+        if identity is not None:
+            identity.require_made(f"run {id}", run.caller)
+        self._runs.tree.retry(id, iteration, self._redefined(run))
+
+    def _redefined(self, run: Run) -> tuple[str, str] | None:
+        """Return definition and provider of a run's agent as it is now; None if there is none any more."""
         try:
             team = self.team(run.agent)
         except NotFoundError:
-            self._runs.tree.retry(id, iteration)
-        else:
-            self._runs.tree.retry(id, iteration, (team.definition, team.agent.provider))
+            return None
+        return team.definition, team.agent.provider
 
     def fork(
         self,
@@ -233,10 +247,18 @@ class AgentRuns:
     ) -> str:
         """Begin a run in a new session that continues after an iteration of this one; return its id.
 
-        It is a run of this caller, whoever made the other one.
+        It is a run of this caller, whoever made the other one. Its agent is as in `retry`. Raises
+        `InvalidError` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
         """
+        run = self.find(id)
+        kind, _, name = run.agent.rpartition(":")
+        if kind:
+            raise InvalidError(
+                "a run of a workflow cannot be forked", hint=f"Run it again: toolcrib workflows run {name}"
+            )
         known = None if identity is None else json.dumps(identity.as_dict())
-        return self._runs.tree.fork(id, iteration, prompt, caller=caller, identity=known)
+        agent = self._redefined(run)
+        return self._runs.tree.fork(id, iteration, prompt, agent, caller=caller, identity=known)
 
 
 def unwrap(run: Run) -> Run:

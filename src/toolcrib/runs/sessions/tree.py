@@ -94,6 +94,7 @@ class RunTree:
         id: str,
         iteration: int | None = None,
         prompt: str | None = None,
+        agent: tuple[str, str] | None = None,
         *,
         caller: str = "local",
         identity: str | None = None,
@@ -101,7 +102,8 @@ class RunTree:
         """Begin a run of this caller, in a new session, that continues after an iteration; return its id.
 
         It sees what the model saw then. Without `iteration` that is the last complete one; 0 is the prompt
-        alone. With `prompt`, the model gets this next. Raises `NotFoundError` for an iteration.
+        alone. With `prompt`, the model gets this next. `agent` is as in `retry`. Raises `NotFoundError` for
+        an iteration.
         """
         run = self._store.find(id)
         seen = self._store.conversation(run)
@@ -113,7 +115,7 @@ class RunTree:
         if prompt is None and kept and kept[-1].kind == "response" and _is_answer(run, last):
             raise InvalidError("that iteration is the run's answer", hint="Give a prompt to go on from it.")
         with self._store.change(f"session {new_id()}") as notes:
-            return self._copy(notes, run, kept, prompt, (caller, identity))
+            return self._copy(notes, run, kept, prompt, (caller, identity), agent)
 
     def _copy(
         self,
@@ -122,12 +124,14 @@ class RunTree:
         kept: Sequence[StoredMessage],
         prompt: str | None,
         by: tuple[str, str | None],
+        agent: tuple[str, str] | None,
     ) -> str:
         """Store the new run with its session and these messages."""
         tx, now = notes.tx, notes.now
         found = tx.one("SELECT definition, provider, streams FROM runs WHERE id = ?", run.id)
         assert found is not None
-        definition, provider, streams = found
+        *defined, streams = found
+        definition, provider = agent or defined
         asked = run.prompt if prompt is None else prompt
         new = RunDraft(run.agent, definition, provider, asked, {}, *by, bool(streams))
         id, session_id = new_id(now), new_id(now)

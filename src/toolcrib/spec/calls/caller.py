@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from toolcrib.errors import DeniedError
 from toolcrib.spec.naming import fits
 
 Scope = Literal["read", "invoke", "approve", "admin"]
@@ -40,6 +41,14 @@ class Caller:
     def covers(self, tool: str) -> bool:
         """Return True if this tool is among those it may see and call."""
         return self.tools is None or any(fits(pattern, tool) for pattern in self.tools)
+
+    def require_made(self, what: str, caller: str) -> None:
+        """Raise `DeniedError` for a call or run of another caller: run again, it would act as that one."""
+        if caller != f"token:{self.name}":
+            raise DeniedError(
+                f"{what} is one of {caller}, and a token runs only its own again",
+                hint="A person can retry it. A run can be forked: the new one is yours.",
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form, to be kept with a call that runs later. It has no token."""

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @project_options
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 if a tool differs from its pin.")
 def command(root: str | None, as_json: bool, check: bool) -> int:
-    """Pin every tool as it is now, or check the pins.
+    """Pin every tool, agent and workflow as it is now, or check the pins.
 
-    The pins in toolcrib.lock cover the manifest, the files beside it and the program that it runs, and the
-    code inside the project that the settings start. What differs from its pin does not run. To unpin all,
-    delete the file.
+    The pins in toolcrib.lock cover the manifest, the files beside it and the program that it runs, the files
+    of agents and workflows, and the code inside the project that the settings start. What differs from its
+    pin does not run. To unpin all, delete the file.
     """
     from toolcrib.project.integrity.lock import write_lock
 
@@ -39,13 +39,13 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     if as_json:
         print_json({"path": str(path), "tools": {name: pin.digest for name, pin in now.tools.items()}})
     else:
-        print_note(f"Pinned {count(len(now.tools), 'tool')} in {path}.")
+        print_note(f"Pinned {_counted(now)} in {path}.")
     return 0
 
 
 def _pins(project: Project) -> Lock:
-    """Return the pins of all tools as they are now. Raises ManifestError if one of them does not load."""
-    tools = project.tools()
+    """Return the pins of everything as it is now. Raises ManifestError if a tool does not load."""
+    tools = [*project.tools(), *project.agents.reviewed(), *project.workflows.reviewed()]
     errors = project.errors
     if errors:
         print_diagnostics(errors)
@@ -53,6 +53,13 @@ def _pins(project: Project) -> Lock:
             f"nothing was pinned: {count(len(errors), 'error')} in manifests", hint="Fix them: toolcrib lint"
         )
     return project.pins.now(tools)
+
+
+def _counted(lock: Lock) -> str:
+    """Return how much is pinned: `2 tools`, `2 tools, 1 agent`."""
+    kinds = [name.partition(":")[0] for name in lock.tools if name.startswith(("agent:", "workflow:"))]
+    files = [count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)]
+    return ", ".join([count(len(lock.tools) - len(kinds), "tool"), *files])
 
 
 def _check(project: Project, now: Lock, as_json: bool) -> int:
@@ -68,5 +75,5 @@ def _check(project: Project, now: Lock, as_json: bool) -> int:
         for one in drift:
             print_result(printable(str(one)))
         if not drift:
-            print_note(f"All {count(len(now.tools), 'tool')} match their pins.")
+            print_note(f"All {_counted(now)} match their pins.")
     return 1 if drift else 0

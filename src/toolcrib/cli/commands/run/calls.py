@@ -101,7 +101,9 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
 @chosen_option
 def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Cancel a call. What its worker reports later is refused."""
-    _change("cancel", chosen, root, as_json)
+    project, call_id = _chosen(chosen, root)
+    project.calls.cancel(call_id)
+    _print(project, call_id, as_json)
 
 
 @command.command("retry")
@@ -109,13 +111,17 @@ def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 @chosen_option
 def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """Run a call again that ended without a result."""
-    _change("retry", chosen, root, as_json)
+    project, call_id = _chosen(chosen, root)
+    project.calls.retry(call_id, identity=caller_of(project)[1])
+    _print(project, call_id, as_json)
 
 
-def _change(change: str, chosen: str | None, root: str | None, as_json: bool) -> None:
+def _chosen(chosen: str | None, root: str | None) -> tuple[Project, str]:
     project, caller = _open(root)
-    call_id = _one(project, caller, chosen)
-    getattr(project.calls, change)(call_id)
+    return project, _one(project, caller, chosen)
+
+
+def _print(project: Project, call_id: str, as_json: bool) -> None:
     call = project.calls.find(call_id)
     print_change(as_json, call.as_dict(), f"{call.state}: {one_line(call.tool)} {call_id}")
 

@@ -193,7 +193,7 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration
     `toolcrib runs wait --last`.
     """
     project, run = _one(root, chosen)
-    project.runs.retry(run.id, iteration)
+    project.runs.retry(run.id, iteration, identity=caller_of(project)[1])
     _print_run(project.runs.find(run.id), as_json)
 
 

@@ -247,11 +247,15 @@ def cancel_run(request: HttpRequest) -> Answer:
 
 
 async def retry_run(request: HttpRequest) -> Answer:
-    """Let a failed or cancelled run go on after an iteration, with its agent as it is defined now."""
+    """Let a failed or cancelled run go on after an iteration, with its agent as it is defined now.
+
+    A token retries its own runs only: a run goes on for the caller who began it.
+    """
     runs, _ = _runs(request)
     body: Point = request.body()
     run = _found(request)
-    runs.retry(run.id, body.iteration)
+    assert request.client is not None
+    runs.retry(run.id, body.iteration, identity=request.client.identity)
     return Answer(_run(runs.find(run.id)))
 
 

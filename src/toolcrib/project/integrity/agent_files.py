@@ -1,4 +1,4 @@
-"""Agents and workflows as a person reviews them: as tools, by the digest of their file.
+"""Agents and workflows as they are reviewed and pinned: as tools, by the digest of their file.
 
 Their calls are checked like any other. But the file decides which reviewed tools are called, with which
 instructions, and to which model their results are sent.
