@@ -1,24 +1,29 @@
-"""A server that runs `toolcrib` commands: it imports the package once and forks a process for each.
+"""A server that runs `toolcrib` and Python: it imports the package once and forks a process for each command.
 
 It listens on the Unix socket that its first argument names, and ends with its standard input. A request is
-JSON (`words`, `cwd`, `env`) with the descriptors of the standard streams. The answer is the exit status.
-A command whose client goes away is ended. A command takes 0.1 s so, and 0.5 s when started anew. Further
-arguments of the server name modules that are imported once.
+JSON (`words`, `cwd`, `env`, `session`, `terminal`) with the descriptors of the standard streams. The answers
+are the number of the process and, at its end, its exit status. A process whose client goes away is ended. A
+command takes 0.1 s so, and 0.5 s when started anew. Further arguments name modules that are imported once.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
 import sys
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import toolcrib
@@ -28,12 +33,12 @@ HEAVY = ("toolcrib.integrations.", "toolcrib.runs.serve_postgres", "toolcrib.tes
 """Modules that import large packages, which commands do not need: each process would copy their memory."""
 
 
-def program() -> Callable[[], Any]:
-    """Import the package, wherever its modules are, and give the program's entry point."""
+def program(modules: list[str]) -> Callable[[], Any]:
+    """Import the package, wherever its modules are, and more; give the program's entry point."""
     for module in pkgutil.walk_packages(toolcrib.__path__, "toolcrib."):
         if not module.name.startswith(HEAVY) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    for name in sys.argv[2:]:
+    for name in modules:
         importlib.import_module(name)
     found: Callable[[], Any] = entry_points(group="console_scripts")["toolcrib"].load()
     return found
@@ -41,6 +46,10 @@ def program() -> Callable[[], Any]:
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
     """Make this process what a shell would have started."""
+    if request["session"]:
+        os.setsid()
+    if request["terminal"]:
+        fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     for target, (name, descriptor) in enumerate(zip(("stdin", "stdout", "stderr"), streams, strict=True)):
         os.dup2(descriptor, target)
         os.close(descriptor)
@@ -53,48 +62,115 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.argv = ["toolcrib", *request["words"]]
 
 
-def answer(client: socket.socket, entry: Callable[[], Any]) -> None:
-    """Run the command of one client in a process of its own, and send the exit status."""
-    text, streams, _, _ = socket.recv_fds(client, LONGEST, 3)
-    while not text.endswith(b"\n"):
-        if not (more := client.recv(LONGEST)):
-            return  # It only asked if the server is there, or has gone.
-        text += more
-    child = os.fork()
-    if child == 0:
-        client.close()
-        become(json.loads(text), streams)
+def run(words: list[str], entry: Callable[[], Any]) -> None:
+    """Run the words of a command line: `toolcrib …`, or Python with `-c CODE`, `-m MODULE` or a file."""
+    program, *rest = words
+    if Path(program).name == "toolcrib":
+        sys.argv = words
         # It ends as the installed program does: by this exit, with all that Python does at one.
         sys.exit(entry())
-    for descriptor in streams:
-        os.close(descriptor)
-    ended = os.pidfd_open(child)
-    ready, _, _ = select.select([ended, client.fileno()], [], [])
-    if ended not in ready:
-        os.kill(child, signal.SIGTERM)
-    _, status = os.waitpid(child, 0)
-    client.send(str(os.waitstatus_to_exitcode(status)).encode())
+    if rest[0] == "-m":
+        sys.argv = rest[1:]
+        sys.path.insert(0, str(Path.cwd()))
+        runpy.run_module(rest[1], run_name="__main__", alter_sys=True)
+        return
+    if rest[0] == "-c":
+        code, sys.argv, folder, name = rest[1], ["-c", *rest[2:]], "", "<string>"
+    else:
+        name, sys.argv = rest[0], rest
+        code, folder = Path(name).read_text("utf-8"), str(Path(name).parent)
+    sys.path.insert(0, folder)
+    module = sys.modules["__main__"] = type(sys)("__main__")
+    module.__file__ = name
+    exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
+
+
+class Forks:
+    """The processes that run, and the clients that wait for each."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self.running: dict[int, tuple[int, socket.socket]] = {}
+        """Pidfd of each process to its number and its client."""
+        self.poll = select.poll()
+        for descriptor in (0, listener.fileno()):
+            self.poll.register(descriptor, select.POLLIN)
+
+    def serve(self, entry: Callable[[], Any]) -> None:
+        """Fork a process for each request, until standard input ends."""
+        while True:
+            # One at a time: what it closes may have another event.
+            descriptor, _ = self.poll.poll()[0]
+            if descriptor == 0:
+                for child, _ in self.running.values():
+                    os.kill(child, signal.SIGTERM)
+                return
+            if descriptor == self.listener.fileno():
+                self.fork(entry)
+            elif descriptor in self.running:
+                self.reap(descriptor)
+            else:
+                self.end(descriptor)
+
+    def fork(self, entry: Callable[[], Any]) -> None:
+        """Start the process of the next client."""
+        client, _ = self.listener.accept()
+        text, streams, _, _ = socket.recv_fds(client, LONGEST, 3)
+        while text and not text.endswith(b"\n"):
+            text += client.recv(LONGEST)
+        if not text:  # It only asked if the server is there.
+            client.close()
+            return
+        child = os.fork()
+        if child == 0:
+            for descriptor, (_, other) in self.running.items():
+                os.close(descriptor)
+                other.close()
+            client.close()
+            self.listener.close()
+            request = json.loads(text)
+            become(request, streams)
+            run(request["words"], entry)
+            sys.exit()
+        for descriptor in streams:
+            os.close(descriptor)
+        client.send(b"%d\n" % child)
+        pidfd = os.pidfd_open(child)
+        self.running[pidfd] = child, client
+        self.poll.register(pidfd, select.POLLIN)
+        self.poll.register(client, select.POLLIN)
+
+    def reap(self, pidfd: int) -> None:
+        """Send a process's exit status to its client."""
+        child, client = self.running.pop(pidfd)
+        _, status = os.waitpid(child, 0)
+        self.poll.unregister(pidfd)
+        with suppress(KeyError):
+            self.poll.unregister(client)
+        os.close(pidfd)
+        with suppress(OSError):
+            client.send(b"%d\n" % os.waitstatus_to_exitcode(status))
+        client.close()
+
+    def end(self, descriptor: int) -> None:
+        """End the process of a client that has gone."""
+        for child, client in self.running.values():
+            if client.fileno() == descriptor:
+                os.kill(child, signal.SIGTERM)
+                self.poll.unregister(client)
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    entry = program()
+    _, address, *modules = sys.argv
+    entry = program(modules)
     gc.freeze()  # Else each process looks through all of it when it ends.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps those that answer.
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(sys.argv[1])
+        listener.bind(address)
         listener.listen()
-        while listener.fileno() in select.select([listener.fileno(), 0], [], [])[0]:
-            client, _ = listener.accept()
-            if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                listener.close()
-                answer(client, entry)
-                os._exit(0)
-            client.close()
+        Forks(listener).serve(entry)
 
 
 if __name__ == "__main__":

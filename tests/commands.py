@@ -1,7 +1,7 @@
 """Commands of `toolcrib` as processes of their own, without the time that each start of Python takes.
 
-`run` has a server import the package once and fork a process for each command. What the start itself decides
-(variables of Python, a program in front, a terminal) needs the installed program: `PROGRAM`.
+`run` and `Forked` have a server import the package once and fork a process for each command. What the start
+itself decides (variables of Python, a program in front) needs the installed program: `PROGRAM`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -18,14 +19,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
+from io import RawIOBase
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any, Literal
 
 from tests.crib import accept
 from toolcrib.errors import ToolcribError
 from toolcrib.project import find
 
-__all__ = ["PROGRAM", "CommandServer", "accept_before", "run", "shared_server", "text"]
+__all__ = ["PROGRAM", "CommandServer", "Forked", "accept_before", "complete", "run", "shared_server", "text"]
 
 PROGRAM = str(Path(sys.executable).with_name("toolcrib"))
 LIMIT_S = 100
@@ -56,19 +59,30 @@ class CommandServer:
         """Run one command to its end, in a project that its user has accepted as it is."""
         if accepted:
             accept_before(words, cwd, env)
-        texts = [os.fsdecode(word) for word in words]
-        request = {"words": texts, "cwd": str(cwd), "env": dict(env)}
+        texts = [PROGRAM, *(os.fsdecode(word) for word in words)]
         with ExitStack() as stack:
             streams = [stack.enter_context(TemporaryFile()) for _ in range(3)]
             streams[0].write(stdin)
             streams[0].seek(0)
-            client = stack.enter_context(self._connected())
             descriptors = [stream.fileno() for stream in streams]
-            socket.send_fds(client, [json.dumps(request).encode() + b"\n"], descriptors)
-            answer = client.recv(100)
-            assert answer, "the server of commands has gone"
+            answers = stack.enter_context(self.start(texts, cwd, env, descriptors))
+            _, status = answers.readline(), answers.readline()
+            assert status, "the server of commands has gone"
             out, err = (os.pread(stream, os.fstat(stream).st_size, 0) for stream in descriptors[1:])
-            return subprocess.CompletedProcess(["toolcrib", *texts], int(answer), out, err)
+            return subprocess.CompletedProcess(texts, int(status), out, err)
+
+    def start(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int], **how: bool
+    ) -> RawIOBase:
+        """Start a process; its number, and its exit status once it ends, can be read, each on a line.
+
+        Arguments:
+            how: `session`, it leads a new one; `terminal`, the streams' terminal is its own.
+        """
+        request = {"words": words, "cwd": str(cwd), "env": dict(env), "session": False, "terminal": False}
+        with self._connected() as client:
+            socket.send_fds(client, [json.dumps(request | how).encode() + b"\n"], streams)
+            return client.makefile("rb", 0)
 
     def _connected(self) -> socket.socket:
         client = socket.socket(socket.AF_UNIX)
@@ -82,16 +96,15 @@ class CommandServer:
                 assert time.monotonic() < deadline, "the server of commands has not started"
                 time.sleep(0.01)
 
-    def program(self) -> Path:
-        """Return a folder with a program `toolcrib` for shells, which has the server run its command."""
-        folder = self.folder / "bin"
-        if not folder.exists():
-            folder.mkdir()
+    def program(self, name: Literal["toolcrib", "python"] = "toolcrib") -> Path:
+        """Return a program for others to start, in a folder of such, which has the server run its words."""
+        script = self.folder / f"{name}-bin" / name
+        if not script.exists():
+            script.parent.mkdir(exist_ok=True)
             self._connected().close()
-            script = folder / "toolcrib"
             script.write_text(f"#!{sys.executable} -IS\n" + CLIENT.replace("SOCKET", str(self._socket)))
             script.chmod(0o755)
-        return folder
+        return script
 
     def close(self) -> None:
         """End the server."""
@@ -102,9 +115,10 @@ CLIENT = """\
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as client:
     client.connect("SOCKET")
-    request = {"words": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}
+    request = {"words": sys.argv, "cwd": os.getcwd(), "env": dict(os.environ)}
+    request |= {"session": False, "terminal": False}
     socket.send_fds(client, [json.dumps(request).encode() + b"\\n"], [0, 1, 2])
-    status = int(client.recv(100))
+    status = int(client.makefile().read().split()[1])
 if status < 0:
     os.kill(os.getpid(), -status)
 sys.exit(status)
@@ -118,6 +132,68 @@ def shared_server() -> CommandServer:
     atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)
     atexit.register(made.close)
     return made
+
+
+class Forked(subprocess.Popen[Any]):
+    """A process of Python or `toolcrib`, forked from the server instead of started anew.
+
+    Arguments:
+        argv: `PROGRAM` or `sys.executable` with its words; Python without options but `-c` and `-m`.
+        terminal: the terminal of the streams becomes its own.
+        options: those of `Popen`.
+    """
+
+    def __init__(self, argv: Sequence[str], *, terminal: bool = False, **options: Any) -> None:
+        assert argv[0] in (PROGRAM, sys.executable), argv
+        self._how = {"terminal": terminal, "session": terminal or options.pop("start_new_session", False)}
+        super().__init__(argv, **options)
+
+    def _execute_child(self, args: Sequence[str], *more: Any) -> None:
+        cwd, env, pipes = more[4], more[5], more[9:15]
+        p2cread, _, _, c2pwrite, _, errwrite = pipes
+        streams = [given if given != -1 else own for own, given in enumerate((p2cread, c2pwrite, errwrite))]
+        self._answers = shared_server().start(
+            [*map(str, args)], cwd or Path.cwd(), os.environ if env is None else env, streams, **self._how
+        )
+        self.pid = int(self._answers.readline())
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+    def _internal_poll(self, *_: Any, **__: Any) -> int | None:
+        if self.returncode is None and select.select([self._answers], [], [], 0)[0]:
+            self._wait(None)
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+        return self.returncode
+
+
+def complete(
+    argv: Sequence[str],
+    *,
+    input: Any = None,  # noqa: A002 - the name of `subprocess.run`
+    capture_output: bool = False,
+    timeout: float = LIMIT_S,
+    check: bool = False,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """Run a forked process to its end, as `subprocess.run` runs one that is started anew."""
+    if capture_output:
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    with Forked(argv, **options) as process:
+        out, err = process.communicate(input, timeout)
+    done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
 
 
 def run(

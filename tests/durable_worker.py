@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.commands import Forked
 from tests.databases import Address, open_database
 from toolcrib import Toolset, ToolSnooze
 from toolcrib.runs import (
@@ -139,7 +139,7 @@ class WorkerProcess:
         self, address: Address, folder: Path, *tools: str, lease_s: float = 2.0, ahead_s: float = 0.0
     ) -> None:
         environment = {**os.environ, "CRIB_LOG": str(folder), "CRIB_AHEAD": str(ahead_s)}
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [sys.executable, "-m", "tests.durable_worker", str(address), str(lease_s), *tools],
             cwd=ROOT,
             env=environment,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.commands import PROGRAM, Forked
 from tests.crib import accept
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
@@ -45,7 +46,7 @@ class Reply:
 class HttpServerProcess:
     """A running server."""
 
-    process: subprocess.Popen[str]
+    process: Forked
     address: str
     login: str
     token: str
@@ -98,15 +99,15 @@ def http_server(
     root: Path,
     *options: str,
     env: Mapping[str, str] | None = None,
-    program: Sequence[str] = ("-m", "toolcrib"),
+    program: Sequence[str] = (),
 ) -> Iterator[HttpServerProcess]:
     """Serve a project from here to the end of the block, with `<root>-data` as the user's data folder."""
     data = root.with_name(f"{root.name}-data")
     accept(root, data)
     words = ["serve", "--http", "--port", "0", "--root", str(root), "--data", str(data), *options]
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [sys.executable, *program, *words],
+        process = Forked(
+            [*([sys.executable, *program] if program else [PROGRAM]), *words],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

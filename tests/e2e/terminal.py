@@ -14,8 +14,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
-from tests.commands import accept_before
+from tests.commands import PROGRAM, Forked, accept_before
 
 # The new session takes the terminal as its own, so that Ctrl-C reaches it as a signal.
 TAKE = """
@@ -31,16 +32,14 @@ class Terminal:
 
     def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80) -> None:
         self.master, theirs = os.openpty()
+        self.process: subprocess.Popen[Any]
         ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", TAKE, *argv],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-        )
+        streams: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        if argv[0] == PROGRAM:
+            self.process = Forked(argv, terminal=True, cwd=cwd, env=env, **streams)
+        else:
+            words = [sys.executable, "-c", TAKE, *argv]
+            self.process = subprocess.Popen(words, cwd=cwd, env=env, start_new_session=True, **streams)
         os.close(theirs)
         self.raw = ""
 

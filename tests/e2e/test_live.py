@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.client.subscriptions import ToolsListChanged
 
+from tests.commands import shared_server
 from tests.crib import Crib
 from toolcrib.bundles import BundleBody, Store, read_manifest
 from toolcrib.guard import Trust
@@ -40,7 +40,7 @@ def reads(crib: Crib, name: str, text: str) -> Path:
 
 def parameters(crib: Crib, errors: Path) -> StdioServerParameters:
     # The client has no way to keep what the server writes to standard error.
-    command = f'exec "{sys.executable}" -m toolcrib serve --stdio 2>"{errors}"'
+    command = f'exec "{shared_server().program()}" serve --stdio 2>"{errors}"'
     return StdioServerParameters(command="/bin/sh", args=["-c", command], cwd=crib.root, env=dict(os.environ))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from toolcrib import Context, McpForms
 from toolcrib.project import McpCatalog
@@ -33,8 +33,8 @@ class Stdio:
     """A server process of a project, and a client of it."""
 
     def __init__(self, crib: Crib, capabilities: Any) -> None:
-        command = [sys.executable, "-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [PROGRAM, "serve", "--stdio", "--root", str(crib.root)]
+        self.process = Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.capabilities = capabilities
 
     def ask(self, method: str, params: dict[str, Any], client: str = "host") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.commands import PROGRAM, CommandServer, accept_before
+from tests.commands import PROGRAM, CommandServer, Forked, accept_before
 from tests.golden.normal import Normal
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def mcp(crib: GoldenCrib, command: list[str] | None = None, **env: str) -> Itera
     """Start an MCP server, the project's own or another, and end it by closing its input."""
     if command is None:
         accept_before(["serve"], crib.root, crib.env | env)
-    process = subprocess.Popen(
+    process = Forked(
         command or [PROGRAM, "serve", "--stdio", "--root", str(crib.root)],
         cwd=ROOT,
         env=crib.env | env,
@@ -126,7 +126,7 @@ def mcp(crib: GoldenCrib, command: list[str] | None = None, **env: str) -> Itera
 class Session:
     """Bare lines to a server and back."""
 
-    def __init__(self, process: subprocess.Popen[bytes], normal: Normal) -> None:
+    def __init__(self, process: Forked, normal: Normal) -> None:
         self.process = process
         self.normal = normal
         self.number = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM, accept_before, run
+from tests.commands import PROGRAM, Forked, accept_before, run
 from tests.conftest import need
 from tests.crib import SH, Crib
 from tests.e2e.terminal import Terminal, terminal
@@ -243,7 +243,7 @@ def test_a_reader_that_goes_away_is_no_crash(files: Crib) -> None:
 
 def test_two_processes_at_once_share_one_log(files: Crib) -> None:
     running = [
-        subprocess.Popen([PROGRAM, "run", "read"], cwd=files.root, env=ENVIRONMENT, stdout=subprocess.PIPE)
+        Forked([PROGRAM, "run", "read"], cwd=files.root, env=ENVIRONMENT, stdout=subprocess.PIPE)
         for _ in range(6)
     ]
     for process in running:
@@ -342,7 +342,7 @@ def test_a_server_that_is_killed_leaves_no_tool(crib: Crib) -> None:
     crib.shell()
     crib.review("sh")
     marker = f"7{os.getpid()}"
-    with subprocess.Popen(
+    with Forked(
         [PROGRAM, "serve", "--stdio"],
         cwd=crib.root,
         env=ENVIRONMENT,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import PROGRAM
+from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli
 
@@ -56,7 +56,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(crib: Crib, closed: str) -> 
 
 def test_ctrl_c_is_one_document_too(crib: Crib) -> None:
     crib.tool("tidy", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}}, **ASKS)
-    waits = subprocess.Popen(
+    waits = Forked(
         [PROGRAM, "run", "tidy", "--wait", "block", "--json"],
         cwd=crib.root,
         env=ENVIRONMENT,

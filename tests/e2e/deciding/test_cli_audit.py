@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM
+from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli
 from tests.e2e.terminal import terminal
@@ -143,7 +143,7 @@ def test_a_hostile_argument_neither_makes_a_line_nor_steers_a_terminal(logged: C
 
 
 def test_follow_shows_what_comes(logged: Crib) -> None:
-    with subprocess.Popen(
+    with Forked(
         [PROGRAM, "audit", "tail", "-n", "1", "-f", "--json"],
         cwd=logged.root, env=ENVIRONMENT | {"PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True,
     ) as tail:  # fmt: skip
@@ -175,7 +175,7 @@ asyncio.run(main())
 
 
 def test_a_call_whose_process_was_killed_is_reported_as_interrupted(logged: Crib) -> None:
-    with subprocess.Popen(
+    with Forked(
         [sys.executable, "-c", KILLED, str(logged.root)], env=ENVIRONMENT, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM
+from tests.commands import PROGRAM, Forked
 from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done, cli
 from tests.e2e.terminal import terminal
@@ -95,7 +95,7 @@ def test_nothing_is_decided_without_a_terminal(shop: Crib, own: dict[str, str], 
 def test_a_server_prints_no_login_link_where_nobody_is_at_a_terminal(shop: Crib, own: dict[str, str]) -> None:
     argv = [PROGRAM, "serve", "--http", "--port", "0"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(
+    with Forked(
         argv, cwd=shop.root, env=ENVIRONMENT | own, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
     ) as process:
         assert process.stderr is not None

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM, run, text
+from tests.commands import PROGRAM, Forked, complete, run, text
 from tests.conftest import need
 from tests.crib import Crib
 from tests.e2e.terminal import Terminal, terminal
@@ -87,7 +87,7 @@ class Person:
             f"    async with Project.open({str(self.root)!r}, **{options!r}) as project:\n"
             f"        print(json.dumps((await project.call({tool!r})).as_dict()))\nasyncio.run(main())\n"
         )
-        done = subprocess.run(
+        done = complete(
             [sys.executable, "-c", code], env=self.env, capture_output=True, text=True, check=True
         )
         return json.loads(done.stdout)
@@ -99,7 +99,7 @@ class Person:
             {"jsonrpc": "2.0", "method": "notifications/initialized"},
             {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}}},
         ]
-        process = subprocess.Popen(
+        process = Forked(
             [PROGRAM, "serve", "--stdio"], cwd=self.root, env=self.env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
@@ -108,7 +108,7 @@ class Person:
         for message in messages:
             process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()
-        answer = next(line for line in process.stdout if '"id":2' in line)
+        answer: str = next(line for line in process.stdout if '"id":2' in line)
         process.communicate(timeout=60)
         return answer
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 
+from tests.commands import shared_server
 from tests.crib import Crib
 from tests.e2e.deciding.test_first_use import Person
 from tests.e2e.deciding.test_first_use import origin as origin_fixture
@@ -105,9 +104,8 @@ async def test_over_mcp_while_the_clients_user_is_asked(person: Person, said: st
             change(person.root, said)
         return mcp_types.ElicitResult(action="accept", content={"approve": True})
 
-    arguments = ["-m", "toolcrib", "serve", "--stdio", "--root", str(person.root)]
-    env = {**person.env, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=env)
+    arguments = ["serve", "--stdio", "--root", str(person.root)]
+    server = StdioServerParameters(command=str(shared_server().program()), args=arguments, env=person.env)
     async with Client(server, elicitation_callback=answer) as client:
         result = await client.call_tool("t", {})
     assert result.is_error == (said == "evil"), result

@@ -167,7 +167,7 @@ def run(script: str, folder: Path, where: str) -> str:
     gone = ("TOOLCRIB_ROOT", "COLUMNS", "FORCE_COLOR", "BRAVE_API_KEY")
     environment = {name: value for name, value in os.environ.items() if name not in gone}
     environment["TOOLCRIB_DATA"] = f"{folder}-data"
-    programs = (shared_server().program(), Path(sys.executable).parent)
+    programs = (shared_server().program().parent, Path(sys.executable).parent)
     environment["PATH"] = ":".join((*map(str, programs), environment.get("PATH", os.defpath)))
     if not where.startswith("security"):  # That page shows the questions; elsewhere the reader has answered.
         with suppress(ToolcribError):

@@ -15,6 +15,7 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 
+from tests.commands import Forked
 from tests.conftest import need
 from tests.crib import Crib, accept
 from tests.integration.sandbox.ground import eventually
@@ -103,7 +104,7 @@ def serve(crib: Crib, name: str, killed_after: int | None) -> list[str]:
     first = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
     command = [sys.executable, *SERVER, str(crib.root)]
     done: list[str] = []
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         ready = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode() + b"\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked
 from tests.crib import SH, Crib
 from tests.integration.project.test_bad_input import stuttering_server
 
@@ -24,7 +25,7 @@ class Client:
 
     def __init__(self, crib: Crib) -> None:
         self.crib = crib
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [PROGRAM, "serve", "--stdio", "--root", str(crib.root)],
             cwd="/",
             stdin=subprocess.PIPE,

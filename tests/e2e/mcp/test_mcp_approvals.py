@@ -7,8 +7,6 @@ import copy
 import json
 import os
 import re
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +17,7 @@ import pytest
 from mcp import MCPError, StdioServerParameters
 from mcp.client import Client
 
+from tests.commands import run, shared_server
 from tests.crib import Crib
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
@@ -43,8 +42,8 @@ def crib(tmp_path: Path) -> Crib:
 
 def server(crib: Crib, **more: str) -> StdioServerParameters:
     env = {**os.environ, **more}
-    arguments = ["-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
-    return StdioServerParameters(command=sys.executable, args=arguments, env=env)
+    arguments = ["serve", "--stdio", "--root", str(crib.root)]
+    return StdioServerParameters(command=str(shared_server().program()), args=arguments, env=env)
 
 
 def code(result: mcp_types.CallToolResult) -> Any:
@@ -220,9 +219,8 @@ def waiting(crib: Crib) -> str:
 
 
 async def decided(crib: Crib, *words: str) -> None:
-    command = [sys.executable, "-m", "toolcrib", "approvals", *words, "--yes", "--root", str(crib.root)]
-    person = await asyncio.create_subprocess_exec(*command, stderr=subprocess.DEVNULL)
-    assert await person.wait() == 0
+    command = ["approvals", *words, "--yes", "--root", str(crib.root)]
+    assert (await asyncio.to_thread(run, command, crib.root)).returncode == 0
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -303,9 +301,7 @@ async def test_a_person_at_a_terminal_decides_and_the_agent_calls_again(crib: Cr
     async with Client(server(crib)) as client:
         refused = await client.call_tool("count", CALL)
         approval = (refused.structured_content or {})["error"]["details"]["approval"]
-        command = [sys.executable, "-m", "toolcrib", "approvals", "approve", approval, "--yes"]
-        person = await asyncio.create_subprocess_exec(*command, "--root", str(crib.root))
-        assert await person.wait() == 0
+        await decided(crib, "approve", approval)
         assert code(await client.call_tool("count", CALL)) is None
         assert code(await client.call_tool("count", CALL)) == "approval_required"
 
@@ -349,16 +345,14 @@ policy:
         assert not {"free", "count"} & {tool.name for tool in (await client.list_tools()).tools}
         for tool in ("free", "count"):
             assert code(await client.call_tool(tool, {"c": "true"})) == "policy_denied"
-    explain = [sys.executable, "-m", "toolcrib", "policy", "explain", "free", "--root", str(crib.root)]
     for caller, says in ((["mcp:x", "token:ci"], "deny: the rule 'no-agents'"), (["token:ci"], "allow:")):
         words = [word for name in caller for word in ("--as", name)]
-        done = await asyncio.create_subprocess_exec(*explain, *words, stdout=subprocess.PIPE)
-        assert (await done.communicate())[0].decode().startswith(says)
+        explained = run(["policy", "explain", "free", *words], crib.root)
+        assert explained.stdout.decode().startswith(says)
 
 
 def test_a_wrong_token_serves_nothing(crib: Crib) -> None:
-    command = [sys.executable, "-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
     env = {**os.environ, "TOOLCRIB_TOKEN": "tcr_wrong"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, input="", check=False)
-    assert (done.returncode, done.stdout) == (5, "")
-    assert "error[invalid_token]" in done.stderr
+    done = run(["serve", "--stdio"], crib.root, env)
+    assert (done.returncode, done.stdout) == (5, b"")
+    assert b"error[invalid_token]" in done.stderr

@@ -21,6 +21,8 @@ from mcp.client import Client
 from mcp.client.session import ClientSession
 from mcp.client.stdio import stdio_client
 
+from tests.commands import Forked, shared_server
+
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 SERVER = [sys.executable, "-m", "tests.e2e.mcp.mcp_stdio_server"]
@@ -35,7 +37,8 @@ MODES: list[Mode] = ["auto", "legacy", "2026-07-28"]
 
 def parameters(extra: int = 0, page: int = 500) -> StdioServerParameters:
     env = ENVIRONMENT | {"PAGE": str(page)}
-    return StdioServerParameters(command=SERVER[0], args=[*SERVER[1:], str(extra)], cwd=ROOT, env=env)
+    python = str(shared_server().program("python"))
+    return StdioServerParameters(command=python, args=[*SERVER[1:], str(extra)], cwd=ROOT, env=env)
 
 
 def text_of(result: mcp_types.CallToolResult) -> str:
@@ -175,7 +178,7 @@ class Pipes:
     """A client of a few lines, over pipes, which sends what it likes."""
 
     def __init__(self, *arguments: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = Forked(
             [*SERVER, *arguments],
             cwd=ROOT,
             env=ENVIRONMENT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client import Client
 from ruamel.yaml import YAML
 
+from tests.commands import shared_server
 from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import Done, on_terminal
 from tests.e2e.cli.test_cli import cli as plain
@@ -23,7 +23,6 @@ from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
-TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 META = ["tool_call", "tool_create", "tools_list", "tools_search"]
 GLEE = ["glee_tool", "glee_tool_create", "glee_tools_list"]
 PRINTED = Path(__file__).parents[2] / "data" / "glee"
@@ -47,7 +46,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def server(crib: Crib, **env: str) -> StdioServerParameters:
     words = ["serve", "--stdio", "--root", str(crib.root)]
     accept(crib.root, Path(os.environ["TOOLCRIB_DATA"]))
-    return StdioServerParameters(command=TOOLCRIB, args=words, env={**os.environ, **env})
+    return StdioServerParameters(
+        command=str(shared_server().program()), args=words, env={**os.environ, **env}
+    )
 
 
 def client(crib: Crib, **env: str) -> Client:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import run, text
+from tests.commands import PROGRAM, Forked, run, text
 from tests.crib import Crib
 from tests.mcp_servers import RAW, mount, write
 
@@ -92,8 +91,8 @@ def test_served_over_mcp_as_one_of_ours(crib: Crib) -> None:
         {"id": 2, "method": "tools/list"},
         {"id": 3, "method": "tools/call", "params": {"name": "raw__hello", "arguments": {}}},
     ]
-    command = [sys.executable, "-m", "toolcrib", "serve", "--stdio", "--root", str(crib.root)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ours:
+    command = [PROGRAM, "serve", "--stdio", "--root", str(crib.root)]
+    with Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ours:
         assert ours.stdin is not None
         assert ours.stdout is not None
         answers = {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.commands import PROGRAM, complete
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
 from toolcrib.guard import Tokens
@@ -158,8 +157,6 @@ def test_a_signal_ends_the_server_at_once(tmp_path: Path, number: signal.Signals
 
 def test_a_port_in_use_is_an_error(server: HttpServerProcess) -> None:
     words = ["serve", "--http", "--port", str(urlsplit(server.address).port), "--root", str(server.root)]
-    ended = subprocess.run(
-        [sys.executable, "-m", "toolcrib", *words], capture_output=True, text=True, timeout=60, check=False
-    )
+    ended = complete([PROGRAM, *words], capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 7
     assert "--port" in ended.stderr

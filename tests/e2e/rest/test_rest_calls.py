@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tests.commands import complete
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
 from toolcrib.guard import Tokens
@@ -532,10 +533,9 @@ async def decide(crib: Crib, decision: str, approval: str) -> None:
         "p = Project.open(sys.argv[1], data=Path(sys.argv[1] + '-data'));"
         "getattr(p.approval_service, sys.argv[2])(sys.argv[3], 'ann')"
     )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(crib.root), decision, approval
+    await asyncio.to_thread(
+        complete, [sys.executable, "-c", code, str(crib.root), decision, approval], check=True
     )
-    assert await process.wait() == 0
 
 
 # -- several servers -----------------------------------------------------------------------------

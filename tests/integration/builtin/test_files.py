@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked
 from toolcrib import Toolset
 from toolcrib.errors import ToolNotFound, UnavailableError, UsageError
 from toolcrib.sandbox import Root, Roots
@@ -93,7 +94,7 @@ def test_edits_and_appends_of_two_processes_at_once_lose_none(disk: Disk) -> Non
     words = [f"{name}{number}." for name in "ab" for number in range(20)]
     (disk.work / "f").write_text(" ".join(words))
     editors = [
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-c", EDITOR, str(disk.work), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

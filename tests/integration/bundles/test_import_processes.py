@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Forked
 from tests.conftest import need
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.archive import apply_import, contents_of, export_bundle
@@ -54,15 +55,15 @@ def archive(folder: Path, bundle: str, text: str, slug: str = "many") -> Path:
     return path
 
 
-def start(folder: Path, path: Path, choice: str) -> subprocess.Popen[str]:
+def start(folder: Path, path: Path, choice: str) -> Forked:
     command = [sys.executable, "-c", IMPORT, str(folder), str(path), choice]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    worker = Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
     return worker
 
 
-def go(worker: subprocess.Popen[str]) -> None:
+def go(worker: Forked) -> None:
     assert worker.stdin is not None
     worker.stdin.write("\n")
     worker.stdin.flush()

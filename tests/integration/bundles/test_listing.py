@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.commands import Forked
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
 from toolcrib.bundles.journal import Journal
 from toolcrib.bundles.listing import ListedTool, Listing
@@ -91,9 +91,7 @@ def test_changes_are_seen_and_no_change_costs_a_look_at_one_file(
 
 def test_a_random_history_of_several_processes_is_followed(store: Store, bundle: str, tmp_path: Path) -> None:
     listing = Listing(store, tmp_path / "listing")
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), bundle, f"p{one}"]) for one in range(3)
-    ]
+    workers = [Forked([sys.executable, "-c", WRITER, str(tmp_path), bundle, f"p{one}"]) for one in range(3)]
     while any(worker.poll() is None for worker in workers):
         listing.refresh()
     assert [worker.wait() for worker in workers] == [0, 0, 0]

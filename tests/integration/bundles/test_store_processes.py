@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Forked
 from tests.conftest import need
 from toolcrib.bundles import BundleBody, Store
 from toolcrib.spec.identifier import new_id
@@ -78,15 +79,15 @@ while count:
 """
 
 
-def start(folder: Path, bundle: str, code: str, name: str, count: int) -> subprocess.Popen[str]:
+def start(folder: Path, bundle: str, code: str, name: str, count: int) -> Forked:
     command = [sys.executable, "-c", BEGIN + code, str(folder), bundle, name, str(count)]
-    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    worker = Forked(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
     return worker
 
 
-def together(workers: list[subprocess.Popen[str]]) -> list[list[str]]:
+def together(workers: list[Forked]) -> list[list[str]]:
     """Let all begin, and give the lines that each printed."""
     for worker in workers:
         assert worker.stdin is not None

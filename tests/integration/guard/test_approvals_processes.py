@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.commands import complete
 from tests.databases import Address
 from tests.guarded import approvals, ask, state, vault
+from tests.processes import FORKS
 from toolcrib.errors import ApprovalDenied, ConflictError, IdempotencyConflict, RateLimited, StateUnavailable
 from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
 
-SPAWN = multiprocessing.get_context("spawn")
 WORKERS = 4
 ROUNDS = 100
 CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b"{}"}
@@ -29,8 +28,8 @@ CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "argum
 
 def together(target: Callable[..., None], address: Address, *more: Any) -> list[Any]:
     """Run in four processes at once; what each put into the queue."""
-    queue, gate = SPAWN.Queue(), SPAWN.Barrier(WORKERS)
-    workers = [SPAWN.Process(target=target, args=(address, gate, queue, *more)) for _ in range(WORKERS)]
+    queue, gate = FORKS.Queue(), FORKS.Barrier(WORKERS)
+    workers = [FORKS.Process(target=target, args=(address, gate, queue, *more)) for _ in range(WORKERS)]
     for worker in workers:
         worker.start()
     found = [queue.get(timeout=110) for _ in workers]
@@ -42,8 +41,8 @@ def together(target: Callable[..., None], address: Address, *more: Any) -> list[
 
 def aside(target: Callable[..., None], address: Address) -> BaseProcess:
     """A process that says when it is ready, and then only waits."""
-    ready = SPAWN.Event()
-    worker = SPAWN.Process(target=target, args=(address, ready))
+    ready = FORKS.Event()
+    worker = FORKS.Process(target=target, args=(address, ready))
     worker.start()
     assert ready.wait(30)
     return worker
@@ -230,7 +229,7 @@ def _hold(address: Address, gate: Any, queue: Any, running: Any) -> None:
 
 
 def test_four_processes_run_no_more_at_a_time_than_may(address: Address) -> None:
-    most = together(_hold, address, SPAWN.Value("i", 0))
+    most = together(_hold, address, FORKS.Value("i", 0))
     assert max(most) <= 3
     with state(address).read() as tx:
         assert tx.all("SELECT * FROM leases") == []
@@ -340,7 +339,7 @@ def test_two_thousand_that_wait_cost_no_process_no_thread_and_little_memory(tmp_
     folder.mkdir(exist_ok=True)
     try:
         command = [sys.executable, "-c", MANY, str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+        done = complete(command, capture_output=True, text=True, timeout=170, check=False)
     finally:
         for file in folder.glob("*.db*"):
             file.unlink()

@@ -13,6 +13,7 @@ import textwrap
 import time
 from pathlib import Path
 
+from tests.commands import Forked
 from tests.conftest import need
 from toolcrib.guard import AuditLog, parse, verify
 
@@ -32,8 +33,8 @@ WRITER = textwrap.dedent("""
 """)
 
 
-def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def start_writer(path: Path, name: str, count: int) -> Forked:
+    return Forked(
         [sys.executable, "-c", WRITER, str(path), name, str(count)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -41,7 +42,7 @@ def start_writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
     )
 
 
-def go(writers: list[subprocess.Popen[str]]) -> None:
+def go(writers: list[Forked]) -> None:
     for writer in writers:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
@@ -51,7 +52,7 @@ def go(writers: list[subprocess.Popen[str]]) -> None:
         writer.stdin.flush()
 
 
-def finish(writers: list[subprocess.Popen[str]]) -> list[int]:
+def finish(writers: list[Forked]) -> list[int]:
     codes = []
     for writer in writers:
         writer.communicate(timeout=50)

@@ -10,6 +10,7 @@ import textwrap
 import time
 from pathlib import Path
 
+from tests.commands import Forked, complete
 from toolcrib.guard import AuditLog, parse, verify
 from toolcrib.guard.audit.files import rotated_files
 
@@ -56,7 +57,7 @@ def test_a_kill_at_any_step_of_a_rotation_leaves_a_chain_that_holds(tmp_path: Pa
         with AuditLog(path, anchor, max_bytes=400) as log:
             log.record("TOOL_EXECUTED", name="before")
         command = [sys.executable, "-c", KILLED, str(path), str(steps)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = complete(command, capture_output=True, text=True, check=False)
         assert verify(path, anchor=anchor).ok, (steps, verify(path, anchor=anchor))
         with AuditLog(path, anchor, max_bytes=400) as log:
             log.record("TOOL_EXECUTED", name="after")
@@ -110,7 +111,7 @@ def test_eight_processes_some_killed_lose_and_tear_no_acknowledged_line(tmp_path
         count = 10_000_000 if n >= 5 else each  # The last three write until they are killed.
         with output.open("wb") as file:
             command = [sys.executable, "-c", WRITER, str(path), f"w{n}", str(count)]
-            writers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file))
+            writers.append(Forked(command, stdin=subprocess.PIPE, stdout=file))
     deadline = time.monotonic() + 30
     while any(output.read_bytes() != b"ready\n" for output in outputs):
         assert time.monotonic() < deadline

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Forked
 from toolcrib.errors import InvalidToken
 from toolcrib.guard import Tokens, Trust
 from toolcrib.state import Vault
@@ -51,8 +52,8 @@ CREATOR = textwrap.dedent("""
 """)
 
 
-def start(code: str, *words: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
+def start(code: str, *words: str) -> Forked:
+    process = Forked(
         [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked
 from tests.crib import Crib, failed
 from toolcrib import Project
 from toolcrib.errors import (
@@ -406,7 +407,7 @@ print(wins)
 def test_of_processes_that_race_for_a_name_exactly_one_gets_it(crib: Crib) -> None:
     (crib.home / "tools/.new-left-behind").mkdir()
     runs = [
-        subprocess.Popen(
+        Forked(
             [sys.executable, "-c", RACER, str(crib.root), json.dumps(ECHO), f"agent-{number}"],
             stdout=subprocess.PIPE,
             text=True,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.commands import PROGRAM, complete
 from tests.crib import Crib
 from tests.postgres import PostgresProcess
 from toolcrib import Project
@@ -134,8 +133,8 @@ def test_the_users_settings_come_before_the_projects_and_the_flag_before_all(
 
 
 def test_commands_take_it_as_an_option(shop: Crib, url: str) -> None:
-    command = [sys.executable, "-m", "toolcrib", "approvals", "list", "--root", str(shop.root), "--json"]
-    done = subprocess.run(
+    command = [PROGRAM, "approvals", "list", "--root", str(shop.root), "--json"]
+    done = complete(
         [*command, "--database", url],
         capture_output=True,
         text=True,
@@ -145,7 +144,7 @@ def test_commands_take_it_as_an_option(shop: Crib, url: str) -> None:
     assert done.returncode == 0, done.stderr
     with psycopg.connect(url) as connection:
         assert connection.execute("SELECT COUNT(*) FROM approvals").fetchone() == (0,)
-    wrong = subprocess.run(
+    wrong = complete(
         [*command, "--database", "mysql://x"], capture_output=True, text=True, timeout=60, check=False
     )
     assert wrong.returncode == UsageError.exit_code

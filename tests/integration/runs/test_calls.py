@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -17,6 +16,7 @@ import pytest
 
 from tests.databases import Address, close_databases, open_database
 from tests.guarded import Wall
+from tests.processes import FORKS
 from toolcrib.core.attempt import AttemptPolicy, decide
 from toolcrib.errors import (
     ConflictError,
@@ -31,7 +31,6 @@ from toolcrib.runs import ClaimedCall, DurableCalls, EmbeddedDispatcher, Take, e
 from toolcrib.spec import Retry
 from toolcrib.state import PROJECT, Database
 
-SPAWN = multiprocessing.get_context("spawn")
 POLICY = AttemptPolicy(Retry(2, 0.0))
 
 
@@ -320,7 +319,7 @@ def _work(address: Address, tools: tuple[str, ...]) -> None:
 
 
 def start(address: Address, tools: tuple[str, ...]) -> BaseProcess:
-    worker = SPAWN.Process(target=_work, args=(address, tools))
+    worker = FORKS.Process(target=_work, args=(address, tools))
     worker.start()
     return worker
 
@@ -374,8 +373,8 @@ def _claim_all(address: Address, queue: Any) -> None:
 def test_of_four_processes_exactly_one_gets_each_call(address: Address) -> None:
     calls = DurableCalls(opened(address))
     ids = {calls.submit("t", {}) for _ in range(80)}
-    queue = SPAWN.Queue()
-    workers = [SPAWN.Process(target=_claim_all, args=(address, queue)) for _ in range(4)]
+    queue = FORKS.Queue()
+    workers = [FORKS.Process(target=_claim_all, args=(address, queue)) for _ in range(4)]
     for worker in workers:
         worker.start()
     taken = [call_id for _ in workers for call_id in queue.get(timeout=110)]

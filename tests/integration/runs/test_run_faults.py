@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.commands import Forked
 from tests.crib import Crib
 from tests.integration.runs.mixed_worker import add_tools
 from tests.model_servers import ModelServer, Turn, model_server
@@ -35,15 +36,15 @@ def provided(crib: Crib, api: str, server: ModelServer) -> None:
     crib.secrets["FAKE_KEY"] = "k"
 
 
-def served(crib: Crib, run_id: str) -> subprocess.Popen[str]:
+def served(crib: Crib, run_id: str) -> Forked:
     script = Path(__file__).with_name("served_run.py")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(script), str(crib.root), run_id]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    return Forked(command, stdout=subprocess.PIPE, text=True, env=env)
 
 
-def output_of(process: subprocess.Popen[str]) -> str:
-    return process.communicate(timeout=60)[0]
+def output_of(process: Forked) -> str:
+    return str(process.communicate(timeout=60)[0])
 
 
 @pytest.mark.parametrize("api", ["anthropic", pytest.param("openai", marks=pytest.mark.soak)])
@@ -186,9 +187,9 @@ SIZES = [
 ]
 
 
-def mixed_worker(crib: Crib) -> subprocess.Popen[bytes]:
+def mixed_worker(crib: Crib) -> Forked:
     command = [sys.executable, "-m", "tests.integration.runs.mixed_worker", str(crib.root)]
-    return subprocess.Popen([*command, named_database() or IN_FILE], cwd=ROOT)
+    return Forked([*command, named_database() or IN_FILE], cwd=ROOT)
 
 
 @pytest.mark.usefixtures("each_database")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import threading
 import uuid
@@ -18,6 +17,7 @@ import pytest
 from tests.databases import Address, open_database
 from tests.guarded import Wall
 from tests.postgres import PostgresProcess
+from tests.processes import FORKS
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError, ToolFailed
 from toolcrib.runs import ClaimedCall, DurableCalls
 from toolcrib.runs.sessions import (
@@ -254,7 +254,7 @@ def _die_in_cancel(address: Address, run_id: str) -> None:
 
 def test_a_run_and_its_calls_are_cancelled_together_or_not_at_all(address: Address, machine: Machine) -> None:
     run_id, calls = with_calls(machine, 2)
-    process = multiprocessing.get_context("spawn").Process(target=_die_in_cancel, args=(address, run_id))
+    process = FORKS.Process(target=_die_in_cancel, args=(address, run_id))
     process.start()
     process.join()
     assert process.exitcode == 9

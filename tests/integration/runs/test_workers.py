@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import PROGRAM, Forked, complete
 from tests.crib import Crib
 from toolcrib import Project
 
@@ -75,23 +76,21 @@ class Workers:
 
     def __init__(self, crib: Crib) -> None:
         self.crib = crib
-        self.running: list[subprocess.Popen[str]] = []
+        self.running: list[Forked] = []
         crib.write("shop_tools.py", TOOLS)
 
-    def start(self, app: str, *options: str) -> subprocess.Popen[str]:
-        words = ["-m", "toolcrib", "worker", "--root", str(self.crib.root), "--app", f"shop_tools:{app}"]
-        worker = subprocess.Popen(
-            [sys.executable, *words, *options], cwd=self.crib.root, stderr=subprocess.PIPE, text=True
-        )
+    def start(self, app: str, *options: str) -> Forked:
+        words = ["worker", "--root", str(self.crib.root), "--app", f"shop_tools:{app}"]
+        worker = Forked([PROGRAM, *words, *options], cwd=self.crib.root, stderr=subprocess.PIPE, text=True)
         self.running.append(worker)
         return worker
 
     @staticmethod
-    def ready(worker: subprocess.Popen[str]) -> None:
+    def ready(worker: Forked) -> None:
         assert worker.stderr is not None
         assert worker.stderr.readline().startswith("serving ")
 
-    def kill(self, worker: subprocess.Popen[str]) -> None:
+    def kill(self, worker: Forked) -> None:
         self.running.remove(worker)
         worker.kill()
         worker.communicate()
@@ -272,14 +271,13 @@ async def test_status_shows_workers_the_queue_and_what_nobody_serves(
     assert [(one["kind"], one["tools"]) for one in status["workers"]] == [("worker", ["nap_a", "nap_b"])]
     assert [(one["tool"], one["ready"]) for one in status["queue"]] == [("nap_c", 1)]
     assert status["unserved"] == ["nap_c"]
-    shown = await python("-m", "toolcrib", "status", "--root", str(workers.crib.root))
+    shown = await forked(PROGRAM, "status", "--root", str(workers.crib.root))
     assert shown.returncode == 1
     assert "no worker has nap_c" in shown.stderr
 
 
-async def python(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *words]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+async def forked(*words: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(complete, words, capture_output=True, text=True)
 
 
 async def test_what_a_dead_process_left_goes_on_where_the_project_is_opened(
@@ -296,7 +294,7 @@ async def test_what_a_dead_process_left_goes_on_where_the_project_is_opened(
         "        await project.calls.wait(project.submit('nap', {'seconds': 0}))\n"
         "asyncio.run(main())\n"
     )
-    assert (await python(str(script))).returncode == 9
+    assert (await forked(sys.executable, str(script))).returncode == 9
     (left,) = client.calls.page()
     assert left.state == "running"
     async with asyncio.timeout(60):

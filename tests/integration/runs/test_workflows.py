@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked, complete
 from tests.crib import Crib
 from toolcrib.errors import (
     DefinitionError,
@@ -299,12 +300,12 @@ def test_a_workflow_survives_kill_9(crib: Crib, tmp_path: Path) -> None:
         """)
     )
     command = [sys.executable, str(program), "first"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as first:
+    with Forked(command, stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
         run_id = first.stdout.readline().strip()
         assert first.stdout.readline() == "in b\n"
         os.kill(first.pid, signal.SIGKILL)
-    done = subprocess.run(
+    done = complete(
         [sys.executable, str(program), run_id], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.stdout.splitlines()[1:] == ['done "abc"'], done.stderr

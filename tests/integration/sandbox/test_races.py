@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from multiprocessing.synchronize import Event
@@ -10,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import FORKS
 from toolcrib.errors import DeniedError, NotFoundError, UnavailableError
 from toolcrib.sandbox import Root, Roots
 from toolcrib.sandbox.files import beneath
 
-SECONDS = 2.0
+SECONDS = 0.5
 # A slow or busy machine gets this long to come to the least number of reads and writes.
 PATIENCE = 60.0
 READS, WRITES = 100, 10
@@ -44,9 +44,8 @@ def test_nothing_outside_is_read_or_written(
         folder.mkdir(parents=True)
         (folder / "file").write_bytes(content)
     (root / "other").symlink_to(outside)
-    context = multiprocessing.get_context("spawn")
-    done = context.Event()
-    process = context.Process(target=swap, args=(str(root / "folder"), str(root / "other"), done))
+    done = FORKS.Event()
+    process = FORKS.Process(target=swap, args=(str(root / "folder"), str(root / "other"), done))
     process.start()
     reads = writes = 0
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.databases import LEASE_S, Address, close_databases, open_database
+from tests.processes import FORKS
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database, DatabaseWatch
 
-SPAWN = multiprocessing.get_context("spawn")
 WORKERS = 4
 TABLES = (
     """
@@ -45,7 +44,7 @@ def value(db: Database, name: str = "n") -> int:
 
 def together(target: Callable[..., Any], address: Address, *more: Any) -> None:
     """Run in four processes at once."""
-    workers = [SPAWN.Process(target=target, args=(address, *more)) for _ in range(WORKERS)]
+    workers = [FORKS.Process(target=target, args=(address, *more)) for _ in range(WORKERS)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -192,7 +191,7 @@ def test_of_four_processes_exactly_one_takes_each_row(address: Address) -> None:
     db = opened(address)
     for number in range(100):
         count(db, f"{number}")
-    taken = SPAWN.Value("i", 0)
+    taken = FORKS.Value("i", 0)
     together(_take, address, taken)
     assert taken.value == 100
 
@@ -318,8 +317,8 @@ async def test_a_process_that_waits_is_woken_by_another(address: Address) -> Non
         return {name: found for name in names if (found := value(db, name))}
 
     watch = DatabaseWatch(check, db)
-    ready = SPAWN.Event()
-    worker = SPAWN.Process(target=_notify, args=(address, ready))
+    ready = FORKS.Event()
+    worker = FORKS.Process(target=_notify, args=(address, ready))
     worker.start()
     waiting = asyncio.create_task(watch.wait("n", 60))
     await asyncio.sleep(0.1)
@@ -341,8 +340,8 @@ def _hold(address: Address, ready: Any) -> None:
 def test_a_process_holds_what_it_has_until_it_is_killed(address: Address) -> None:
     db = opened(address)
     mine = db.holder()
-    ready = SPAWN.Event()
-    worker = SPAWN.Process(target=_hold, args=(address, ready))
+    ready = FORKS.Event()
+    worker = FORKS.Process(target=_hold, args=(address, ready))
     worker.start()
     assert ready.wait(30)
     with db.read() as tx:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import signal
@@ -14,9 +13,8 @@ from typing import Any
 import pytest
 
 from tests.databases import Address, close_databases, open_database
+from tests.processes import FORKS
 from toolcrib.state import PROJECT, Database, Message, Outbox
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def opened(address: Address) -> Database:
@@ -110,8 +108,8 @@ def _put_and_wait(address: Address, gate: Any) -> None:
 
 
 async def test_a_reader_is_woken_by_other_processes_and_sees_each_ones_order(address: Address) -> None:
-    gate = SPAWN.Barrier(4)
-    writers = [SPAWN.Process(target=_put_and_wait, args=(address, gate)) for _ in range(4)]
+    gate = FORKS.Barrier(4)
+    writers = [FORKS.Process(target=_put_and_wait, args=(address, gate)) for _ in range(4)]
     receiver, outbox = Receiver(), Outbox(opened(address))
     reader = asyncio.create_task(outbox.run(receiver))
     for writer in writers:
@@ -154,7 +152,7 @@ def test_readers_that_are_killed_lose_nothing(address: Address, tmp_path: Path) 
     db, log = opened(address), tmp_path / "log"
     log.touch()
     chance = random.Random(1)
-    worker = SPAWN.Process(target=_read, args=(address, log))
+    worker = FORKS.Process(target=_read, args=(address, log))
     worker.start()
     for part in range(4):
         put(db, "a", *(f"{part}" for _ in range(150)))
@@ -164,7 +162,7 @@ def test_readers_that_are_killed_lose_nothing(address: Address, tmp_path: Path) 
         assert worker.pid is not None
         os.kill(worker.pid, signal.SIGKILL)
         worker.join(10)
-        worker = SPAWN.Process(target=_read, args=(address, log))
+        worker = FORKS.Process(target=_read, args=(address, log))
         worker.start()
     while "600" not in log.read_text().split():
         time.sleep(0.05)

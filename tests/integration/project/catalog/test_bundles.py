@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import complete
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
@@ -149,7 +149,7 @@ async def test_a_tool_that_another_process_puts_is_there(
     project: Project, store: Store, mine: str, data: Path
 ) -> None:
     assert names(project) == []
-    subprocess.run([sys.executable, "-c", PUT, str(data), mine, "late"], check=True)  # noqa: ASYNC221
+    complete([sys.executable, "-c", PUT, str(data), mine, "late"], check=True)
     assert (await project.call("late")).ok
     assert names(project) == ["mine/late@1"]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Forked, complete
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
@@ -223,7 +224,7 @@ def test_what_another_process_puts_is_found_within_a_second(
 ) -> None:
     keeper, reader = Project.open(root).bundles, Project.open(root).bundles
     assert found(keeper, "find") == found(reader, "find") == []
-    subprocess.run([sys.executable, "-c", PUT, str(data), mine, "a", "30"], check=True)
+    complete([sys.executable, "-c", PUT, str(data), mine, "a", "30"], check=True)
     assert len(found(reader, "find")) == len(found(keeper, "find")) == 20
 
 
@@ -234,13 +235,12 @@ def test_searching_processes_that_are_killed_while_others_write_leave_a_right_in
     bundles = Project.open(root).bundles
     for round_ in range(4):
         searching = [
-            subprocess.Popen([sys.executable, "-c", SEARCH, str(root), "60"], stdout=subprocess.PIPE)
-            for _ in range(2)
+            Forked([sys.executable, "-c", SEARCH, str(root), "60"], stdout=subprocess.PIPE) for _ in range(2)
         ]
         for process in searching:
             assert process.stdout is not None
             process.stdout.readline()
-        writing = subprocess.Popen([sys.executable, "-c", PUT, str(data), mine, f"r{round_}", "45"])
+        writing = Forked([sys.executable, "-c", PUT, str(data), mine, f"r{round_}", "45"])
         time.sleep(chance.uniform(0.1, 0.6))
         for process in searching:
             process.kill()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked
 from tests.crib import Crib
 from toolcrib.errors import UsageError
 from toolcrib.search import words_of
@@ -328,7 +329,7 @@ def test_a_writer_that_is_killed_leaves_no_wrong_index(crib: Crib) -> None:
     code = "import sys; from toolcrib import Project; Project.open(sys.argv[1]).search('many')"
     for delay in range(12):
         add(crib, "weather_now", f"Changed {delay} times.")
-        with subprocess.Popen([sys.executable, "-c", code, str(crib.root)]) as process:
+        with Forked([sys.executable, "-c", code, str(crib.root)]) as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.2 + delay * 0.05)
             process.kill()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked, run
 from tests.crib import Crib, failed
 from toolcrib import Context, Project, Result
 from toolcrib.errors import InvalidToken
@@ -143,11 +144,9 @@ async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
         call = asyncio.create_task(project.call("count", COUNT, wait="block"))
         await until(lambda: project.approval_service.list("pending"))
         assert not call.done()
-        other = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "toolcrib", "approvals", "approve", "--yes",
-            project.approval_service.list("pending")[0].approval.id, "--root", str(crib.root),
-        )  # fmt: skip
-        assert await other.wait() == 0
+        approval = project.approval_service.list("pending")[0].approval.id
+        other = await asyncio.to_thread(run, ["approvals", "approve", "--yes", approval], crib.root)
+        assert other.returncode == 0
         assert (await call).value.strip() == "1"
 
 
@@ -345,7 +344,7 @@ asyncio.run(main())
 def test_calls_a_minute_hold_for_all_processes_together(crib: Crib) -> None:
     counting(crib, limits={"calls_per_minute": 10})
     command = [sys.executable, "-c", CALLS, str(crib.root), "echo x >> count", "5"]
-    workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(4)]
+    workers = [Forked(command, stdout=subprocess.PIPE) for _ in range(4)]
     codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
     assert sorted(codes) == ["ok"] * 10 + ["rate_limited"] * 10
     assert lines(crib) == 10
@@ -361,7 +360,7 @@ def test_calls_at_one_time_hold_for_all_processes_together(crib: Crib) -> None:
     counting(crib)
     crib.write(".toolcrib/config.yml", "limits: {concurrency: 1}\n")
     command = [sys.executable, "-c", CALLS, str(crib.root), "echo x >> count; sleep 3", "1"]
-    workers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
+    workers = [Forked(command, stdout=subprocess.PIPE) for _ in range(2)]
     codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
     assert sorted(codes) == ["ok", "rate_limited"]
     assert crib.call("count", COUNT).ok
