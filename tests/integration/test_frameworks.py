@@ -251,3 +251,20 @@ def test_a_tool_that_the_form_cannot_describe_is_named() -> None:
     source.register("free", lambda value: value, input_schema=anything)
     with pytest.raises(DefinitionError, match="free"):
         Offered(source, "openai-strict", "local")
+
+
+async def test_only_a_model_that_has_the_reader_is_sent_to_it(crib: Crib) -> None:
+    from toolcrib.integrations.langchain import tools
+    from toolcrib.integrations.pydantic_ai import tools as pydantic_tools
+
+    async with Project.open(crib.root, accept="all") as project:
+        project.toolset.register("long", lambda: "x" * 60_000, description="Return much.")
+        (long,) = tools(project)
+        cut = await long.ainvoke({})
+        assert "10,000 are missing" in cut
+        assert "artifact_read" not in cut
+        long, reader = tools(project)
+        assert reader.name in await long.ainvoke({})
+        step: Any = None
+        shown = await pydantic_tools(project).call_tool("long", {}, step, step)
+        assert shown.startswith("x" * 50_000 + "\n[cut: ")

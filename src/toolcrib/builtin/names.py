@@ -17,5 +17,7 @@ _FOLDERS = {
     "messages": ("send_email", "send_channel_message"),
 }
 FOLDER_OF = {name: folder for folder, names in _FOLDERS.items() for name in names}
+READER = "artifact_read"
+"""Reads on in outputs that were cut, so it is on wherever there are any."""
 NAMES = tuple(FOLDER_OF)
 """The names of all built-in tools."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
-from toolcrib.builtin.names import NAMES
+from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import BuiltinSettings, root_folders
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.table import builtin, define, executor_of
@@ -15,7 +15,7 @@ from toolcrib.errors import UsageError
 from toolcrib.executors.directory import WithSecrets, host_of
 from toolcrib.spec import Catalog, Executor, Tool
 
-_ALONE = tuple(name for name in NAMES if name != "artifact_read")
+_ALONE = tuple(name for name in NAMES if name != READER)
 """Those that are of use without a project."""
 
 Roots = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]

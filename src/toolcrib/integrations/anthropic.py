@@ -7,7 +7,6 @@ from typing import Any
 from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, ToolError
 
 from toolcrib.integrations.offered import Offered, ToolProvider
-from toolcrib.spec.views import text_view
 
 
 def tools(source: ToolProvider, *, caller: str = "local") -> list[BetaAsyncBuiltinFunctionTool]:
@@ -30,5 +29,5 @@ class _ClaudeTool(BetaAsyncBuiltinFunctionTool):
         assert isinstance(input, dict)
         result = await self._offered.call(self._entry["name"], input)
         if not result.ok:
-            raise ToolError(text_view(result))
-        return text_view(result)
+            raise ToolError(self._offered.shown(result))
+        return self._offered.shown(result)

@@ -7,7 +7,6 @@ from typing import Any
 from langchain_core.tools import BaseTool, ToolException
 
 from toolcrib.integrations.offered import Offered, ToolProvider
-from toolcrib.spec.views import text_view
 
 
 def tools(source: ToolProvider, *, caller: str = "local") -> list[BaseTool]:
@@ -36,6 +35,7 @@ class _LangchainTool(BaseTool):
 
     async def _arun(self, /, **arguments: Any) -> str:
         result = await self.offered.call(self.name, arguments)
+        text: str = self.offered.shown(result)
         if not result.ok:
-            raise ToolException(text_view(result))
-        return text_view(result)
+            raise ToolException(text)
+        return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from toolcrib.builtin.names import READER
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.provider_shapes import shape_tools
 from toolcrib.spec import Call, Result, Tool
@@ -41,6 +42,10 @@ class Offered:
         """Call a tool by its name in the list."""
         return await self._source.invoke(Call(self._names[name], arguments, self._caller))
 
+    def shown(self, result: Result) -> str:
+        """Return the text for the model, of an error too."""
+        return text_view(result, reader=READER in self._names)
+
     async def text(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Call a tool and return the text for the model, of an error too."""
-        return text_view(await self.call(name, arguments))
+        return self.shown(await self.call(name, arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pydantic_ai import RunContext
@@ -58,9 +59,9 @@ class _Toolset(AbstractToolset[Any]):
         tool: ToolsetTool[Any],  # noqa: ARG002
     ) -> Any:
         result = await self._offered.call(name, tool_args)
+        text = self._offered.shown(result)
         if result.ok:
-            return result.value
-        text = text_view(result)
+            return result.value if text == text_view(result, sys.maxsize) else text
         if result.error is not None and result.error.code == "invalid_input":
             raise ModelRetry(text)
         return text

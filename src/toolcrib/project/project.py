@@ -166,8 +166,8 @@ class Project:
         self._steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
         self._steps.secrets.know(self._external.load(loaded.rest))
         self.builtins.switch_on(name for name, _ in self.config.builtins)
-        # The first long output is what there is to read.
-        self.outputs.began = partial(self.builtins.switch_on, ("artifact_read",))
+        self.builtins.switch_on_reader()
+        self.outputs.began = self.builtins.switch_on_reader
         named = self._setup.named_servers
         if named.specs or named.wrong:
             from toolcrib.project.tools.servers import Servers
@@ -455,10 +455,10 @@ class Project:
         return models, agent_tools(self.calls, self.get, self.builtins)
 
     def _serve_runs(self) -> None:
-        from toolcrib.project.durable.agents import agent_caller, serve_runs
+        from toolcrib.project.durable.agents import serve_runs
 
-        for agent, names in self.agents.listed().items():  # A run that began elsewhere may call them here.
-            self.builtins.switch_on(names, agent_caller(agent))
+        self.calls.on_beat.append(switch_on := partial(self.agents.switch_on, self.builtins))
+        switch_on()
         serve_runs(self.calls, self._store.runs, *self._agent_parts)
 
     def submit(

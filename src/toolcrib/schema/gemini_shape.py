@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _DATA = ("enum", "const", "default", "examples", "required")
@@ -14,25 +14,13 @@ def single_types(rule: Any) -> Any:
 
     Lists of types become `anyOf` or `nullable`, constants an `enum`, parts of `allOf` one schema.
     """
-    if isinstance(rule, list):
-        return [single_types(part) for part in rule]
-    if not isinstance(rule, Mapping):
-        return rule
-    made = {
-        word: {name: single_types(inner) for name, inner in part.items()} if word == "properties" else
-              part if word in _DATA else single_types(part)
-        for word, part in rule.items()
-    }  # fmt: skip
-    parts = made.get("allOf", ())
-    choices = sum("anyOf" in part or "oneOf" in part for part in (made, *parts) if isinstance(part, Mapping))
-    if parts and choices <= 1 and all(isinstance(part, Mapping) for part in parts):
-        del made["allOf"]
-        for part in parts:
-            made = _both(made, part)
+    return _each(rule, single_types, _single)
+
+
+def _single(made: dict[str, Any]) -> dict[str, Any]:
+    made = _merged(made)
     if isinstance(made.get("const"), str):
         made |= {"type": "string", "enum": [made.pop("const")]}
-    if "oneOf" in made and "anyOf" not in made:
-        made["anyOf"] = made.pop("oneOf")
     _single_type(made)
     branches = made.get("anyOf")
     if isinstance(branches, list) and {"type": "null"} in branches:
@@ -46,12 +34,48 @@ def single_types(rule: Any) -> Any:
     return made
 
 
-def _single_type(made: dict[str, Any]) -> None:
+def merged(rule: Any) -> Any:
+    """Return a schema in which the parts of `allOf` are one schema, and `oneOf` is `anyOf`."""
+    return _each(rule, merged, _merged)
+
+
+def _each(rule: Any, again: Callable[[Any], Any], finish: Callable[[dict[str, Any]], Any]) -> Any:
+    if isinstance(rule, list):
+        return [again(part) for part in rule]
+    if not isinstance(rule, Mapping):
+        return rule
+    return finish(
+        {
+            word: {name: again(inner) for name, inner in part.items()} if word == "properties" else
+                  part if word in _DATA else again(part)
+            for word, part in rule.items()
+        }
+    )  # fmt: skip
+
+
+def _merged(made: dict[str, Any]) -> dict[str, Any]:
+    parts = made.get("allOf", ())
+    choices = sum("anyOf" in part or "oneOf" in part for part in (made, *parts) if isinstance(part, Mapping))
+    if parts and choices <= 1 and all(isinstance(part, Mapping) for part in parts):
+        del made["allOf"]
+        for part in parts:
+            made = both(made, part)
+    if "oneOf" in made and "anyOf" not in made:
+        made["anyOf"] = made.pop("oneOf")
+    return made
+
+
+def typed(made: dict[str, Any]) -> dict[str, Any]:
+    """Add the type of the values of an `enum` or `const` that has none."""
     values = made.get("enum", [made["const"]] if "const" in made else [])
     if "type" not in made and values:
         kinds = list(dict.fromkeys(_OF_VALUES.get(type(value), "null") for value in values))
         made["type"] = kinds[0] if len(kinds) == 1 else kinds
-    kind = made.get("type")
+    return made
+
+
+def _single_type(made: dict[str, Any]) -> None:
+    kind = typed(made).get("type")
     if not isinstance(kind, list):
         return
     kinds = [one for one in kind if one != "null"]
@@ -74,13 +98,13 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(rule)
     if "anyOf" in made:
         branches = made.pop("anyOf")
-        first, *others = [_both(branch, made) for branch in branches] or [made]
+        first, *others = [both(branch, made) for branch in branches] or [made]
         if not others:
             return gemini_schema(first)
         plain = {word: part for word, part in made.items() if word != "description"}
         return {
             "anyOf": [
-                gemini_schema(one) for one in (first, *(_both(branch, plain) for branch in branches[1:]))
+                gemini_schema(one) for one in (first, *(both(branch, plain) for branch in branches[1:]))
             ]
         }
     _repaired(made)
@@ -129,7 +153,7 @@ def _repaired(made: dict[str, Any]) -> None:
             del made["enum"]
 
 
-def _both(rule: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+def both(rule: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema that has the words of both; where both have one, that of `rule`."""
     made = {**shared, **rule}
     if "properties" in rule and "properties" in shared:

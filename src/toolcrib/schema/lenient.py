@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from toolcrib.errors import InvalidInput
@@ -18,6 +19,8 @@ _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 _TRUTH = {"true": True, "false": False}
 _LONGEST = 1 << 20
+_DEEPEST_CHOICE = 12
+"""Levels to which alternatives are tried: each one may double the work."""
 
 
 def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
@@ -29,6 +32,8 @@ def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, dept
     kinds = _kinds(rule, root)
     if isinstance(value, str) and kinds and "string" not in kinds:
         value = _read(value, kinds)
+    if isinstance(value, (dict, list)):
+        value = _by_part(value, rule, root, depth)
     if isinstance(value, dict):
         named = rule.get("properties")
         rules = named if isinstance(named, Mapping) else {}
@@ -42,6 +47,30 @@ def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, dept
     if isinstance(value, list) and isinstance(rule.get("items"), Mapping):
         return [relaxed(part, rule["items"], root, depth + 1) for part in value]
     return value
+
+
+def _by_part(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Any:
+    """Return the value as each part of `allOf` wants it, and as the first alternative that it fits then."""
+    for part in rule.get("allOf", ()):
+        value = relaxed(value, part, root, depth + 1)
+    if depth <= _DEEPEST_CHOICE:
+        for branch in (*rule.get("anyOf", ()), *rule.get("oneOf", ())):
+            found = relaxed(value, branch, root, depth + 1)
+            if isinstance(branch, Mapping) and _fits(found, branch, root):
+                return found
+    return value
+
+
+def _fits(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
+    import jsonschema_rs
+
+    schema = {**{word: root[word] for word in ("$defs", "definitions") if word in root}, **rule}
+    options = jsonschema_rs.RegexOptions()
+    with suppress(ValueError):
+        return jsonschema_rs.Draft202012Validator(schema, offline=True, pattern_options=options).is_valid(
+            value
+        )
+    return False
 
 
 def _takes_null(rule: Any, root: Mapping[str, Any]) -> bool:

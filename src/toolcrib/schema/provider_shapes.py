@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.schema.gemini_shape import gemini_json, gemini_schema, single_types
+from toolcrib.schema.gemini_shape import gemini_json, gemini_schema, merged, single_types
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names
+from toolcrib.schema.strict_shape import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import pointed
@@ -114,15 +115,16 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     """Return the tool as an entry of `tools` in OpenAI's Chat Completions API.
 
     Strict (structured outputs): every object is closed and all its properties are required, so an optional
-    one may be null; DefinitionError for a schema without such a form (a map with any keys).
+    one may be null; DefinitionError for a schema without such a form (a value of any type).
     """
-    schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
+    written = _written_out(tool.input_schema)
+    schema = {"type": "object", "properties": {}, **(merged(written) if strict else written)}
     rules = {word: schema.pop(word) for word in _TOP if word in schema}
     description = _described(tool, rules)
     if len(description) > _DESCRIPTION:
         description = description[: _DESCRIPTION - 1].rstrip() + "…"
     if strict:
-        schema = _strict(_restricted(schema, _OPENAI_STRICT, _strict_format), "$")
+        schema = strict_schema(_restricted(schema, _OPENAI_STRICT, _strict_format))
     function: dict[str, Any] = {"name": wire_name, "description": description, "parameters": schema}
     if strict:
         function["strict"] = True
@@ -262,41 +264,3 @@ def _gemini_format(rule: Mapping[str, Any], word: str, part: Any) -> bool:
     if word == "format":
         return part in _GEMINI_FORMATS.get(str(rule.get("type")), ())
     return word != "enum" or (rule.get("type") == "string" and all(isinstance(one, str) for one in part))
-
-
-def _strict(rule: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return a schema whose objects are closed, whose properties are all required, optional ones nullable."""
-    made = dict(rule)
-    if "properties" in made or made.get("type") == "object":
-        if isinstance(made.get("additionalProperties"), Mapping) or not (
-            made.get("properties") or path == "$"
-        ):
-            raise DefinitionError(f"{path} takes any keys, which a strict schema cannot express")
-        required = set(made.get("required", ()))
-        made["properties"] = {
-            name: (
-                _strict(inner, f"{path}.{name}")
-                if name in required
-                else _nullable(_strict(inner, f"{path}.{name}"))
-            )
-            for name, inner in made.get("properties", {}).items()
-        }
-        made["required"] = list(made["properties"])
-        made["additionalProperties"] = False
-    if isinstance(made.get("items"), Mapping):
-        made["items"] = _strict(dict(made["items"]), f"{path}[]")
-    if "anyOf" in made:
-        made["anyOf"] = [_strict(branch, path) for branch in made["anyOf"]]
-    if not {"type", "anyOf", "enum", "const"} & set(made):
-        raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot express")
-    return made
-
-
-def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
-    kind = rule.get("type")
-    if "enum" in rule or "const" in rule or kind is None:
-        words = {word: part for word, part in rule.items() if word != "description"}
-        text = {"description": rule["description"]} if "description" in rule else {}
-        return {"anyOf": [words, {"type": "null"}], **text}
-    kinds = list(kind) if isinstance(kind, list) else [kind]
-    return rule if "null" in kinds else {**rule, "type": [*kinds, "null"]}

@@ -24,19 +24,19 @@ _LEADS = {
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
-def text_view(result: Result, limit: int | None = None) -> str:
+def text_view(result: Result, limit: int | None = None, *, reader: bool = True) -> str:
     """Return the text of a result: its value, or `Tool call failed: …`, `Invalid input: …`, `Cancelled: …`.
 
     Text longer than `limit` bytes of UTF-8 (by default the tool's own limit, or 50,000) is cut there, and the
-    last line says how much is missing and how to read on. Warnings are
-    not part of it: each interface shows them in its own place.
+    last line says how much is missing and how to read on: by `artifact_read`, if the caller has it (`reader`)
+    and the whole was kept. Warnings are not part of it: each interface shows them in its own place.
     """
     if result.status == "ok":
         text = blocks_text(result.blocks) if result.blocks else value_text(result.value)
     else:
         text = error_text(result.error or pending_error(result))
     limit = limit or result.text_limit or TEXT_LIMIT
-    return text if len(text) * 4 <= limit else cut_text(text, limit, artifact_of(result))
+    return text if len(text) * 4 <= limit else cut_text(text, limit, artifact_of(result) if reader else None)
 
 
 def value_text(value: Any) -> str:

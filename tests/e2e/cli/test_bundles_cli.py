@@ -12,6 +12,7 @@ from tests.commands import run
 from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
 from toolcrib.bundles import Store
+from toolcrib.project.catalog.shipped import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
 
 RECORD: dict[str, Any] = {
@@ -60,6 +61,13 @@ class Shelf:
         assert plain.out == ""
         return str(done.document["error"]["message"]) + " " + str(done.document["error"]["hint"])
 
+    def own(self, *words: str) -> list[Any]:
+        """The bundles that are listed before the one of the built-in tools, the last."""
+        own: list[Any]
+        *own, builtin = self.ok("bundle", "list", *words)["bundles"]
+        assert (builtin["slug"], builtin["isBuiltIn"]) == ("builtin", True)
+        return own
+
     def put(self, bundle: str, **fields: Any) -> Any:
         return self.ok("tool", "put", bundle, "-", stdin=json.dumps({**RECORD, **fields}).encode())
 
@@ -91,13 +99,13 @@ def test_revisions_and_history_of_a_tool(shelf: Shelf) -> None:
 def test_a_bundle_from_its_creation_to_its_restoration(shelf: Shelf) -> None:
     made = shelf.ok("bundle", "create", "weather", "--name", "Weather", "--description", "Forecasts.")
     assert (made["slug"], made["displayName"], made["isEnabled"]) == ("weather", "Weather", True)
-    assert shelf.ok("bundle", "list")["bundles"] == [made]
+    assert shelf.own() == [made]
     assert shelf.ok("bundle", "show", made["id"][:20]) == {**made, "tools": []}
     assert shelf.ok("bundle", "disable", "weather")["isEnabled"] is False
     assert shelf.ok("bundle", "show", "weather")["isEnabled"] is False
     assert shelf.ok("bundle", "enable", made["id"])["isEnabled"] is True
     assert shelf.ok("bundle", "delete", "weather")["deleted"] == made["id"]
-    assert shelf.ok("bundle", "list")["bundles"] == []
+    assert shelf.own() == []
     assert [one["id"] for one in shelf.ok("bundle", "list", "--deleted")["bundles"]] == [made["id"]]
     shelf.refused(3, "bundle_deleting", "bundle", "show", "weather")
     again = shelf.ok("bundle", "create", "weather", "--id", made["id"], "--replace")
@@ -109,9 +117,11 @@ def test_the_lines_for_people(shelf: Shelf) -> None:
     assert done.code == 0
     bundle = done.out.strip()
     shelf.put("weather")
-    assert shelf("bundle", "list").out.split() == [
-        "SLUG", "ENABLED", "TOOLS", "ID", "DESCRIPTION", "weather", "yes", "1", bundle, "Forecasts", "of",
-    ]  # fmt: skip
+    assert [line.split() for line in shelf("bundle", "list").out.splitlines()] == [
+        ["SLUG", "ENABLED", "TOOLS", "ID", "DESCRIPTION"],
+        ["weather", "yes", "1", bundle, "Forecasts", "of"],
+        ["builtin", "yes", "13", BUNDLE_ID, "Built-in", "tools"],
+    ]
     shown = shelf("bundle", "show", "weather").out
     assert "description: Forecasts of\\nall kinds\n" in shown
     assert shown.splitlines()[-1].split() == ["forecast", "v1", "http", "yes", "Forecast"]
@@ -123,7 +133,14 @@ def test_the_lines_for_people(shelf: Shelf) -> None:
         "VERSION", "v2", "v1",
     ]  # fmt: skip
     assert shelf("bundle", "disable", "weather").err == "weather is disabled.\n"
-    assert "toolcrib bundle create SLUG" in shelf("bundle", "list", "--data", "empty").err
+
+
+def test_the_built_in_tools_are_a_bundle_with_switches_only(shelf: Shelf) -> None:
+    shelf.ok("tool", "enable", "builtin/list-files")
+    tools = shelf.ok("bundle", "show", "builtin")["tools"]
+    assert [one["slug"] for one in tools if one["isEnabled"]] == ["list-files"]
+    shelf.refused(5, "builtin_read_only", "bundle", "delete", "builtin")
+    shelf.refused(5, "builtin_read_only", "tool", "delete", "builtin/list-files", "--yes")
 
 
 def test_two_bundles_of_one_slug_are_told_apart_by_id(shelf: Shelf) -> None:
@@ -291,7 +308,7 @@ def test_a_bundle_goes_to_another_store_and_back(shelf: Shelf) -> None:
     first = (shelf.folder / "weather.zip").read_bytes()
     dry = shelf.ok("bundle", "import", "weather.zip", "--dry-run", "--data", "other")
     assert (dry["dryRun"], dry["changes"], dry["tools"][0]["action"]) == (True, True, "add")
-    assert shelf.ok("bundle", "list", "--data", "other")["bundles"] == []
+    assert shelf.own("--data", "other") == []
     made = shelf.ok("bundle", "import", "-", "--data", "other", stdin=first)
     assert (made["bundleId"], made["isEnabled"], made["refused"]) == (bundle, False, None)
     assert shelf.ok("bundle", "show", "weather", "--data", "other")["isEnabled"] is False
@@ -368,8 +385,8 @@ def test_the_store_is_where_data_says(shelf: Shelf) -> None:
     elsewhere = shelf.folder / "elsewhere"
     made = shelf.ok("bundle", "create", "a", "--data", str(elsewhere))
     assert [one.id for one in Store(elsewhere).bundles()] == [made["id"]]
-    assert shelf.ok("bundle", "list")["bundles"] == []
-    assert shelf.ok("bundle", "list", "--data", "elsewhere")["bundles"] == [made]
+    assert shelf.own() == []
+    assert shelf.own("--data", "elsewhere") == [made]
     taken = shelf.folder / "file"
     taken.write_text("")
     done = shelf("bundle", "list", "--data", str(taken / "x"))

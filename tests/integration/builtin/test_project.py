@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.crib import Crib
-from toolcrib import Project
+from tests.crib import Crib, accept
+from toolcrib import Agent, Project
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, NotTrusted, ToolcribError
 from toolcrib.guard import Trust
+from toolcrib.project.worker.supervisor import serve_worker
 from toolcrib.spec import Call
 from toolcrib.state import Vault
 
@@ -77,6 +79,56 @@ async def test_a_worker_has_those_that_the_agents_list(crib: Crib) -> None:
         run = first.runs.start(None, "reader", "go")
     async with Project.open(crib.root, accept="all") as second:
         assert (await second.runs.wait(run)).answer == "hello"
+
+
+async def test_a_server_has_those_of_agents_that_come_later(crib: Crib) -> None:
+    crib.write("note.txt", "hello")
+    async with Project.open(crib.root, accept="all") as server:
+        server.calls.serve()
+        crib.write(".toolcrib/agents/reader.yml", AGENT)
+        async with Project.open(crib.root, accept="all") as client:
+            call = client.runs.start(None, "reader", "go")
+        async with asyncio.timeout(20):
+            assert (await server.runs.wait(call)).answer == "hello"
+
+
+async def test_workers_have_those_that_the_agents_list(crib: Crib) -> None:
+    crib.write("note.txt", "hello")
+    crib.write(".toolcrib/agents/reader.yml", AGENT)
+    accept(crib.root)
+    stop, serves = asyncio.Event(), asyncio.Event()
+    async with Project.open(crib.root) as project, asyncio.timeout(60):
+        work = asyncio.create_task(
+            serve_worker(project, stop, concurrency=1, announce=lambda _: serves.set())
+        )
+        await serves.wait()
+        later = AGENT.replace("reader", "lister").replace("read_file", "list_files").replace("note.txt", ".")
+        crib.write(".toolcrib/agents/lister.yml", later)
+        accept(crib.root)
+        try:
+            for agent, answer in (("reader", "hello"), ("lister", '[".toolcrib/","note.txt"]')):
+                async with Project.open(crib.root) as client:
+                    run = client.runs.start(None, agent, "go")
+                while project.runs.find(run).answer is None:  # noqa: ASYNC110 - served elsewhere
+                    await asyncio.sleep(0.05)
+                assert project.runs.find(run).answer == answer
+        finally:
+            stop.set()
+            await work
+
+
+async def test_an_agent_reads_on_in_what_was_cut_for_it(crib: Crib) -> None:
+    text = "".join(f"line {number}\n" for number in range(9_000))
+    async with Project.open(crib.root, accept="all") as first:
+        first.toolset.register("long", lambda: text, description="Return much.")
+        details = (await first.invoke(Call("long", {}, "agent:a"))).details
+        assert details is not None
+    wanted = {"id": details["artifact"]["id"], "offset": 50_000}
+    script = ({"calls": [{"tool": "artifact_read", "arguments": wanted}]}, {"text": "{{result}}"})
+    async with Project.open(crib.root, accept="all") as second:
+        second.toolset.register("long", lambda: text, description="Return much.")
+        second.agents.add(Agent("a", "scripted", tools=("long",), script=script))
+        assert (await second.runs.run(None, "a", "go")).answer == text[50_000:]
 
 
 async def test_an_agent_of_a_project_that_nobody_accepted_switches_nothing_on(crib: Crib) -> None:

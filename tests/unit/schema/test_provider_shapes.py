@@ -259,12 +259,14 @@ def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "$ takes any keys"),
         (
-            {
-                "type": "object",
-                "properties": {"m": {"type": "object", "additionalProperties": {"type": "string"}}},
-            },
+            {"type": "object", "properties": {"m": {"anyOf": [{"type": "string"}, {"type": "object"}]}}},
             "$.m takes any keys",
+        ),
+        (
+            {"type": "object", "properties": {f"p{at}": {"enum": list(range(101))} for at in range(10)}},
+            "it has 1,010 values of enums; OpenAI takes at most 1,000",
         ),
         (
             {"type": "object", "properties": {"v": {"description": "Anything"}}},
@@ -275,6 +277,69 @@ def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
 def test_what_a_strict_schema_cannot_say_is_refused(schema: dict[str, Any], expected: str) -> None:
     with pytest.raises(DefinitionError, match=re.escape(expected)):
         openai_tool(make(schema=schema), "t", strict=True)
+
+
+TEXT = {"type": "string"}
+OPEN = {
+    "type": "object",
+    "required": ["map", "list", "shape", "both", "one", "kind"],
+    "properties": {
+        "map": {"type": "object", "description": "Labels.", "additionalProperties": TEXT},
+        "list": {"type": "array"},
+        "shape": {"oneOf": [
+            {"type": "object", "required": ["r"], "properties": {"r": TEXT, "unit": TEXT}},
+            {"type": "object", "required": ["w"], "properties": {"w": TEXT, "meta": {"type": "object"}}},
+        ]},
+        "both": {"allOf": [
+            {"type": "object", "required": ["a"], "properties": {"a": TEXT}},
+            {"properties": {"b": TEXT}},
+        ]},
+        "one": {
+            "type": "object",
+            "properties": {"a": TEXT, "b": TEXT},
+            "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+        },
+        "kind": {"enum": ["x", "y"]},
+        "empty": {"type": "object", "additionalProperties": False},
+    },
+}  # fmt: skip
+
+
+def test_openai_strict_takes_alternatives_joined_rules_and_json_text_and_gives_them_back() -> None:
+    shaped = shape_tools([make(schema=OPEN)], "openai-strict")
+    assert shaped.refused == {}
+    parameters = shaped.entries[0]["function"]["parameters"]
+    properties = parameters["properties"]
+    about = 'Labels. (JSON text that fits {"type":"object","additionalProperties":{"type":"string"}})'
+    assert properties["map"] == {"type": "string", "description": about}
+    assert properties["list"]["type"] == "string"
+    round_, square = properties["shape"]["anyOf"]
+    assert (round_["required"], round_["properties"]["unit"]["type"]) == (["r", "unit"], ["string", "null"])
+    assert square["properties"]["meta"]["type"] == ["string", "null"]
+    assert set(properties["both"]["required"]) == {"a", "b"}
+    assert 'anyOf: [{"required":["a"]},{"required":["b"]}]' in properties["one"]["description"]
+    assert properties["kind"]["type"] == "string"
+    assert properties["empty"]["properties"] == {}
+    given_ = {
+        "map": '{"a": "1"}',
+        "list": "[1, {}]",
+        "shape": {"w": "2", "meta": '{"k": [1]}'},
+        "both": {"a": "x", "b": None},
+        "one": {"a": None, "b": "y"},
+        "kind": "x",
+        "empty": None,
+    }
+    _, arguments = shaped.call("search", given_)
+    assert arguments == {
+        "map": {"a": "1"},
+        "list": [1, {}],
+        "shape": {"w": "2", "meta": {"k": [1]}},
+        "both": {"a": "x"},
+        "one": {"b": "y"},
+        "kind": "x",
+    }
+    _, arguments = shaped.call("search", {**given_, "shape": {"r": "1", "unit": None}})
+    assert arguments["shape"] == {"r": "1"}
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 
 from toolcrib.builtin.definition import BUILTIN_BUNDLE
-from toolcrib.builtin.names import NAMES
+from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.table import builtin
 from toolcrib.bundles import BuiltIn, BundleRecord, ToolRecord
 
 BUNDLE_ID = "019b7a00-0000-7000-8000-000000000000"
-FUNCTIONS = {f"toolcrib.{name}": name for name in NAMES if name != "artifact_read"}
-"""The function in a record to the name of the built-in tool. `artifact_read` needs no switch."""
+FUNCTIONS = {f"toolcrib.{name}": name for name in NAMES if name != READER}
+"""The function in a record to the name of the built-in tool. The reader needs no switch."""
 _MADE = "2026-01-01T00:00:00.000Z"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
+from toolcrib.builtin.names import READER
 from toolcrib.core.context import Context
 from toolcrib.spec import Caller, Result
 from toolcrib.spec.calls.binary import data_of
@@ -13,6 +14,7 @@ from toolcrib.spec.calls.content import Content
 from toolcrib.spec.views import TEXT_LIMIT, value_text
 from toolcrib.state import Artifact, Artifacts, Vault
 
+_FOLDER = "artifacts"
 _INLINE_BYTES = 1024 * 1024
 """Bytes of an image or a sound that are returned in the result itself."""
 
@@ -31,10 +33,15 @@ class KeptOutputs:
         self._vault = vault
         self.began: Callable[[], None] = lambda: None
 
+    @property
+    def exist(self) -> bool:
+        """True once any process has kept an output."""
+        return (self._vault.path / _FOLDER).is_dir()
+
     @cached_property
     def store(self) -> Artifacts:
         """The artifacts of the project."""
-        return Artifacts(self._vault.folder / "artifacts")
+        return Artifacts(self._vault.folder / _FOLDER)
 
     def readable(self, caller: str, identity: Caller | None) -> str | None:
         """Return the owner whose artifacts a caller may read; None for this machine's own user: all."""
@@ -42,7 +49,7 @@ class KeptOutputs:
 
     def keep(self, ctx: Context, result: Result) -> None:
         """Keep the output of a call if it is longer than its text view, and binary data in any case."""
-        if ctx.tool == "artifact_read" and ctx.bound.tool.is_builtin:
+        if ctx.tool == READER and ctx.bound.tool.is_builtin:
             return  # It is kept already.
         if result.blocks:
             self._keep_blocks(ctx, result)

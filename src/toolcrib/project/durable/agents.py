@@ -91,6 +91,12 @@ class ProjectAgents:
                 found[name] = agent.tools
         return found
 
+    def switch_on(self, builtins: Builtins) -> None:
+        """Switch on the built-in tools that agents list: a run that began elsewhere may call them here."""
+        for agent, names in self.listed().items():
+            builtins.switch_on(names, agent_caller(agent))
+        builtins.switch_on_reader()
+
     def findings(self, tools: Callable[[], list[str]]) -> list[Diagnostic]:
         """Return what is wrong with the files; `tools` are the names that agents may list."""
         agents, findings = self._in_files()
@@ -134,6 +140,7 @@ def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool], builtins: Built
 
     def switch_on(agent: Agent) -> None:
         builtins.switch_on(agent.tools, agent_caller(agent.name))
+        builtins.switch_on_reader()
 
     return AgentTools(get, prepare, switch_on)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from toolcrib.builtin.names import NAMES
+from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.table import define, executor_of
@@ -65,6 +65,11 @@ class Builtins:
         if added:
             self._know([bound.tool for bound in added])
             self._toolset.add_all(added)
+
+    def switch_on_reader(self) -> None:
+        """Make the reader of long outputs callable by all, once any process has kept one."""
+        if (READER not in self._bound or READER in self._only_for) and self._outputs.exist:
+            self.switch_on((READER,))
 
     def definition(self, name: str) -> Tool:
         """Return a built-in tool by the settings of the project, on or off. Raises ToolNotFound."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.project.project import Project
 from toolcrib.runs import ClaimedCall
@@ -89,6 +90,8 @@ async def _run(project: Project, message: dict[str, Any], writer: asyncio.Stream
     claim = ClaimedCall(**{**message, "arguments": message["arguments"].encode()})
     ctx = context_of(claim)
     try:
+        if claim.tool in NAMES:  # An agent that came later may list it.
+            project.agents.switch_on(project.builtins)
         with suppress(ToolcribError):  # The call itself reports it.
             limit_ms = min(project.bound(claim.tool).timeout_ms, ctx.timeout_ms or sys.maxsize)
             writer.write(json.dumps({"limit_s": limit_ms / 1000}).encode() + b"\n")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
+from toolcrib.builtin.names import NAMES
 from toolcrib.project.project import Project
 from toolcrib.runs import worker_name
 from toolcrib.runs.executors import Executors
@@ -42,16 +43,18 @@ async def serve_worker(
     }
     begin = partial(project.calls.stored.begin, worker=worker_name())
     executors = Executors(_EXECUTOR, settings, concurrency, begin)
+
+    def tools() -> Mapping[str, int | None]:
+        """Return those of the executors, with built-in tools that agents have listed since they started."""
+        here = project.calls.concurrency()
+        return {**{name: here[name] for name in here.keys() & set(NAMES)}, **executors.tools}
+
     await executors.start()
     try:
         worker = project.calls.worker(
-            executors.run,
-            lambda: executors.tools,
-            kind="worker",
-            concurrency=concurrency,
-            begins=executors.are_complete,
+            executors.run, tools, kind="worker", concurrency=concurrency, begins=executors.are_complete
         )
-        serving = None if announce is None else partial(announce, len(executors.tools))
+        serving = None if announce is None else partial(announce, len(tools()))
         await worker.run(stop, grace_s, serving)
     finally:
         await executors.close()

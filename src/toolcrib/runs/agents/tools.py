@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from toolcrib.builtin.names import READER
 from toolcrib.errors import BudgetExceeded, InvalidInput, ToolcribError, ToolNotFound, Violation
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.conversation import WantedCall
@@ -41,7 +43,7 @@ class PrepareCall(Protocol):
 
 
 class AgentTools:
-    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` takes each agent of a team."""
+    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` gets an agent to serve."""
 
     def __init__(
         self,
@@ -61,14 +63,18 @@ class AgentTools:
                 self._get(name)
 
     def shaped(self, agent: Agent, api: ModelApi) -> Shaped:
-        """Return the agent's tools in a provider's form. One that no longer exists is left out."""
-        tools = []
-        for name in agent.tools:
-            try:
-                tools.append(self._get(name))
-            except ToolcribError:
-                continue
-        return shape_tools(tools, _SHAPES[api])
+        """Return the agent's tools in a provider's form. One that no longer exists is left out.
+
+        The reader of cut outputs is one of them once there are any.
+        """
+        self._switch_on(agent)
+        tools = {}
+        for name in (*agent.tools, READER):
+            with suppress(ToolcribError):
+                tools[name] = self._get(name)
+        if READER not in agent.tools and READER in tools and not (agent.tools and tools[READER].is_builtin):
+            del tools[READER]
+        return shape_tools(tools.values(), _SHAPES[api])
 
     def use(self, wanted: WantedCall, claim: ClaimedRun, team: AgentTeam, shaped: Shaped) -> NewUse:
         """Return what becomes of a call: a call of a tool, a run, or the reason for the model why not."""

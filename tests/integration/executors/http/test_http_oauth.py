@@ -181,6 +181,16 @@ async def test_a_server_without_a_token(
     assert PASSWORD not in json.dumps(raised.value.as_dict())
 
 
+async def test_a_missing_library_is_named_with_the_line_that_installs_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "authlib.oauth2.client", None)
+    with pytest.raises(ToolUnavailable, match="OAuth 2 needs authlib, which is not installed") as raised:
+        await world.call(world.executor())
+    assert raised.value.hint == "pip install 'toolcrib[oauth]'"
+    assert world.server.requests == []
+
+
 async def test_other_secrets_and_other_hosts_have_other_tokens(world: World) -> None:
     await world.call(world.executor())
     with pytest.raises(HttpFailed, match="invalid_client"):

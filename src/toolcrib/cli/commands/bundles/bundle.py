@@ -80,7 +80,6 @@ def _exists(store: Store, bundle_id: str) -> bool:
 @store_options
 def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
     """List the bundles, the newest first."""
-    none = "There are no bundles. Create one: toolcrib bundle create SLUG"
     store = open_store(data)
     found = [one for one in store.bundles() if (one.soft_deleted_at is not None) == deleted]
     print_listing(
@@ -92,7 +91,7 @@ def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
              brief(one.description or one.display_name))
             for one in found
         ],
-        empty="No bundle is deleted." if deleted else none,
+        empty="No bundle is deleted.",  # Else there is the one of the built-in tools.
     )  # fmt: skip
 
 

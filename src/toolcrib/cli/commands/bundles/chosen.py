@@ -32,11 +32,13 @@ def store_options(command: F) -> F:
 
 
 def open_store(data: str | None) -> Store:
-    """Return the store in a folder, by default in the user's data folder."""
+    """Return the store in a folder, by default in the user's data folder, with the built-in tools."""
     from toolcrib.bundles import Store
+    from toolcrib.project.catalog.shipped import builtin_bundle
     from toolcrib.state import data_home
 
-    return Store(data_home() if data is None else Path(data).absolute()).acting("cli")
+    folder = data_home() if data is None else Path(data).absolute()
+    return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
 
 
 def find_bundle(store: Store, text: str) -> BundleRecord:

@@ -1,0 +1,114 @@
+"""JSON Schema in the words of OpenAI's strict tools: closed objects, in which every property is required."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolcrib.errors import DefinitionError
+from toolcrib.schema.gemini_shape import both, typed
+
+_MOST = {"levels of nesting": 10, "properties": 5_000, "values of enums": 1_000}
+"""Limits of the API. A list with a tool beyond one of them is refused as a whole."""
+
+
+def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a strict tool; an optional property may be null.
+
+    An object with any keys, and whatever else has no strict form but can only be an object or a list, is
+    asked for as JSON text. Raises DefinitionError where that is not enough, and beyond a limit of the API.
+    """
+    made = _strict(rule, "$")
+    for (what, most), number in zip(_MOST.items(), _measured(made), strict=True):
+        if number > most:
+            raise DefinitionError(f"it has {number:,} {what}; OpenAI takes at most {most:,} in a strict tool")
+    return made
+
+
+def _strict(rule: Mapping[str, Any], path: str) -> dict[str, Any]:
+    made = typed(dict(rule))
+    branches = made.pop("anyOf", None)
+    if branches is not None:
+        return _alternatives(made, branches, path)
+    kinds = _kinds(made)
+    if not kinds:
+        raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot express")
+    if "object" in kinds:
+        properties, others = made.get("properties", {}), made.get("additionalProperties")
+        if isinstance(others, Mapping) or not (properties or others is False or path == "$"):
+            raise DefinitionError(f"{path} takes any keys, which a strict schema cannot express")
+        required = set(made.get("required", ()))
+        made["properties"] = {
+            name: _part(inner, f"{path}.{name}", required=name in required)
+            for name, inner in properties.items()
+        }
+        made |= {"required": list(properties), "additionalProperties": False}
+    if "array" in kinds:
+        made["items"] = _part(made.get("items") or {}, f"{path}[]")
+    return made
+
+
+def _alternatives(rest: dict[str, Any], branches: list[dict[str, Any]], path: str) -> dict[str, Any]:
+    """Return `anyOf`; the words beside it go into each branch, a rule about them into the description."""
+    about = {"description": rest.pop("description")} if "description" in rest else {}
+    if rest and not all(_kinds(branch) or "properties" in branch for branch in branches):
+        text = f"{about.get('description', '')} (anyOf: {_text(branches)})".strip()
+        return _strict({**rest, "description": text}, path)
+    return {"anyOf": [_strict(both(branch, rest), path) for branch in branches], **about}
+
+
+def _part(rule: Mapping[str, Any], path: str, *, required: bool = True) -> dict[str, Any]:
+    """Return a schema inside another one, as JSON text where it has no other form."""
+    try:
+        made = _strict(rule, path)
+    except DefinitionError:
+        kinds = _kinds(rule)
+        if not kinds or not kinds <= {"object", "array", "null"}:
+            raise
+        about = rule.get("description", "")
+        shape = _text({word: part for word, part in rule.items() if word != "description"})
+        made = {"type": "string", "description": f"{about} (JSON text that fits {shape})".strip()}
+        required = required and "null" not in kinds
+    return made if required else _nullable(made)
+
+
+def _kinds(rule: Mapping[str, Any]) -> set[str]:
+    """Return the types that a value may have; none if it may have any."""
+    kind = rule.get("type") or ("object" if "properties" in rule else ())
+    if kind or "anyOf" not in rule:
+        return {kind} if isinstance(kind, str) else set(kind)
+    branches = [_kinds(typed(dict(branch))) for branch in rule["anyOf"]]
+    return set().union(*branches) if all(branches) else set()
+
+
+def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
+    null: dict[str, Any] = {"type": "null"}
+    if "anyOf" in rule:
+        return rule if null in rule["anyOf"] else {**rule, "anyOf": [*rule["anyOf"], null]}
+    kinds = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]
+    if "null" in kinds:
+        return rule
+    if "enum" in rule or "const" in rule:
+        about = {"description": rule["description"]} if "description" in rule else {}
+        return {"anyOf": [{key: rule[key] for key in rule if key != "description"}, null], **about}
+    return {**rule, "type": [*kinds, "null"]}
+
+
+def _measured(rule: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return the levels, properties and values of enums."""
+    inner = [_measured(part) for part in _parts(rule)]
+    deep = max((levels for levels, _, _ in inner), default=0) + (rule.get("type") != "null")
+    properties = len(rule.get("properties", ())) + sum(number for _, number, _ in inner)
+    return deep, properties, len(rule.get("enum", ())) + sum(number for _, _, number in inner)
+
+
+def _parts(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from rule.get("properties", {}).values()
+    yield from rule.get("anyOf", ())
+    if "items" in rule:
+        yield rule["items"]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
