@@ -176,7 +176,7 @@ class Store:
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
-            if any(True for _ in self._tool_files(id)):
+            if self.files(id):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
             self._changes.ensure()
             bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
@@ -194,7 +194,7 @@ class Store:
             bundle = self.bundle(id)
             if bundle.is_built_in:
                 return bundle, self.tools(id)
-            found = (_read(path, ToolRecord) for path in self._tool_files(id))
+            found = (_read(self._path(id, file), ToolRecord) for file in self.files(id))
             return bundle, [tool for tool in found if tool is not None]
 
     def put_together(
@@ -224,10 +224,13 @@ class Store:
         """Return an error for each file that is not a record. Lists leave such files out."""
         found = []
         for folder in _visible(self._folder):
-            forms = {folder / "bundle.json": BundleRecord}
-            for path in [*forms, *self._tool_files(folder.name)]:
+            try:
+                _read(folder / "bundle.json", BundleRecord)
+            except StateUnavailable as error:
+                found.append(error)
+            for file in self.files(folder.name):
                 try:
-                    _read(path, forms.get(path, ToolRecord))
+                    _read(self._path(folder.name, file), ToolRecord)
                 except StateUnavailable as error:
                     found.append(error)
         return found
@@ -250,8 +253,7 @@ class Store:
 
     def _is_remnant(self, folder: Path) -> bool:
         """Return True for the folder of a bundle whose creation or removal was killed halfway."""
-        tools = self._tool_files(folder.name)
-        return folder.is_dir() and not (folder / "bundle.json").exists() and not any(True for _ in tools)
+        return folder.is_dir() and not (folder / "bundle.json").exists() and not self.files(folder.name)
 
     def _remove_due(self) -> list[str]:
         if not any(self._is_due(bundle) for bundle in self.bundles()):
@@ -274,9 +276,7 @@ class Store:
     def _is_due(self, bundle: BundleRecord) -> bool:
         deleted = bundle.soft_deleted_at
         oldest = _moment(self._clock() - REAP_AFTER_S)
-        return (
-            deleted is not None and deleted <= oldest and not any(True for _ in self._tool_files(bundle.id))
-        )
+        return deleted is not None and deleted <= oldest and not self.files(bundle.id)
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ class Store:
         if bundle.is_built_in:
             found = [self._switched_tool(tool) for tool in self._built_in[bundle_id].tools]
         else:
-            found = _whole(self._tool_files(bundle_id), ToolRecord)
+            found = _whole((self._path(bundle_id, file) for file in self.files(bundle_id)), ToolRecord)
         return sorted(found, key=lambda tool: (tool.created_at, tool.id), reverse=True)
 
     def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
@@ -315,7 +315,7 @@ class Store:
         self._refuse_built_in(bundle_id)
         with self._lock.shared():
             self._require_enabled(bundle_id)
-            check_room(bundle_id, sum(1 for _ in self._tool_files(bundle_id)) + 1)
+            check_room(bundle_id, len(self.files(bundle_id)) + 1)
             seconds = self._clock()
             now = _moment(seconds)
             values = {name: getattr(body, name) for name in body.__struct_fields__}
@@ -363,11 +363,16 @@ class Store:
 
     def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
         """Return the tool in a file that the journal names; None if it is gone or damaged."""
-        return next(iter(_whole([self._folder / bundle_id / "tools" / file], ToolRecord)), None)
+        with suppress(StateUnavailable):
+            return _read(self._path(bundle_id, file), ToolRecord)
+        return None
 
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
-        return [path.name for path in self._tool_files(bundle_id)]
+        with suppress(FileNotFoundError):
+            names = os.listdir(self._folder / bundle_id / "tools")  # noqa: PTH208 - there may be 10,000
+            return [name for name in names if not name.startswith(".")]
+        return []
 
     def switch_tool(
         self, bundle_id: str, slug: str, version: str, *, enabled: bool, check: Check = _no_check
@@ -435,8 +440,8 @@ class Store:
     def _tool_file(self, bundle_id: str, slug: str, version: str) -> Path:
         return self._folder / bundle_id / "tools" / file_of(slug, version)
 
-    def _tool_files(self, bundle_id: str) -> Iterator[Path]:
-        return _visible(self._folder / bundle_id / "tools")
+    def _path(self, bundle_id: str, file: str) -> str:
+        return f"{self._folder}/{bundle_id}/tools/{file}"  # A `Path` would take as long as reading the file.
 
     # -- the switches of what is built in ----------------------------------------------------------
 
@@ -466,7 +471,7 @@ def _moment(seconds: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{milliseconds:03d}Z"
 
 
-def _read(path: Path, form: type[_Form]) -> _Form | None:
+def _read(path: Path | str, form: type[_Form]) -> _Form | None:
     """Return the record in a file; None if there is no such file. StateUnavailable for a damaged one."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -474,7 +479,7 @@ def _read(path: Path, form: type[_Form]) -> _Form | None:
         return None
     except OSError as error:
         raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb", 0) as file:
         data = file.read()
     try:
         return decode(data, form)
@@ -492,7 +497,7 @@ def _visible(folder: Path) -> Iterator[Path]:
         yield from (path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def _whole(paths: Iterable[Path], form: type[_Form]) -> list[_Form]:
+def _whole(paths: Iterable[Path | str], form: type[_Form]) -> list[_Form]:
     """Return the records in these files. One damaged file does not hide the others."""
     found = []
     for path in paths:
