@@ -56,7 +56,7 @@ def measure(setting: Setting) -> list[Table]:
         [Row(LIMIT), *rows],
         [
             "The time of one search; each row has its own words, the limit the usual ones.",
-            "`Project.search` ranks, counts all hits and their facets, and gives a page of 25.",
+            "`Project.search` ranks, counts all hits, and gives a page of 25.",
         ],
     )
     table.take(interleave(samplers, setting.effort(11), times=1))

@@ -302,15 +302,17 @@ class Project:
         kinds: Sequence[str] = (),
         limit: int = 25,
         page: str | None = None,
+        facets: bool = False,
         caller: str = "local",
         identity: Caller | None = None,
     ) -> dict[str, Any]:
-        """Return the tools that match some words, the best first: `hits`, `total`, `facets`, `next`.
+        """Return the tools that match some words, the best first: `hits`, `total`, `next`.
 
-        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before.
-        Raises UsageError for a query without a word, and for a page of another search.
+        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before;
+        `facets` adds how many hits have each tag and kind. Raises UsageError for a query without a word, and
+        for a page of another search.
         """
-        return self._search.find(query, tags, kinds, limit, page, self._seen_by(caller, identity))
+        return self._search.find(query, tags, kinds, limit, page, self._seen_by(caller, identity), facets)
 
     def suggest(
         self, question: str, *, limit: int = 5, caller: str = "local", identity: Caller | None = None
@@ -326,9 +328,6 @@ class Project:
         access = self._steps.access
         access.require_valid(identity)
         return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
-
-    def _visible_to(self, caller: str, identity: Caller | None) -> Callable[[str], bool]:
-        return lambda name: self._steps.access.visible(self.toolset.get(name), caller, identity)
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
@@ -372,10 +371,11 @@ class Project:
 
         Nothing more comes once the caller's token is no longer valid.
         """
-        self._steps.access.require_valid(identity)
-        sees = self._visible_to(caller, identity)
+        access = self._steps.access
+        access.require_valid(identity)
         return self.toolset.subscribe_where(
-            lambda name: self._steps.access.valid(identity) and sees(name), size
+            lambda name: access.valid(identity) and access.visible(self.toolset.get(name), caller, identity),
+            size,
         )
 
     def call(

@@ -59,11 +59,19 @@ class SearchedIndex:
 class Hit(NamedTuple):
     """One tool that was found."""
 
-    card: Any
-    """The tool, as the caller knows it."""
+    tool: Any
+    """As the caller knows it."""
     match: str
+    """`prefix`, `word`, `fuzzy` or `some`."""
     field: str
-    place: HitPlace
+    """`name`, `tags`, `description`, `arguments` or `several`."""
+    number: int
+    rank: int
+
+    @property
+    def place(self) -> HitPlace:
+        """Its place in the order."""
+        return HitPlace(self.number, self.rank)
 
 
 @dataclass(frozen=True)
@@ -126,8 +134,8 @@ class _Search:
         ]
         self._never = [[queries.one_of("label", part.none_of)] if part.none_of else [] for part in parts]
         words = wanted.words
-        self._classes: Iterable[HitClass] = queries.exact(words)
         self._all = queries.exact_hits(words)
+        self._classes: Iterable[HitClass] = queries.exact(words, self._all)
         self._total = self._count(self._all)
         if self._total < _ENOUGH:
             self._classes = chain(self._classes, queries.fuzzy(words))
@@ -162,14 +170,14 @@ class _Search:
             if after is not None and number < after.number:
                 shown.append(one.query)
                 continue
-            query = self._queries.without(one.query, shown)
+            query = self._queries.all([one.query], shown)
             if after is not None and number == after.number:
                 query = self._queries.all([query, self._queries.up_to("rank", after.rank - 1)])
                 shown.append(one.query)
             if query is None:
                 continue
             for rank, card in self._best(query, hits, count + 1):
-                hits[rank] = Hit(card, one.match, one.field, HitPlace(number, rank))
+                hits[rank] = Hit(card, one.match, one.field, number, rank)
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())
@@ -206,8 +214,7 @@ class _Search:
         return kinds, tags
 
     def _narrowed(self, number: int, query: Query | None) -> Query:
-        narrowed = self._queries.all([query, *self._filters[number]])
-        narrowed = self._queries.without(narrowed, self._never[number])
+        narrowed = self._queries.all([query, *self._filters[number]], self._never[number])
         assert narrowed is not None
         return narrowed
 

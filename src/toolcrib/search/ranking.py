@@ -47,11 +47,15 @@ class Queries:
 
         self._searchers, self._schema, self._query = searchers, schema, Query
         self._must, self._should, self._never = Occur.Must, Occur.Should, Occur.MustNot
+        self._terms: dict[tuple[str, str], Query | None] = {}
 
     # -- classes -----------------------------------------------------------------------------------
 
-    def exact(self, words: Sequence[str]) -> Iterator[HitClass]:
-        """Return the classes of tools that have every word; the last word may be only begun."""
+    def exact(self, words: Sequence[str], every: Query | None) -> Iterator[HitClass]:
+        """Return the classes of tools that have every word; the last word may be only begun.
+
+        `every` is the query for all of them: `exact_hits`.
+        """
         phrase = " ".join(words)
         yield HitClass("prefix", "name", self.term("whole", "".join(words)))
         yield HitClass("prefix", "name", self.any([self._start("name", phrase, words), self._joined(words)]))
@@ -61,7 +65,7 @@ class Queries:
             yield HitClass("word", field, self.all([self.term(field, word) for word in words]))
             more = self._is_begun(field, words[-1])
             yield HitClass("word", field, self._begun(field, words) if more else None)
-        yield HitClass("word", "several", self.exact_hits(words))
+        yield HitClass("word", "several", every)
 
     def exact_hits(self, words: Sequence[str]) -> Query | None:
         """Return the query for every tool of the exact classes."""
@@ -107,9 +111,11 @@ class Queries:
 
     def term(self, field: str, value: str) -> Query | None:
         """Return a query for documents with exactly this word in a field."""
-        if not any(searcher.doc_freq(field, value) for searcher in self._searchers):
-            return None
-        return self._query.term_query(self._schema, field, value, "basic")
+        if (field, value) not in self._terms:
+            known = any(searcher.doc_freq(field, value) for searcher in self._searchers)
+            found = self._query.term_query(self._schema, field, value, "basic") if known else None
+            self._terms[field, value] = found
+        return self._terms[field, value]
 
     def scored(self, field: str, value: str, weight: float) -> Query | None:
         """Return a query for documents with this word in a field, better the rarer it is."""
@@ -132,14 +138,13 @@ class Queries:
         """Return a query for documents with one of these numbers in a field."""
         return self._query.term_set_query(self._schema, field, values)
 
-    def all(self, queries: Sequence[Query | None]) -> Query | None:
-        """Return a query for documents that match all of these."""
-        found = [query for query in queries if query is not None]
-        if len(found) < len(queries):
+    def all(self, queries: Sequence[Query | None], none: Sequence[Query | None] = ()) -> Query | None:
+        """Return a query for documents that match all of these queries, and none of the others."""
+        if None in queries:
             return None
-        return (
-            found[0] if len(found) == 1 else self._query.boolean_query([(self._must, one) for one in found])
-        )
+        found: list[Any] = [(self._must, one) for one in queries]
+        found += [(self._never, one) for one in none if one is not None]
+        return queries[0] if len(found) == 1 else self._query.boolean_query(found)
 
     def any(self, queries: Sequence[Query | None]) -> Query | None:
         """Return a query for documents that match one of these."""
@@ -147,13 +152,6 @@ class Queries:
         if len(found) < 2:
             return found[0] if found else None
         return self._query.boolean_query([(self._should, query) for query in found])
-
-    def without(self, query: Query | None, others: Sequence[Query | None]) -> Query | None:
-        """Return a query for documents that match `query` and none of the others."""
-        never = [(self._never, other) for other in others if other is not None]
-        if query is None or not never:
-            return query
-        return self._query.boolean_query([(self._must, query), *never])
 
     def up_to(self, field: str, highest: int) -> Query:
         """Return a query for documents whose number in a field is at most `highest`."""

@@ -38,9 +38,8 @@ def _best(part: SearchedIndex, meant: Sequence[Meaning], count: int) -> list[tup
     searcher, queries = index.searcher(), Queries([index.searcher()], index.schema)
     each = [query for one in meant if (query := _one(queries, one)) is not None]
     never = [queries.one_of("label", part.none_of)] if part.none_of else []
-    query = queries.without(queries.any(each), never)
-    if part.any_of:
-        query = queries.all([query, queries.one_of("label", part.any_of)])
+    of = [queries.one_of("label", part.any_of)] if part.any_of else []
+    query = queries.all([queries.any(each), *of], never)
     ask = count
     while query is not None:
         hits = searcher.search(query, ask).hits

@@ -15,7 +15,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import StateUnavailable, ToolNotFound, UsageError
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.manifest import ANY_FILE
-from toolcrib.project.catalog.pages import ToolHit, ToolHits, ToolPage, page_token, read_page_token
+from toolcrib.project.catalog.pages import ToolHits, ToolPage, page_token, read_page_token
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.root import Place
 from toolcrib.spec import Call, Result, Tool
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
 
-__all__ = ["Bundles", "ToolHit", "ToolHits", "ToolPage"]
+__all__ = ["Bundles", "ToolHits", "ToolPage"]
 
 _log = logging.getLogger(__name__)
 _MOST = 256

@@ -13,7 +13,7 @@ from toolcrib.errors import UsageError
 
 if TYPE_CHECKING:
     from toolcrib.bundles.listing import ListedTool
-    from toolcrib.search import Found
+    from toolcrib.search import Found, Hit
 
 
 class ToolPage(NamedTuple):
@@ -24,20 +24,11 @@ class ToolPage(NamedTuple):
     """Token of the next page."""
 
 
-class ToolHit(NamedTuple):
-    """One tool that a search found."""
-
-    tool: ListedTool
-    match: str
-    """`prefix`, `word`, `fuzzy` or `some`."""
-    field: str
-    """`name`, `tags`, `description`, `arguments` or `several`."""
-
-
 class ToolHits(NamedTuple):
     """One page of hits, the best first, and how many there are in all."""
 
-    hits: list[ToolHit]
+    hits: list[Hit]
+    """Their tools are `ListedTool`s."""
     next: str | None
     """Token of the next page."""
     total: int

@@ -63,6 +63,7 @@ class Search:
         limit: int,
         page: str | None,
         sees: Callable[[Tool], bool] | None,
+        facets: bool,
     ) -> dict[str, Any]:
         """Search as `Project.search`; `sees` returns True for a tool that the caller may see."""
         wanted = asked(query, tags, kinds)
@@ -74,24 +75,23 @@ class Search:
         while True:
             found = self._ask(lambda parts: find(parts, wanted, limit, after), unusable, sees)
             shown = [self._as_json(hit) for hit in found.hits]
-            bad = {hit.card.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
+            bad = {hit.tool.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
             if not bad:
                 break
             unusable |= bad
-        return {
-            "hits": shown,
-            "total": found.total,
-            "facets": {
+        answer: dict[str, Any] = {"hits": shown, "total": found.total}
+        if facets:
+            answer["facets"] = {
                 "tags": dict(found.tags.most_common(_MOST_TAGS)),
                 "kinds": dict(found.kinds.most_common()),
-            },
-            "next": page_token(question, [*found.hits[-1].place]) if found.more else None,
-        }
+            }
+        answer["next"] = page_token(question, [*found.hits[-1].place]) if found.more else None
+        return answer
 
     def suggest(self, question: str, limit: int, sees: Callable[[Tool], bool] | None) -> list[str]:
         """Return the names of the tools that a question is about, as `Project.suggest`."""
         cards = self._ask(lambda parts: suggest(parts, question, limit), set(), sees)
-        shown = [self._as_json(Hit(card, "", "", HitPlace(0, 0))) for card in cards]
+        shown = [self._as_json(Hit(card, "", "", 0, 0)) for card in cards]
         return [one["name"] for one in shown if one is not None]
 
     def close(self) -> None:
@@ -111,11 +111,14 @@ class Search:
                 return True
             return sees is not None and not sees(self._toolset.get(card.key))
 
+        def unseen(found: StoredSearch) -> Callable[[Any], bool] | None:
+            return None if sees is None else lambda tool: not sees(found.seen(tool))
+
         hidden = hides if sees or unusable else None
         for again in (True, True, False):
             try:
                 found = self._stored()
-                with nullcontext(None) if found is None else found.part(sees) as stored:
+                with nullcontext(None) if found is None else found.part(unseen(found)) as stored:
                     self._sync()
                     own = SearchedIndex(self._index, self._index.cards.get, hidden)
                     return ask([own, stored] if stored else [own])
@@ -153,8 +156,8 @@ class Search:
 
     def _as_json(self, hit: Hit) -> dict[str, Any] | None:
         """Return a hit as JSON; None for a tool that proves unusable."""
-        name, kind, tags, description = hit.card.key, hit.card.kind, hit.card.tags, ""
-        if isinstance(hit.card, Card):
+        name, kind, tags, description = hit.tool.key, hit.tool.kind, hit.tool.tags, ""
+        if isinstance(hit.tool, Card):
             self._registry.check(name)
             tool = self._tool(name)
             if tool is None:
@@ -163,7 +166,7 @@ class Search:
         else:
             stored = self._stored()
             assert stored is not None
-            name, description = stored.described(hit.card)
+            name, description = stored.described(hit.tool)
         return {
             "name": name,
             "kind": kind,

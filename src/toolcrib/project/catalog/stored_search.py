@@ -10,14 +10,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.bundles.journal import Position
 from toolcrib.errors import UsageError
-from toolcrib.project.catalog.pages import ToolHit, ToolHits, page_token, read_page_token
+from toolcrib.project.catalog.pages import ToolHits, page_token, read_page_token
 from toolcrib.search import (
     Found,
     HitPlace,
@@ -89,9 +88,8 @@ class StoredSearch:
         except IndexUnavailable as error:
             self.repair(error)
             found = self._found(wanted, after, limit, within)
-        hits = [ToolHit(hit.card, hit.match, hit.field) for hit in found.hits]
         following = page_token(question, [*found.hits[-1].place]) if found.more else None
-        return ToolHits(hits, following, found.total, found)
+        return ToolHits(found.hits, following, found.total, found)
 
     def _found(self, wanted: Wanted, after: HitPlace | None, limit: int, within: Filter) -> Found:
         sees, hidden = within.sees, None
@@ -100,19 +98,19 @@ class StoredSearch:
             def hidden(tool: ListedTool) -> bool:
                 return not sees(self._stored.full_name(tool))
 
-        with self.part(None, within.bundles, within.include_disabled) as part:
-            return find([replace(part, hidden=hidden)], wanted, limit, after)
+        with self.part(hidden, within.bundles, within.include_disabled) as part:
+            return find([part], wanted, limit, after)
 
     @contextmanager
     def part(
         self,
-        sees: Callable[[Tool], bool] | None,
+        hidden: Callable[[ListedTool], bool] | None,
         bundles: Collection[str] = (),
         include_disabled: bool = False,
     ) -> Iterator[SearchedIndex]:
         """Lend the index, brought up to date, to a search of these bundles.
 
-        `sees` returns True for a tool that the caller may see.
+        `hidden` returns True for a tool that the caller may not see.
         """
         self._refresh()
         with self._stored.lock:
@@ -129,7 +127,7 @@ class StoredSearch:
             yield SearchedIndex(
                 self.reader,
                 card,
-                None if sees is None else lambda tool: not sees(self._seen(tool)),
+                hidden,
                 any_of=tuple(f"in:{id}" for id in bundles),  # noqa: A001 - the field's name
                 none_of=() if include_disabled else tuple(off),
             )
@@ -138,7 +136,7 @@ class StoredSearch:
         """Return the full name and the description of a tool."""
         return self._stored.full_name(tool), tool.description or tool.name
 
-    def _seen(self, tool: ListedTool) -> Tool:
+    def seen(self, tool: ListedTool) -> Tool:
         """Return the part of a tool that rules look at; all of one that has a manifest."""
         name = self._stored.full_name(tool)
         if tool.type == "native" and (found := self._stored.tool(name)) is not None:

@@ -99,7 +99,7 @@ class ProjectTasks:
             marks, lambda name: SearchEntry((name,), there[name].kind, (), there[name].description, ())
         )
         found = find([SearchedIndex(self._index, self._index.cards.get)], Wanted(words), limit)
-        return [there[hit.card.key] for hit in found.hits]
+        return [there[hit.tool.key] for hit in found.hits]
 
     async def run(
         self,

@@ -263,7 +263,7 @@ def test_a_project_finds_its_own_tools_and_those_of_bundles_as_one_list(
     project = Project.open(root)
     names, page = [], None
     while True:
-        got = project.search("find", limit=3, page=page)
+        got = project.search("find", limit=3, page=page, facets=True)
         assert got["total"] == 11
         assert got["facets"] == {"tags": {"web": 5}, "kinds": {"command": 5, "http": 6}}
         names += [hit["name"] for hit in got["hits"]]

@@ -61,7 +61,8 @@ def test_words() -> None:
 
 
 def test_beginnings_come_first_then_words_and_names_before_the_rest(crib: Crib) -> None:
-    found = search(crib, "weather")
+    assert "facets" not in search(crib, "weather")
+    found = search(crib, "weather", facets=True)
     assert [(hit["name"], hit["match"], hit["field"]) for hit in found["hits"]] == [
         ("weather_now", "prefix", "name"),
         ("umbrella", "prefix", "tags"),
@@ -145,7 +146,7 @@ def test_pages_hold_each_hit_once_in_the_order_of_one_page(crib: Crib, query: st
         {"tags": ("web",)},
         {"identity": Caller("t", frozenset({"read"}), ("n*", "many_1*"))},
     ):
-        whole = search(crib, query, limit=256, **options)
+        whole = search(crib, query, limit=256, facets=True, **options)
         for limit in (1, 7):
             found = pages(crib, query, limit=limit, **options)
             assert {len(page) for page in found[:-1]} <= {limit}
@@ -175,7 +176,7 @@ def test_a_page_that_is_none_is_refused(crib: Crib, page: str) -> None:
 
 
 def test_a_page_of_another_search_and_a_wrong_limit_are_refused(crib: Crib) -> None:
-    page = search(crib, "weather", limit=1)["next"]
+    page = search(crib, "weather", limit=1, facets=True)["next"]
     assert names(crib, "WEATHER", page=page)
     for query, options in (
         ("forecast", {}),
@@ -211,7 +212,7 @@ def test_filters_and_limit(crib: Crib) -> None:
 
 def test_only_what_the_caller_may_see(crib: Crib) -> None:
     identity = Caller("t", frozenset({"read"}), ("get*", "forecast"))
-    found = search(crib, "weather", identity=identity)
+    found = search(crib, "weather", facets=True, identity=identity)
     assert [hit["name"] for hit in found["hits"]] == ["getWeather", "forecast"]
     assert found["facets"]["tags"] == {"web": 1}
 
@@ -243,7 +244,7 @@ def test_functions_are_found_while_they_are_there(crib: Crib) -> None:
 
 def test_a_tool_that_cannot_be_used_is_no_hit(crib: Crib) -> None:
     add(crib, "weather_bad", "Bad.", properties={"a": {"type": "nothing", "description": "It."}})
-    found = search(crib, "weather", limit=1)
+    found = search(crib, "weather", limit=1, facets=True)
     assert [hit["name"] for hit in found["hits"]] == ["weather_now"]
     assert (found["total"], found["facets"]["kinds"]) == (5, {"command": 5})
     assert "weather_bad" not in names(crib, "weather")

@@ -62,7 +62,14 @@ def command(
     else:
         caller, identity = caller_of(project)
         found = project.search(
-            words, tags=tags, kinds=kinds, limit=limit, page=page, caller=caller, identity=identity
+            words,
+            tags=tags,
+            kinds=kinds,
+            limit=limit,
+            page=page,
+            facets=as_json,
+            caller=caller,
+            identity=identity,
         )
     print_listing(
         as_json,
