@@ -98,6 +98,27 @@ def test_every_command_and_option_is_documented() -> None:
                     assert word.strip("[].") in text, f"{heading} {word}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"(?:`|^(?:\$ )?)toolcrib ([a-z][^`\n]*(?:\n[^`\n]+)?`|[a-z].*)", page.read_text(), re.M)
+    for words in (line.rstrip("`").split() for line in named):
+        top = click.Context(program, info_name="toolcrib")
+        command = program.get_command(top, words[0])
+        if words[0] == "help":
+            continue
+        assert command is not None, words
+        if isinstance(command, click.Group) and len(words) > 1 and words[1].isalpha() and words[1].islower():
+            assert words[1] in command.commands, words
+            command = command.commands[words[1]]
+        if command.context_settings.get("ignore_unknown_options"):
+            continue
+        known = {"--help", "--root", *(name for one in command.params for name in one.opts)}
+        parts = command.commands.values() if isinstance(command, click.Group) else ()
+        known |= {name for part in parts for one in part.params for name in one.opts}
+        own = words[: words.index("--")] if "--" in words else words
+        assert {word.partition("=")[0] for word in own if re.match(r"--\w", word)} <= known, words
+
+
 def test_exactly_the_settings_are_documented() -> None:
     assert sorted(first_cells(section(text_of("docs/project.md"), "## Settings"))) == sorted(KEYS)
 

@@ -57,7 +57,7 @@ def verify_command(store: bool, root: str | None, as_json: bool) -> int:
     from toolcrib.guard import verify
 
     path, anchor = _places(root, store)
-    with _readable(path), waiting(f"verifying {path}"):
+    with _readable(path), waiting(f"verifying {path.name}"):
         verdict = verify(path, anchor=anchor)
     problem = verdict.problem
     if as_json:
@@ -161,7 +161,7 @@ def search_command(store: bool, root: str | None, as_json: bool, limit: int, **a
     from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
     path, anchor = _places(root, store)
-    with _readable(path), AuditReader(path) as reader:
+    with _readable(path), AuditReader(path) as reader, waiting(f"searching {path.name}"):
         found = reader.newest(AuditQuery(**asked), limit)
         interrupted = find_interrupted(path, anchor)
     if as_json:
