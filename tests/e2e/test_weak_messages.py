@@ -87,6 +87,8 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
     )
     for words, code, told in (
         (("create", "x"), 2, "init or new"),
+        (("version",), 2, "--version"),
+        (("test",), 0, "nothing to test"),
         (
             ("list", str(app)),
             4,
@@ -99,6 +101,8 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
         assert "bug" not in done.err
     crib.write(".toolcrib/tools/x/tool.yml", "name: [")
     assert "1 tool does not load" in cli(crib, "list").err
+    crib.tool("home", "file", {"action": "read", "path": "a"}, permissions={"fs": {"read": ["~/docs"]}})
+    assert "`~` is not expanded" in cli(crib, "lint").out
 
 
 def test_what_was_imported_or_is_referred_to_is_shown_in_whole(crib: Crib, tmp_path: Path) -> None:

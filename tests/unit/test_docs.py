@@ -38,6 +38,7 @@ ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 EVENT = re.compile(r"(?:AGENT|APPROVAL|AUDIT|MCP_SERVER|POLICY|PROJECT|SANDBOX|SECRET|TOOL)_[A-Z]+")
+COMMAND = re.compile(r"(?:`|^(?:\$ )?)toolcrib ([a-z][^`\n]*(?:\n[^`\n]+)?`|[a-z].*)", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 TYPE_ROW = re.compile(r"^\| `(.+?)` \| `(\{.*\})` \|$", re.MULTILINE)
 ANNOTATIONS = {
@@ -100,8 +101,7 @@ def test_every_command_and_option_is_documented() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
-    named = re.findall(r"(?:`|^(?:\$ )?)toolcrib ([a-z][^`\n]*(?:\n[^`\n]+)?`|[a-z].*)", page.read_text(), re.M)
-    for words in (line.rstrip("`").split() for line in named):
+    for words in (line.rstrip("`").split() for line in COMMAND.findall(page.read_text(encoding="utf-8"))):
         top = click.Context(program, info_name="toolcrib")
         command = program.get_command(top, words[0])
         if words[0] == "help":

@@ -66,13 +66,17 @@ _GROUPS = {
 }
 """Folder of commands to the title of its section in the help."""
 _MEANT = {
+    "add": "new or servers add",
     "call": "run",
+    "check": "lint",
     "create": "init or new",
     "exec": "run",
+    "logs": "audit tail",
     "ls": "list",
     "mcp": "serve or servers",
     "start": "serve",
     "validate": "lint",
+    "version": "--version",
 }
 """Words that people try, and the commands that they mean."""
 

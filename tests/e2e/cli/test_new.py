@@ -52,10 +52,13 @@ def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
 
 def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
     answers = (
+        ("Which kind?", "qqqqq"),  # what is wrong is asked for again
         ("Which kind?", "comand"),  # the nearest one is taken
         ("What is it for?", "Count the lines of a file"),
+        ("What does it run?", ""),
         ("What does it run?", "wc -l ${path}"),
-        ("Further arguments?", ""),
+        ("Further arguments?", "path:str"),
+        ("types: string, integer", ""),
         ("may it read?", "src"),
         ("may it write?", ""),
         ("Run it now? [y/N]", "y"),
@@ -79,6 +82,19 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
         screen.read_until("[y/N]")
         screen.type("y\n")
         assert screen.end() == 0, screen.text
+    # Only what its kind uses is asked for, and Ctrl-D makes nothing.
+    url = "https://api.example.com/${city}"
+    for words, replies, code in (
+        (["weather", "--kind", "http", "--run", url], [("for?", ""), ("arguments?", ""), ("[y/N]", "n")], 0),
+        (["file", "--kind", "file"], [("for?", ""), ("does it read?", "src"), ("[y/N]", "n")], 0),
+        (["none"], [("Which kind?", "\x04")], 130),
+    ):
+        with terminal([PROGRAM, "new", *words], folder, env, 120) as screen:
+            for question, answer in replies:
+                screen.read_until(question)
+                screen.type(f"{answer}\n")
+            assert screen.end() == code, screen.text
+    assert cli(folder, "show", "none").code == 3
 
 
 def test_an_unreviewed_tool_shows_its_card_once_and_then_one_line(folder: Path) -> None:
@@ -108,6 +124,8 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
     assert cli(folder, "trust", "--yes").code == 0
     os.mkfifo(folder / ".toolcrib/audit/tools.1-9.log")  # an older file of the log, which nobody fills
+    program = "import time\nfrom toolcrib import Toolset\ntools = Toolset()\n@tools.tool\n"
+    (folder / "app.py").write_text(program + "def nap():\n    'Nap.'\n    time.sleep(600)\n")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         for words, shown in (
@@ -116,6 +134,7 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
             (["import", "openapi", url, "--list"], f"reading {url} "),
             (["audit", "verify"], "verifying tools.log "),
             (["audit", "search", "--text", "x"], "searching tools.log "),
+            (["run", "app.py", "nap"], "nap runs for "),
         ):
             with terminal([PROGRAM, *words], folder, env) as screen:
                 screen.read_until(shown)

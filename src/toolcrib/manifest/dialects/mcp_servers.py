@@ -115,7 +115,8 @@ class ServerSpec:
 def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
     """Return the servers of a document with `mcpServers`, and by name the errors of invalid ones.
 
-    Unknown keys are ignored: they may belong to other clients. A server with `disabled: true` is left out.
+    Unknown keys are ignored: they may belong to other clients. Only in an entry that has neither `command`
+    nor `url` the first of them is the error. A server with `disabled: true` is left out.
     """
     block = raw.get("mcpServers", {}) if isinstance(raw, dict) else None
     if not isinstance(block, dict):
@@ -126,7 +127,10 @@ def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
         if isinstance(entry, dict) and entry.get("disabled") is True:
             continue
         try:
-            known = {key: entry[key] for key in entry if key in _KEYS} if isinstance(entry, dict) else entry
+            started = isinstance(entry, dict) and not {"command", "url"}.isdisjoint(entry)
+            if name in _KEYS and not started:
+                raise ValueError(f"is no server; write `{name}` inside of one, beside its `command`")
+            known = {key: entry[key] for key in entry if key in _KEYS} if started else entry
             found.append(read_server(name, known))
         except ValueError as error:
             wrong[name] = str(error)
@@ -146,6 +150,8 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
             close = nearest(str(key), _KEYS)
             hint = f"did you mean `{close}`?" if close else f"known: {', '.join(_KEYS)}"
             raise ValueError(f"`{key}` is not a key of a server; {hint}")
+    if {"command", "url"}.isdisjoint(entry):
+        raise ValueError("a server has `command` or `url`")
     kind = entry.get("type") or ("stdio" if "command" in entry else "http")
     transport = _TRANSPORTS.get(kind) if isinstance(kind, str) else None
     if transport is None:

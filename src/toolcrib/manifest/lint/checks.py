@@ -218,7 +218,12 @@ def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def command_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check for what a shell would read otherwise: no shell reads the words of a command."""
+    """Check for what a shell would read otherwise: no shell reads paths and the words of a command."""
+    permissions = tool.permissions
+    for mode, paths in (("read", permissions.read), ("write", permissions.write)):
+        for number, granted in enumerate(paths):
+            if granted.startswith("~"):
+                yield _tilde(document, ("permissions", "fs", mode, number))
     if tool.kind != "command":
         return
     block = document.data["exec"]["command"]
@@ -234,11 +239,15 @@ def command_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         words += [((*path, "args", number), word) for number, word in enumerate(args)]
     for at, word in words:
         if isinstance(word, str) and word.startswith("~/"):
-            message, hint = "`~` is not expanded: no shell reads this", "write the whole path"
-            yield document.diagnostic("command-words", message, at, hint=hint)
+            yield _tilde(document, at)
         elif isinstance(word, str) and (found := re.search(r"\{\{\s*\.?(\w+)\s*\}\}", word)):
             message = f"`{found[0]}` is not filled in here"
             yield document.diagnostic("command-words", message, at, hint=f"write `${{{found[1]}}}`")
+
+
+def _tilde(document: Document, at: KeyPath) -> Diagnostic:
+    message = "`~` is not expanded: no shell reads this"
+    return document.diagnostic("command-words", message, at, hint="write the whole path")
 
 
 def absent(tool: Tool, document: Document) -> Iterator[Diagnostic]:

@@ -76,7 +76,7 @@ RULES: dict[str, LintRule] = {
     "example-output": LintRule("warning", "An example's expected_output does not match the outputs block."),
     "command-words": LintRule(
         "warning",
-        "A word of a command is written for a shell or another format; it is taken as it is.",
+        "A word of a command or a path is written for a shell or another format; it is taken as it is.",
     ),
     "program": LintRule("warning", "The program of a command is not installed, or its file is missing."),
     "module": LintRule(

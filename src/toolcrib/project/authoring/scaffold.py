@@ -43,10 +43,7 @@ class Scaffold:
         if self.kind == "file":
             arguments = {"path": "string"}
         for name, of in arguments.items():
-            if not _NAME.fullmatch(name) or of not in _TYPES:
-                raise UsageError(
-                    f"{name}:{of} is no argument", hint=f"Write NAME or NAME:TYPE; types: {', '.join(_TYPES)}"
-                )
+            check_argument(name, of)
         block, permissions = getattr(self, f"_{self.kind}")(arguments)
         schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
         if arguments:
@@ -129,6 +126,14 @@ class Scaffold:
         args = {name: f"${{{name}}}" for name in arguments}
         steps = [{"id": "first", "tool": self.runs, "args": args}]
         return {"steps": steps, "output": "${steps.first.value}"}, {}
+
+
+def check_argument(name: str, of: str) -> None:
+    """Raise UsageError for what is no name of an argument, or no JSON type."""
+    if not _NAME.fullmatch(name) or of not in _TYPES:
+        raise UsageError(
+            f"{name}:{of} is no argument", hint=f"Write NAME or NAME:TYPE; types: {', '.join(_TYPES)}"
+        )
 
 
 _PYTHON = {

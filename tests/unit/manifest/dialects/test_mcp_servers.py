@@ -59,7 +59,8 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
         ("", {"command": "x"}, "a server's name"),
         (5, {"command": "x"}, "a server's name"),
         ("a", "x", "must be a mapping"),
-        ("a", {}, "has `url` and no `command`"),
+        ("a", {}, "has `command` or `url`"),
+        ("a", {"comand": "x"}, "did you mean `command`"),
         ("a", {"command": ""}, "has `command` and no `url`"),
         ("a", {"command": "x", "url": "y"}, "has `command` and no `url`"),
         ("a", {"type": "http", "command": "x"}, "has `url` and no `command`"),
@@ -95,12 +96,16 @@ def test_one_bad_entry_of_a_shared_file_takes_no_other_with_it() -> None:
                 "off": {"command": "x", "disabled": True},
                 "bad": {"command": 5},
                 "worse": None,
+                "wrong": {"serverUrl": "https://a.example/mcp", "type": "http"},
+                "env": {"A": "b"},
             },
             "other": 1,
         }
     )
     assert [spec.name for spec in found] == ["good"]
-    assert sorted(wrong) == ["bad", "worse"]
+    assert sorted(wrong) == ["bad", "env", "worse", "wrong"]
+    assert wrong["env"] == "is no server; write `env` inside of one, beside its `command`"
+    assert "`serverUrl` is not a key of a server; known: type, command" in wrong["wrong"]
     assert read_servers([]) == (
         [],
         {"": "must have an object `mcpServers`: name, then command and args, or url"},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import click
 
@@ -59,27 +60,25 @@ def command(
     from toolcrib.project import find
     from toolcrib.project.authoring.scaffold import Scaffold
     from toolcrib.project.authoring.scaffold import write as write_files
-    from toolcrib.spec.naming import nearest
 
     if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"{name!r} is no name of a tool", hint="Use letters, digits and underscores.")
+        hint = f"Use letters, digits and underscores, such as {re.sub(r'[^A-Za-z0-9]+', '_', name)}"
+        raise UsageError(f"{name!r} is no name of a tool", hint=hint)
     ask = at_terminal() and not as_json
     place = find(root)
     if kind is None:
-        answer = _asked(f"Which kind? ({', '.join(_KINDS)})", ask) or "command"
-        kind = answer if answer in _KINDS else nearest(answer, _KINDS)
-        if kind is None:
-            raise UsageError(f"there is no kind {answer!r}", hint=f"One of: {', '.join(_KINDS)}")
+        kind = _kind(_asked(f"Which kind? ({', '.join(_KINDS)}) [command]", ask, _kind))
     description = description or _asked("What is it for? (one sentence)", ask)
     if runs is None:
-        runs = _asked(_QUESTIONS[kind], ask) if kind in _QUESTIONS else ""
-    arguments = arguments or tuple(_asked("Further arguments? (such as: path count:integer)", ask).split())
-    if kind != "file":
-        read = read or tuple(_asked("Which folders may it read? (such as: src docs)", ask).split())
+        runs = _asked(_QUESTIONS[kind], ask, _needed) if kind in _QUESTIONS else ""
+    if not arguments and kind != "file":
+        question = "Further arguments? (such as: path count:integer)"
+        arguments = tuple(_asked(question, ask, lambda answer: _typed(answer.split())).split())
     if kind in ("command", "python"):
+        read = read or tuple(_asked("Which folders may it read? (such as: src docs)", ask).split())
         write = write or tuple(_asked("Which folders may it write?", ask).split())
     said = description or name.replace("_", " ").capitalize()
-    made = Scaffold(name, kind, said, runs, dict(_typed(arguments)), read, write, database)
+    made = Scaffold(name, kind, said, runs, _typed(arguments), read, write, database)
     paths = write_files(place, made)
     found = lint_tool(paths[0])
     if as_json:
@@ -100,15 +99,42 @@ def command(
     return 0
 
 
-def _typed(arguments: Iterable[str]) -> Iterable[tuple[str, str]]:
-    for argument in arguments:
-        name, _, type_ = argument.partition(":")
-        yield name, type_ or "string"
+def _kind(answer: str) -> str:
+    from toolcrib.spec.naming import nearest
+
+    kind = answer if answer in _KINDS else nearest(answer, _KINDS) if answer else "command"
+    if kind is None:
+        raise UsageError(f"there is no kind {answer!r}")
+    return kind
 
 
-def _asked(question: str, ask: bool) -> str:
-    """Return the answer of a person; "" where nobody is asked."""
-    if not ask:
-        return ""
-    print_note(f"{question} ", nl=False)
-    return sys.stdin.readline().strip()
+def _needed(answer: str) -> None:
+    if not answer:
+        raise UsageError("This cannot be left out")
+
+
+def _typed(arguments: Iterable[str]) -> dict[str, str]:
+    from toolcrib.project.authoring.scaffold import check_argument
+
+    pairs = (argument.partition(":") for argument in arguments)
+    typed = {name: type_ or "string" for name, _, type_ in pairs}
+    for pair in typed.items():
+        check_argument(*pair)
+    return typed
+
+
+def _asked(question: str, ask: bool, check: Callable[[str], object] | None = None) -> str:
+    """Return the answer of a person, asked again while `check` refuses it; "" where nobody is asked."""
+    while ask:
+        print_note(f"{question} ", nl=False)
+        line = sys.stdin.readline()
+        if not line:
+            raise click.Abort  # Ctrl-D
+        try:
+            if check is not None:
+                check(line.strip())
+        except UsageError as error:
+            print_note(f"{error.message}. {error.hint or ''}".rstrip())
+        else:
+            return line.strip()
+    return ""

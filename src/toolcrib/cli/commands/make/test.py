@@ -97,5 +97,7 @@ def _report(found: list[Tried], broken: list[Diagnostic], *, as_json: bool) -> d
         for line in one.problem.splitlines():
             print_note(f"        {line}")
     print_diagnostics(broken)
+    if not found:
+        print_note("There is nothing to test: no manifest here has `examples`.")
     print_note(", ".join(f"{number} {outcome}" for outcome, number in counts.items()))
     return counts

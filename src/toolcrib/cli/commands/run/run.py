@@ -30,6 +30,7 @@ from toolcrib.schema import to_json_text
 from toolcrib.spec import Call, CallEvent, Result, Tool
 
 if TYPE_CHECKING:
+    from toolcrib.core.toolset import Toolset
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
 
@@ -104,13 +105,8 @@ def _run_program(
         raise UsageError("name the tool too", hint=f"toolcrib run {file} NAME: {', '.join(tools.names)}")
     name, *rest = words
     schema = tools.get(name).input_schema
-
-    async def call() -> Result:
-        async with tools:
-            given = parse_arguments(rest, schema)
-            return await tools.invoke(Call(name, given, caller="cli", timeout_ms=timeout_ms))
-
-    result = asyncio.run(call())
+    call = Call(name, parse_arguments(rest, schema), caller="cli", timeout_ms=timeout_ms)
+    result = asyncio.run(_run(tools, call))
     if as_json:
         print_json(result.as_dict())
     else:
@@ -221,7 +217,7 @@ def _waiting(project: Project, tool: Tool) -> list[ReviewSheet]:
     return sheets + [sheet for sheet in others if project.pins.holds(sheet.tool)]
 
 
-async def _run(project: Project, call: Call) -> Result:
+async def _run(tools: Project | Toolset, call: Call) -> Result:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -234,8 +230,8 @@ async def _run(project: Project, call: Call) -> Result:
                 say(f"{event.done:g}{of} {event.message}".strip())
 
         call.on_event = on_event
-        async with project:
-            return await project.invoke(call)
+        async with tools:
+            return await tools.invoke(call)
 
 
 def _show_log() -> None:
