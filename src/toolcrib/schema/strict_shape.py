@@ -9,59 +9,67 @@ from typing import Any
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.gemini_shape import both, typed
 
-_MOST = {"levels of nesting": 10, "properties": 5_000, "values of enums": 1_000}
+_MOST = {"properties": 5_000, "values of enums": 1_000}
 """Limits of the API. A list with a tool beyond one of them is refused as a whole."""
+_LEVELS = 10
+"""Objects and lists inside each other that the API takes."""
 
 
 def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a strict tool; an optional property may be null.
 
     An object with any keys, and whatever else has no strict form but can only be an object or a list, is
-    asked for as JSON text. Raises DefinitionError where that is not enough, and beyond a limit of the API.
+    asked for as JSON text, as is what lies too deep. Raises DefinitionError where that is not enough, and
+    beyond a limit of the API.
     """
-    made = _strict(rule, "$")
+    made = _strict(rule, "$", 1)
     for (what, most), number in zip(_MOST.items(), _measured(made), strict=True):
         if number > most:
             raise DefinitionError(f"it has {number:,} {what}; OpenAI takes at most {most:,} in a strict tool")
     return made
 
 
-def _strict(rule: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _strict(rule: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
     made = typed(dict(rule))
     branches = made.pop("anyOf", None)
     if branches is not None:
-        return _alternatives(made, branches, path)
+        return _alternatives(made, branches, path, level)
     kinds = _kinds(made)
     if not kinds:
         raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot express")
+    if kinds & {"object", "array"} and level > _LEVELS:
+        raise DefinitionError(f"{path} lies deeper than the {_LEVELS} levels that OpenAI takes")
+    made = {"type": next(iter(kinds)), **made}
     if "object" in kinds:
         properties, others = made.get("properties", {}), made.get("additionalProperties")
         if isinstance(others, Mapping) or not (properties or others is False or path == "$"):
             raise DefinitionError(f"{path} takes any keys, which a strict schema cannot express")
         required = set(made.get("required", ()))
         made["properties"] = {
-            name: _part(inner, f"{path}.{name}", required=name in required)
+            name: _part(inner, f"{path}.{name}", level + 1, required=name in required)
             for name, inner in properties.items()
         }
         made |= {"required": list(properties), "additionalProperties": False}
     if "array" in kinds:
-        made["items"] = _part(made.get("items") or {}, f"{path}[]")
+        made["items"] = _part(made.get("items") or {}, f"{path}[]", level + 1)
     return made
 
 
-def _alternatives(rest: dict[str, Any], branches: list[dict[str, Any]], path: str) -> dict[str, Any]:
+def _alternatives(
+    rest: dict[str, Any], branches: list[dict[str, Any]], path: str, level: int
+) -> dict[str, Any]:
     """Return `anyOf`; the words beside it go into each branch, a rule about them into the description."""
     about = {"description": rest.pop("description")} if "description" in rest else {}
-    if rest and not all(_kinds(branch) or "properties" in branch for branch in branches):
+    if rest and not all(_kinds(branch) for branch in branches):
         text = f"{about.get('description', '')} (anyOf: {_text(branches)})".strip()
-        return _strict({**rest, "description": text}, path)
-    return {"anyOf": [_strict(both(branch, rest), path) for branch in branches], **about}
+        return _strict({**rest, "description": text}, path, level)
+    return {"anyOf": [_strict(both(branch, rest), path, level) for branch in branches], **about}
 
 
-def _part(rule: Mapping[str, Any], path: str, *, required: bool = True) -> dict[str, Any]:
+def _part(rule: Mapping[str, Any], path: str, level: int, *, required: bool = True) -> dict[str, Any]:
     """Return a schema inside another one, as JSON text where it has no other form."""
     try:
-        made = _strict(rule, path)
+        made = _strict(rule, path, level)
     except DefinitionError:
         kinds = _kinds(rule)
         if not kinds or not kinds <= {"object", "array", "null"}:
@@ -75,7 +83,7 @@ def _part(rule: Mapping[str, Any], path: str, *, required: bool = True) -> dict[
 
 def _kinds(rule: Mapping[str, Any]) -> set[str]:
     """Return the types that a value may have; none if it may have any."""
-    kind = rule.get("type") or ("object" if "properties" in rule else ())
+    kind = rule.get("type") or ("object" if "properties" in rule else "array" if "items" in rule else ())
     if kind or "anyOf" not in rule:
         return {kind} if isinstance(kind, str) else set(kind)
     branches = [_kinds(typed(dict(branch))) for branch in rule["anyOf"]]
@@ -95,12 +103,11 @@ def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
     return {**rule, "type": [*kinds, "null"]}
 
 
-def _measured(rule: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the levels, properties and values of enums."""
+def _measured(rule: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the numbers of properties and of values of enums."""
     inner = [_measured(part) for part in _parts(rule)]
-    deep = max((levels for levels, _, _ in inner), default=0) + (rule.get("type") != "null")
-    properties = len(rule.get("properties", ())) + sum(number for _, number, _ in inner)
-    return deep, properties, len(rule.get("enum", ())) + sum(number for _, _, number in inner)
+    properties = len(rule.get("properties", ())) + sum(number for number, _ in inner)
+    return properties, len(rule.get("enum", ())) + sum(number for _, number in inner)
 
 
 def _parts(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

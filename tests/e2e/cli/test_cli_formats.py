@@ -244,14 +244,14 @@ def test_new_manifests_name_the_schema_beside_them(tmp_path: Path) -> None:
 
 def test_tools_are_listed_as_each_provider_takes_them(crib: Crib) -> None:
     plain(crib, "say.hello")
-    crib.tool("any", "command", {"entrypoint": "ls"}, {"map": {"type": "object"}})
+    crib.tool("any", "command", {"entrypoint": "ls"}, {"value": {}})
     for shape in ("mcp", "anthropic", "openai", "gemini"):
         done = cli(crib, "list", "--for", shape)
         names = [one.get("name") or one["function"]["name"] for one in done.document]
         assert (names, done.err) == (["any", "say_hello"], "")
     strict = cli(crib, "list", "--for", "openai-strict", "--json")
     assert [one["function"]["name"] for one in strict.document] == ["say_hello"]
-    assert "any is left out: $.map takes any keys" in strict.err
+    assert "any is left out: $.value takes a value of any type" in strict.err
 
 
 def test_leniency_is_a_setting(crib: Crib) -> None:

@@ -342,6 +342,24 @@ def test_openai_strict_takes_alternatives_joined_rules_and_json_text_and_gives_t
     assert arguments["shape"] == {"r": "1"}
 
 
+def test_openai_strict_asks_for_what_lies_too_deep_as_json_text() -> None:
+    inner: dict[str, Any] = TEXT
+    for _ in range(12):
+        inner = {"type": "object", "required": ["a"], "properties": {"a": inner}}
+    shaped = shape_tools([make(schema=inner)], "openai-strict")
+    found, levels = shaped.entries[0]["function"]["parameters"], 0
+    while found["type"] == "object":
+        found, levels = found["properties"]["a"], levels + 1
+    assert (levels, found["type"]) == (10, "string")
+    value: Any = "x"
+    for _ in range(2):
+        value = {"a": value}
+    asked, whole = json.dumps(value), value
+    for _ in range(10):
+        asked, whole = {"a": asked}, {"a": whole}  # type: ignore[assignment]
+    assert shaped.call("search", asked)[1] == whole  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_one_bad_schema_leaves_out_its_tool_alone(shape: str) -> None:
     bad = {"type": "object", "properties": {"a": {"type": "strng"}}}
