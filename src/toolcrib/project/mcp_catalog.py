@@ -305,7 +305,7 @@ class McpCatalog:
             return publish(project, draft(project, name, definition, creator))
 
         made: ToolDraft = await run_in_thread(make)
-        project.adopt(made.tool, made.warnings)
+        project.catalog.adopt(made.tool, made.warnings)
         return {
             "name": made.tool.name,
             "path": str((project.place.tools / name / "tool.yml").relative_to(project.root)),

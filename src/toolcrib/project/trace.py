@@ -71,7 +71,7 @@ class Trace:
             why, hint = untraceable
             raise UsageError(f"{name} {why}", hint=hint)
         trace = cls(allowed.to(tool))
-        project.observe(trace.tool, trace.seen)
+        project.catalog.observe(trace.tool, trace.seen)
         return trace
 
     @property

@@ -38,8 +38,8 @@ async def test_they_are_off_until_they_are_listed(crib: Crib) -> None:
             "tool_disabled",
             "To switch it on, write `builtins: [read_file]` in config.yml.",
         )
-        assert project.builtins.definition("read_file").permissions.read == (".",)
-        project.builtins.switch_on(["read_file", "no_such_tool"])
+        assert project.catalog.builtins.definition("read_file").permissions.read == (".",)
+        project.catalog.builtins.switch_on(["read_file", "no_such_tool"])
         assert {tool.name for tool in project.tools()} == {"read_file"}
 
 
@@ -68,7 +68,7 @@ async def test_those_of_an_agent_are_on_for_this_agent_only(crib: Crib) -> None:
                 assert result.error is not None
                 assert result.error.code == "tool_disabled"
         assert [tool.name for tool in project.tools("agent:reader")] == ["read_file"]
-        project.builtins.switch_on(["read_file"])
+        project.catalog.builtins.switch_on(["read_file"])
         assert (await project.call("read_file", {"path": "note.txt"})).unwrap() == "hello"
 
 
@@ -193,7 +193,7 @@ async def test_a_channel_message_is_a_row_of_the_outbox(crib: Crib) -> None:
         arguments = {"channel": "slack", "text": "Done.", "chatId": "C1"}
         text = (await project.call("send_channel_message", arguments, run_id="run-1")).unwrap()
         assert text == "Message queued for slack (target: C1), id channel.message.send/1"
-        with project._store.state.read() as tx:
+        with project._steps.store.state.read() as tx:
             (row,) = tx.all("SELECT topic, body FROM outbox")
         body = orjson.loads(row[1])
         assert row[0] == body["topic"] == "channel.message.send"

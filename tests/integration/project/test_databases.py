@@ -56,7 +56,7 @@ def ask_and_approve(crib: Crib) -> None:
     project = Project.open(crib.root)
     (waiting,) = project.approval_service.approvals.list("pending")
     project.approval_service.approvals.approve(waiting.id, "ada")
-    project._store.close()
+    project._steps.store.close()
     assert crib.call("dear", {"c": "echo done"}).status == "ok"
 
 
@@ -93,7 +93,7 @@ def test_a_decision_on_the_server_counts_only_with_the_key(
     project = Project.open(shop.root)
     (waiting,) = project.approval_service.approvals.list("pending")
     project.approval_service.approvals.approve(waiting.id, "ada")
-    project._store.close()
+    project._steps.store.close()
     (person / "grants-key").write_text("0" * 64)
     assert shop.call("dear", {"c": "echo done"}, wait="pending").status == "pending"
 

@@ -18,7 +18,7 @@ from toolcrib.errors import (
     InvalidToken,
     ToolcribError,
 )
-from toolcrib.guard import Approval, Permit, canonical, tool_digest
+from toolcrib.guard import Approval, AuditLog, Permit, canonical, tool_digest
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.spec import Caller
 
@@ -160,17 +160,12 @@ def test_a_project_that_still_holds_the_old_manifest_decides_nothing(crib: Crib,
 
 
 def test_an_approval_that_cannot_be_written_down_does_not_count(project: Project) -> None:
-    def fails(event: str, **fields: Any) -> None:
-        raise AuditUnavailable
-
+    taken = project.root / "a-file"
+    taken.touch()
+    log = AuditLog(taken / "tools.log")
+    approvals = project.approval_service.approvals
     unwritable = ApprovalService(
-        project.approval_service.approvals,
-        project.get,
-        project.first_use,
-        fails,
-        lambda value: value,
-        project.config,
-        project.audit.path,
+        approvals, project.get, project.first_use, log, project.redact, project.config
     )
     waiting = waits(project)
     with pytest.raises(AuditUnavailable):

@@ -78,7 +78,7 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
     RateLimited (there are `limits.created_tools` already), AuditUnavailable; then nothing was written.
     """
     made = publish(project, draft(project, name, definition, creator))
-    project.adopt(made.tool, made.warnings)
+    project.catalog.adopt(made.tool, made.warnings)
     return made.tool
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
-from toolcrib.guard import ToolDigest
+from toolcrib.guard import Reviews
+from toolcrib.project.control.acceptance import Acceptance
 from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.approvals.questions import ApprovalQuestions
 from toolcrib.project.control.approvals.step import ApprovalStep
@@ -19,28 +20,38 @@ from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import DecisionStore
+from toolcrib.project.integrity.fingerprints import Fingerprints
 from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, Limits, Tool
 
 
 class ProjectSteps:
-    """The steps of one project. `controls` is what its call path takes."""
+    """The steps of one project. `controls` is what its call path takes.
+
+    `parts` returns the tools that a tool calls, `find` the tool of a name.
+    """
 
     def __init__(
         self,
         setup: Setup,
         store: DecisionStore,
-        first_use: FirstUse,
-        pins: Pins,
-        fingerprint: Callable[[Tool], ToolDigest],
+        acceptance: Acceptance,
+        parts: Callable[[Tool], Sequence[Tool]],
+        find: Callable[[str], Tool],
     ) -> None:
-        config, log = setup.config, setup.audit
+        self.store = store
+        config, log, place = setup.config, setup.audit, setup.place
+        self.fingerprint = fingerprint = Fingerprints(place.root, parts).of
+        self.pins = pins = Pins(place.root, fingerprint, config.started)
+        known, asks = (fingerprint, parts, find, place, acceptance, pins), config.review == "ask"
+        self.first_use = first_use = FirstUse(Reviews(setup.vault), *known, asks=asks)
         code = ApprovedCode(fingerprint, setup.snapshots)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)
         self.questions = ApprovalQuestions(self.access, first_use, code)
         self.secrets = SecretsStep(setup.secrets)
+        first_use.mask = self.secrets.mask
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
@@ -54,7 +65,7 @@ class ProjectSteps:
 
         self.controls = Controls(
             visible=self.access.visible,
-            authorise=(self.access.authorise, first_use.acceptance.require),
+            authorise=(self.access.authorise, acceptance.require),
             require=(audit.ensure, pinned),
             approve=(
                 IdempotencyStep(store, self.access, self.secrets.mask),

@@ -39,7 +39,7 @@ class Binder:
     ) -> None:
         self._config = setup.config
         self._toolset = toolset
-        self._functions = functions
+        self.functions = functions
         self._workspaces = workspaces
         self._composites = composites
         self._invoke = invoke
@@ -86,8 +86,8 @@ class Binder:
     def _function(self, tool: Tool, reference: str) -> Executor:
         """Return the executor of a registered function, by its reference or the last part of it."""
         for name in (reference, reference.rpartition(".")[2]):
-            if name in self._functions.names:
-                return self._functions.bound(name).executor
+            if name in self.functions.names:
+                return self.functions.bound(name).executor
             # No tool may pass by the rules and approvals of another one: a tool of a bundle gets none, one of
             # the project only a function of the program that runs without asking.
             if not tool.is_stored and name != tool.name and name in self._toolset.names:

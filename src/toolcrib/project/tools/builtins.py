@@ -16,36 +16,25 @@ from toolcrib.errors import ToolDisabled
 from toolcrib.executors import Host
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.access import builtin_off
-from toolcrib.project.control.outputs import KeptOutputs
+from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Executor, Tool
-from toolcrib.state import Database
 
 
 class Builtins:
     """Puts the built-in tools that are listed into the project's toolset. A manifest of the same name wins.
 
-    `host` returns the surroundings of a tool, `know` is called with new tools. `only_for` is filled with the
-    callers of those that only agents list.
+    `host` returns the surroundings of a tool.
     """
 
     def __init__(
-        self,
-        config: Config,
-        toolset: Toolset,
-        host: Callable[[Tool], Host],
-        database: Callable[[], Database],
-        outputs: KeptOutputs,
-        know: Callable[[list[Tool]], None],
-        only_for: dict[str, set[str]],
+        self, config: Config, toolset: Toolset, host: Callable[[Tool], Host], steps: ProjectSteps
     ) -> None:
         self._config = config
         self._settings = BuiltinSettings(config.roots or PROJECT_ROOT, dict(config.builtins))
         self._toolset = toolset
         self._host = host
-        self._database = database
-        self._outputs = outputs
-        self._know = know
-        self._only_for = only_for
+        self._steps = steps
+        self._only_for = steps.access.only_for
         self._bound: dict[str, BoundTool] = {}
 
     def switch_on(self, names: Iterable[str], caller: str | None = None) -> None:
@@ -63,12 +52,12 @@ class Builtins:
                 self._bound[name] = bound
                 added.append(bound)
         if added:
-            self._know([bound.tool for bound in added])
+            self._steps.secrets.know([bound.tool for bound in added])
             self._toolset.add_all(added)
 
     def switch_on_reader(self) -> None:
         """Make the reader of long outputs callable by all, once any process has kept one."""
-        if (READER not in self._bound or READER in self._only_for) and self._outputs.exist:
+        if (READER not in self._bound or READER in self._only_for) and self._steps.outputs.exist:
             self.switch_on((READER,))
 
     def definition(self, name: str) -> Tool:
@@ -92,4 +81,7 @@ class Builtins:
         return builtin_off(name) if name in NAMES else None
 
     def _executor(self, tool: Tool) -> Executor:
-        return executor_of(Site(tool, self._host(tool), self._settings, self._database, self._outputs))
+        steps = self._steps
+        return executor_of(
+            Site(tool, self._host(tool), self._settings, lambda: steps.store.state, steps.outputs)
+        )

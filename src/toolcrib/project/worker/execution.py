@@ -91,7 +91,7 @@ async def _run(project: Project, message: dict[str, Any], writer: asyncio.Stream
     ctx = context_of(claim)
     try:
         if claim.tool in NAMES:  # An agent that came later may list it.
-            project.agents.switch_on(project.builtins)
+            project.agents.switch_on(project.catalog.builtins)
         with suppress(ToolcribError):  # The call itself reports it.
             limit_ms = min(project.bound(claim.tool).timeout_ms, ctx.timeout_ms or sys.maxsize)
             writer.write(json.dumps({"limit_s": limit_ms / 1000}).encode() + b"\n")

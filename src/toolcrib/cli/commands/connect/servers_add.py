@@ -201,7 +201,7 @@ def _trusted(before: Project, name: str, program: str, channel: Channel) -> Proj
     free = {**before.config.unconfined, **({f"mcp_servers.{name}": program} if program else {})}
     if rest != dict(before.config.started) or free != dict(now.config.unconfined) or raw[0] != raw[1]:
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    now.accept(user_name(), channel=channel)
+    now.reviewing.accept(user_name(), channel=channel)
     return Project.open(before.root)
 
 

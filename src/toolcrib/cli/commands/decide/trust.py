@@ -98,7 +98,7 @@ class _State:
 
     @classmethod
     def of(cls, project: Project) -> _State:
-        sheets, errors = project.sheets()
+        sheets, errors = project.reviewing.sheets()
         config, trust = project.config, project.acceptance.trust
         known, trusted = trust.current() is not None, trust.is_trusted(config.digest)
         return cls(project, known, config.weakening(), trusted, sheets, errors)
@@ -121,7 +121,9 @@ class _State:
         """Record the acceptance of everything that was shown."""
         from toolcrib.state import user_name
 
-        self.project.accept(user_name(), self.waiting if self.known else self.sheets, channel=channel)
+        self.project.reviewing.accept(
+            user_name(), self.waiting if self.known else self.sheets, channel=channel
+        )
         print_note("Accepted. What changes later is asked for again.")
 
     def print(self) -> None:

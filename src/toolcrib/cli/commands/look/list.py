@@ -113,7 +113,7 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
         team = read_team(path, read(path, files))
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
-    project.builtins.switch_on(skill for one in team.members for skill in one.skills)
+    project.catalog.builtins.switch_on(skill for one in team.members for skill in one.skills)
     findings = check_team(team, (tool.name for tool in project.tools()))
     if findings:
         raise failure(findings)

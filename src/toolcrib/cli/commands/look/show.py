@@ -37,7 +37,7 @@ def find_tool(project: Project, target: str) -> Tool:
     ):
         return project.get(stored)
     if bundle == BUILTIN_BUNDLE or (name in NAMES and name not in project.toolset.names):
-        tool = project.builtins.definition(name)  # Also one that is off.
+        tool = project.catalog.builtins.definition(name)  # Also one that is off.
     else:
         tool = project.get(name)
     if bundle is not None and bundle != tool.bundle:

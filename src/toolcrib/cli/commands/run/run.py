@@ -213,7 +213,9 @@ def _waiting(project: Project, tool: Tool) -> list[ReviewSheet]:
     if not sheets or not project.pins.path.exists():
         return sheets
     names = {sheet.tool.name for sheet in sheets}
-    others = [sheet for sheet in project.sheets()[0] if sheet.waits and sheet.tool.name not in names]
+    others = [
+        sheet for sheet in project.reviewing.sheets()[0] if sheet.waits and sheet.tool.name not in names
+    ]
     return sheets + [sheet for sheet in others if project.pins.holds(sheet.tool)]
 
 

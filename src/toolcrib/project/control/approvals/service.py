@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConflictError, ToolcribError
-from toolcrib.guard import Approval, Approvals, ApprovalStatus, Grant, GrantScope, canonical, may_decide
+from toolcrib.guard import (
+    Approval,
+    Approvals,
+    ApprovalStatus,
+    AuditLog,
+    Grant,
+    GrantScope,
+    canonical,
+    may_decide,
+)
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
@@ -32,9 +40,8 @@ class ApprovalSheet:
 class ApprovalService:
     """The approvals of one project, for every interface.
 
-    `find` returns a tool by name (or raises NotFoundError, ManifestError), `record` writes one event
-    (`AuditLog.record`), `mask` masks secrets in a JSON value, `log` is the audit log. The
-    settings say through which channels a person may approve; every channel may deny.
+    `find` returns a tool by name (or raises NotFoundError, ManifestError), `mask` masks secrets in a JSON
+    value. The settings say through which channels a person may approve; every channel may deny.
     """
 
     def __init__(
@@ -42,17 +49,15 @@ class ApprovalService:
         approvals: Approvals,
         find: Callable[[str], Tool],
         first_use: FirstUse,
-        record: Callable[..., None],
+        audit: AuditLog,
         mask: Callable[[Any], Any],
         config: Config,
-        log: Path,
     ) -> None:
         self.approvals = approvals
         self._find = find
         self._first_use = first_use
-        self._write = record
+        self._audit = audit
         self._mask = mask
-        self._log = log
         self._self_approval = config.self_approval
         self._channels = config.approval_channels
 
@@ -105,7 +110,7 @@ class ApprovalService:
             return {}
         asked = approval.as_dict()
         arguments = asked["arguments"] if sheet.changed is None else sheet.changed
-        facts = facts_about(approval, tool, arguments, self._first_use, self._log)
+        facts = facts_about(approval, tool, arguments, self._first_use, self._audit.path)
         masked: dict[str, Any] = self._mask({**facts, "review": list(self._review_of(approval, tool))})
         return masked
 
@@ -187,7 +192,7 @@ class ApprovalService:
         grant = self.approvals.revoke(id)
         if grant.rule == FIRST_USE and grant.scope == "rule":
             self._first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
-        self._write(
+        self._audit.record(
             "APPROVAL_REVOKED",
             name=grant.tool,
             approval=id,
@@ -239,7 +244,7 @@ class ApprovalService:
             fields["edited"] = approval.edited is not None
             if approval.edited is not None:
                 fields["params"] = self._mask(approval.as_dict()["edited"])
-        self._write(event, **fields)
+        self._audit.record(event, **fields)
 
 
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:

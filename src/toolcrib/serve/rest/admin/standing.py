@@ -165,7 +165,7 @@ async def show_trust(request: HttpRequest) -> Answer:
     """
     services: Services = request.services
     project = services.project
-    sheets, errors = project.sheets()
+    sheets, errors = project.reviewing.sheets()
     return Answer(
         TrustState(
             accepted=project.acceptance.given,

@@ -1,0 +1,222 @@
+"""Every tool of one project, wherever it comes from, behind one list of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.core.bound import Bound
+from toolcrib.core.toolset import Toolset
+from toolcrib.errors import ToolcribError, ToolUnavailable
+from toolcrib.manifest import Diagnostic
+from toolcrib.project.catalog.bundles import Bundles
+from toolcrib.project.catalog.external import ExternalTools
+from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry
+from toolcrib.project.config.settings import source_files
+from toolcrib.project.control.steps import ProjectSteps
+from toolcrib.project.integrity.programs import programs_of
+from toolcrib.project.setup import Setup
+from toolcrib.project.tools.binding import Binder
+from toolcrib.project.tools.builtins import Builtins
+from toolcrib.project.tools.workspaces import Workspaces
+from toolcrib.spec import Call, Caller, Result, Tool
+from toolcrib.state import cache_folder
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import BuiltIn
+    from toolcrib.executors.trace.observation import Observation
+    from toolcrib.project.catalog.reload import HotReload
+    from toolcrib.project.catalog.search import Search
+    from toolcrib.project.catalog.stored import StoredTools
+    from toolcrib.project.catalog.stored_search import StoredSearch
+    from toolcrib.project.tools.servers import Servers
+
+
+class ProjectCatalog:
+    """The tools of manifests, other files, bundles, MCP servers and the program, and the built-in ones.
+
+    All are in one toolset. A manifest is checked in full when its tool is first listed or called.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        toolset: Toolset,
+        steps: ProjectSteps,
+        binder: Binder,
+        workspaces: Workspaces,
+        built_in: Sequence[BuiltIn] = (),
+    ) -> None:
+        self._setup, self.toolset, self._steps = setup, toolset, steps
+        self._binder, self.workspaces = binder, workspaces
+        self.files = source_files(setup.place.root, setup.place.home, setup.hidden)
+        """Reads the files of the project."""
+        self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
+        self._external = ExternalTools(setup.config.sources, self.registry)
+        self.bundles = Bundles(setup.vault.data, built_in, partial(self._stored_tools, built_in))
+        """The user's bundles. Their tools are tools of the project too."""
+        self.servers: Servers | None = None
+        """The MCP servers that the project names; None if it names none."""
+        self._hot_reload: HotReload | None = None
+
+    @cached_property
+    def builtins(self) -> Builtins:
+        """The built-in tools."""
+        return Builtins(self._setup.config, self.toolset, self._binder.host, self._steps)
+
+    def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
+        from toolcrib.project.catalog.stored import StoredTools
+
+        functions = self._binder.functions
+        return StoredTools(
+            self._setup.vault.data,
+            self.registry,
+            self._know_stored,
+            self.toolset.announce,
+            reserved=("project", *(spec.name for spec in self._setup.named_servers.specs)),
+            pinned=self._setup.config.pinned,
+            built_in=built_in,
+            was_missing=was_missing,
+            registered=lambda name: name in functions or name.rpartition(".")[2] in functions,
+            shipped=self.builtins.stored,
+        )
+
+    def load(self) -> None:
+        """Read all sources, and learn which secrets their tools declare."""
+        steps, named = self._steps, self._setup.named_servers
+        loaded = self.registry.load()
+        steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
+        steps.secrets.know(self._external.load(loaded.rest))
+        self.builtins.switch_on(name for name, _ in self._setup.config.builtins)
+        self.builtins.switch_on_reader()
+        steps.outputs.began = self.builtins.switch_on_reader
+        if named.specs or named.wrong:
+            from toolcrib.project.tools.servers import Servers
+
+            self.servers = Servers(self._setup, self.toolset, self.workspaces, steps.secrets)
+            self.workspaces.server_programs = self.servers.programs
+
+    def get(self, name: str) -> Tool:
+        """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
+        try:
+            return self.bound(name).tool
+        except ToolUnavailable as error:  # Without its function it can be shown and reviewed, not called.
+            return self.bundles.stored.definition(name, error)
+
+    def bound(self, name: str) -> Bound:
+        """Return one tool ready to be called, as `Project.bound`."""
+        if (name not in self.toolset or "/" in name) and self.bundles.exist:
+            name = self.bundles.stored.ready(name) or name
+        return self.registry.bound(name)
+
+    def why_missing(self, name: str) -> ToolcribError | None:
+        """Return the error of a manifest or of an MCP server because of which there is no such tool."""
+        error = None if self.servers is None else self.servers.why_missing(name)
+        error = error or self.registry.error_of(name) or self.builtins.why_missing(name)
+        return self.bundles.stored.why_missing(name) if error is None and self.bundles.exist else error
+
+    def every(self, *, stored: bool = True) -> list[Tool]:
+        """Return every usable tool in the order of `Project.tools`; with `stored` those of bundles too."""
+        if stored and self.bundles.exist:
+            self.bundles.stored.ready_all()
+        self.registry.check_all()
+        tools = [tool for tool in self.toolset.tools() if stored or not tool.is_stored]
+        if self._hot_reload is not None:  # A tool that came later has the position of a new start.
+            self._external.sort(tools)
+        return tools
+
+    def tools(
+        self, caller: str = "local", identity: Caller | None = None, among: Collection[str] | None = None
+    ) -> list[Tool]:
+        """Return the usable tools that a caller may see, as `Project.tools`."""
+        access = self._steps.access
+        access.require_valid(identity)
+        every = self.every() if among is None else self._named(among)
+        return [tool for tool in every if access.visible(tool, caller, identity)]
+
+    def _named(self, names: Collection[str]) -> list[Tool]:
+        found = []
+        for name in names:
+            with suppress(ToolcribError):
+                found.append(self.get(name))
+        order = {name: number for number, name in enumerate(self.toolset.names)}
+        return sorted(found, key=lambda tool: order.get(tool.name, 0))
+
+    @cached_property
+    def search(self) -> Search:
+        """Search over all of them."""
+        from toolcrib.project.catalog.search import Search
+
+        folder = cache_folder(self._setup.place.root)
+        return Search(self.registry, self.toolset, folder, self._stored_search)
+
+    def seen_by(self, caller: str, identity: Caller | None) -> Callable[[Tool], bool] | None:
+        """Return a function that says if this caller may see a tool; None for one who sees all."""
+        access = self._steps.access
+        access.require_valid(identity)
+        return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
+
+    def _stored_search(self) -> StoredSearch | None:
+        return self.bundles.index if self.bundles.exist else None
+
+    def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
+        """Make a call, by the one path that every call takes."""
+        if ("/" in call.tool or call.tool not in self.toolset) and self.bundles.exist:
+            return self.bundles.invoke(call, self._invoke)
+        return self._invoke(call)
+
+    def _invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
+        self.registry.check(call.tool)
+        if self.servers is not None and self.servers.may_bring(call.tool):
+            limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
+            return self.servers.invoke_when_ready(call, limit_s)
+        return self.toolset.invoke(call)
+
+    async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
+        """Put changes of tools, sources and bundles into effect, as `Project.watch`."""
+        self.bundles.start()
+        if self._hot_reload is None:
+            from toolcrib.project.catalog.reload import HotReload
+
+            know = self._steps.secrets.know
+            self._hot_reload = HotReload(self.registry, self._external, know, self._programs_changed, report)
+            await self._hot_reload.start()
+
+    def _know_stored(self, tools: Sequence[Tool]) -> None:
+        self._steps.secrets.know(tools)
+        if programs_of(tools, self._setup.place.root):
+            self._programs_changed()
+
+    def adopt(self, tool: Tool, warnings: Sequence[Diagnostic] = ()) -> None:
+        """Add a tool that an agent has just made to this open project."""
+        self._steps.secrets.know([tool])
+        self.registry.adopt(tool, warnings)
+        self._programs_changed()
+
+    def observe(self, tool: Tool, seen: Observation) -> None:
+        """From now on run the tool of this name as `tool` says, and record in `seen` all it uses."""
+        self.registry.put(self.registry.bind(tool, seen))
+
+    def _programs_changed(self) -> None:
+        """Close the programs of tools to all other tools: those get executors that know of them."""
+        self.workspaces.reset()
+        self.registry.renew()
+        self.builtins.renew()
+
+    async def aclose(self) -> None:
+        """Stop what runs: watching, servers, tools with resources, connections."""
+        await self.bundles.stop()
+        if self._hot_reload is not None:
+            await self._hot_reload.stop()
+        if self.servers is not None:
+            await self.servers.aclose()
+        await self.toolset.aclose()
+        await self.workspaces.aclose()
+
+    def close(self) -> None:
+        """Close the indexes."""
+        if "search" in self.__dict__:
+            self.search.close()
+        self.bundles.close()

@@ -1,0 +1,92 @@
+"""The durable half of a project: calls, agents, tasks, workflows, and their runs."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from toolcrib.project.catalog.catalog import ProjectCatalog
+from toolcrib.project.control.steps import ProjectSteps
+from toolcrib.project.setup import Setup
+
+if TYPE_CHECKING:
+    from toolcrib.project.durable.agents import ProjectAgents
+    from toolcrib.project.durable.calls import ProjectCalls
+    from toolcrib.project.durable.tasks import ProjectTasks
+    from toolcrib.project.durable.workflows import ProjectWorkflows
+    from toolcrib.runs.agents import AgentRuns, AgentTools, Models
+
+
+class Durable:
+    """Makes each part on first use: a project without runs imports and opens nothing for them."""
+
+    def __init__(self, setup: Setup, catalog: ProjectCatalog, steps: ProjectSteps) -> None:
+        self._setup, self._catalog, self._steps = setup, catalog, steps
+
+    @cached_property
+    def calls(self) -> ProjectCalls:
+        """Durable calls: stored before they run, and recorded once."""
+        from toolcrib.project.durable.calls import Concurrency, ProjectCalls
+
+        catalog, store = self._catalog, self._steps.store
+        concurrency = Concurrency(catalog.toolset, self._setup.config.concurrency)
+        calls = ProjectCalls(
+            lambda: store.runs.calls, catalog.toolset.pipeline, catalog.bound, catalog.invoke, concurrency
+        )
+        calls.on_serve.append(self._serve_runs)
+        return calls
+
+    @cached_property
+    def agents(self) -> ProjectAgents:
+        """The agents of the project: those in files, and those that the program adds."""
+        from toolcrib.project.durable.agents import ProjectAgents
+
+        return ProjectAgents(self._setup.place, self._catalog.files, self._steps.first_use)
+
+    @cached_property
+    def tasks(self) -> ProjectTasks:
+        """Tasks for agents of the project and for command-line agents."""
+        from toolcrib.project.durable.tasks import ProjectTasks
+
+        catalog, place = self._catalog, self._setup.place
+        return ProjectTasks(
+            place, catalog.files, catalog.tools, self.agents, lambda: self.runs, catalog.invoke
+        )
+
+    @cached_property
+    def workflows(self) -> ProjectWorkflows:
+        """The workflows of the project. Their runs are in `runs`."""
+        from toolcrib.project.durable.workflows import ProjectWorkflows
+
+        place, catalog, first_use = self._setup.place, self._catalog, self._steps.first_use
+        return ProjectWorkflows(place, catalog.files, first_use, catalog.toolset, lambda: self.runs)
+
+    @cached_property
+    def runs(self) -> AgentRuns:
+        """Sessions and runs of agents."""
+        from toolcrib.runs.agents import AgentRuns
+
+        models, tools = self._agent_parts
+        return AgentRuns(self._steps.store.runs, self.agents.get, models, tools, self.calls)
+
+    @cached_property
+    def _agent_parts(self) -> tuple[Models, AgentTools]:
+        from toolcrib.project.durable.agents import agent_tools
+        from toolcrib.runs.agents import Models
+
+        catalog, setup = self._catalog, self._setup
+        models = Models(setup.config.providers, setup.secrets, catalog.workspaces.egress)
+        self._steps.secrets.know_names(models.keys)
+        return models, agent_tools(self.calls, catalog.get, catalog.builtins)
+
+    def _serve_runs(self) -> None:
+        from toolcrib.project.durable.agents import serve_runs
+
+        self.calls.on_beat.append(switch_on := partial(self.agents.switch_on, self._catalog.builtins))
+        switch_on()
+        serve_runs(self.calls, self._steps.store.runs, *self._agent_parts)
+
+    async def stop(self) -> None:
+        """Stop serving calls, if this process does."""
+        if "calls" in self.__dict__:
+            await self.calls.stop()
