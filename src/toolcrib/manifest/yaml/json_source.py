@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.yaml.diagnostics import BREAK, failure, quoted
-from toolcrib.manifest.yaml.positions import KeyPath, Mark, Positions, Spot, duplicate_key
+from toolcrib.manifest.yaml.diagnostics import failure, quoted
+from toolcrib.manifest.yaml.positions import duplicate_key
 from toolcrib.manifest.yaml.source import Document, decode, place_of
 
 _MAX_DEPTH = 128
@@ -23,7 +22,7 @@ _TOKEN = re.compile(
     r'"(?:[^"\\\n]|\\.)*+"?|//[^\n]*|/\*(?:.*?\*/|.*)|[\[\]{},]|-?\d[\w.+-]*|-?(?:NaN|Infinity)',
     re.DOTALL,
 )
-_PART = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]|[^\s\[\]{},:"]+', re.DOTALL)
+_NOT_YAML = re.compile("[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE = re.compile(r'"[^"]*\\u[dD][89a-fA-F]')
 
 
@@ -43,13 +42,8 @@ class JsonDocument(Document):
         """Return the error for what stands at an index of the text."""
         return failure([self.diagnostic(rule, message, at=place_of(self.text, at), hint=hint)])
 
-    def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:
-        return self._index().find(path)
-
-    def _index(self) -> Positions:
-        if self._positions is None:
-            self._positions = Positions(_spots(self.plain))
-        return self._positions
+    def as_yaml(self) -> str:
+        return _NOT_YAML.sub(" ", self.plain)
 
 
 def load_json(raw: bytes, path: str) -> Document:
@@ -71,34 +65,6 @@ def load_json(raw: bytes, path: str) -> Document:
         message = "the text holds half of a surrogate pair"
         raise document.refuse(found.start() if found else 0, message, rule="yaml-character") from None
     return document
-
-
-def _spots(text: str) -> dict[KeyPath, Spot]:
-    """Return the position of every key and value of a JSON text, by path."""
-    ends = [found.end() for found in BREAK.finditer(text)]
-
-    def mark(at: int) -> Mark:
-        line = bisect_right(ends, at)
-        return Mark(line + 1, at - (ends[line - 1] if line else 0) + 1, at)
-
-    spots: dict[KeyPath, Spot] = {}
-    around: list[tuple[KeyPath, list[Any]]] = []
-    """Each open array or object, with the place in it: an index, or the last key and its mark."""
-    for found in _PART.finditer(text):
-        part, start = found.group(), mark(found.start())
-        if part in "]}":
-            around.pop()
-        elif part == ",":
-            place = around[-1][1]
-            place[0] = place[0] + 1 if isinstance(place[0], int) else None
-        elif around and around[-1][1][0] is None:
-            around[-1][1][:] = json.loads(part), start
-        else:
-            path: KeyPath = (*around[-1][0], around[-1][1][0]) if around else ()
-            spots.setdefault(path, Spot(start, found.end(), around[-1][1][1] if around else None))
-            if part in "[{":
-                around.append((path, [0 if part == "[" else None, None]))
-    return spots
 
 
 class _DuplicateKeyError(Exception):
@@ -164,7 +130,7 @@ def _unreadable(document: JsonDocument, error: json.JSONDecodeError) -> Manifest
 
 
 def _twice(document: JsonDocument) -> ManifestError:
-    found = duplicate_key(document.plain.replace("\t", " "))
+    found = duplicate_key(document.as_yaml())
     if found is None:  # Beyond what is searched for positions.
         return document.refuse(0, "a key stands twice in an object", rule="yaml-duplicate-key")
     key, second, first = found
