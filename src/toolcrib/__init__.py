@@ -36,31 +36,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agent": "toolcrib.runs.agents",
-    "Budgets": "toolcrib.runs.agents",
-    "Call": "toolcrib.spec",
-    "Content": "toolcrib.spec",
-    "Context": "toolcrib.core.context",
-    "McpForms": "toolcrib.spec",
-    "Project": "toolcrib.project",
-    "Result": "toolcrib.spec",
-    "Retry": "toolcrib.spec",
-    "RetryableError": "toolcrib.errors",
-    "RunContext": "toolcrib.core.context",
-    "Tool": "toolcrib.spec",
-    "ToolCancel": "toolcrib.errors",
-    "ToolDiscard": "toolcrib.errors",
-    "ToolSnooze": "toolcrib.errors",
-    "ToolcribError": "toolcrib.errors",
-    "Toolset": "toolcrib.core.toolset",
-    "get_run_context": "toolcrib.core.context",
-    "get_run_id": "toolcrib.core.context",
-    "get_session_id": "toolcrib.core.context",
-    "get_variable": "toolcrib.core.context",
-    "get_variable_or": "toolcrib.core.context",
-    "get_variables": "toolcrib.core.context",
-    "must_get_variable": "toolcrib.core.context",
-}
+    "toolcrib.core.context": (
+        "Context", "RunContext", "get_run_context", "get_run_id", "get_session_id", "get_variable",
+        "get_variable_or", "get_variables", "must_get_variable",
+    ),
+    "toolcrib.core.toolset": ("Toolset",),
+    "toolcrib.errors": ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError"),
+    "toolcrib.project": ("Project",),
+    "toolcrib.runs.agents": ("Agent", "Budgets"),
+    "toolcrib.spec": ("Call", "Content", "McpForms", "Result", "Retry", "Tool"),
+}  # fmt: skip
 
 __all__ = [
     "Agent",
@@ -91,10 +76,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        home = _HOMES[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -10,7 +10,7 @@ from toolcrib.executors.host import in_workspace
 from toolcrib.manifest.kinds import Effect, Kind, block_of, duration
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
-from toolcrib.spec import CommandExec, Permissions, Tool
+from toolcrib.spec import CommandExec, Tool
 from toolcrib.template import Namespaces, literal_text, parse
 
 _FOLDER = "toolcrib.executors.command"
@@ -60,10 +60,6 @@ def _effect(tool: Tool, names: Namespaces) -> Effect:
     return {("exec", "auth", "outputs.format"): what}
 
 
-def _granted(tool: Tool, granted: Permissions) -> Permissions:
-    return replace(granted, secrets=tool.permissions.secrets)
-
-
 KIND = Kind(
     name="command",
     config=CommandExec,
@@ -78,7 +74,7 @@ KIND = Kind(
     absent=on_call(f"{_FOLDER}.lint:absent"),
     code=on_call(f"{_FOLDER}.code_files:code_of_tool"),
     effect=_effect,
-    granted=_granted,
+    granted=lambda tool, granted: replace(granted, secrets=tool.permissions.secrets),
     confined=True,
     for_agents=True,
     untraceable=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,6 @@ from toolcrib.spec import Comparison, CompositeExec, Executor, Step, Tool
 from toolcrib.template import Values
 
 _PLANNED = ("id", "tool", "after", "when", "foreach", "concurrency", "args", "on_error")
-
-
-def _parse(block: dict[str, Any]) -> CompositeExec:
-    return CompositeExec(tuple(_step(step) for step in block["steps"]), block.get("output"))
 
 
 def _step(block: dict[str, Any]) -> Step:
@@ -53,14 +48,12 @@ def _step_block(step: Step) -> dict[str, Any]:
     block = block_of(step)
     block.pop("default", None)
     if step.when:
-        block["when"] = [_condition(one) for one in step.when]
+        block["when"] = [
+            one.value if one.how == "truth" else {"value": one.value, one.how: one.other} for one in step.when
+        ]
     if step.on_error == "default":
         block["on_error"] = {"default": step.default}
     return block
-
-
-def _condition(one: Comparison) -> Any:
-    return one.value if one.how == "truth" else {"value": one.value, one.how: one.other}
 
 
 def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:  # noqa: ARG001
@@ -78,10 +71,6 @@ def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]: 
     return {"steps": steps}
 
 
-def _calls(config: CompositeExec) -> Iterator[tuple[str, str]]:
-    return ((step.id, step.tool) for step in config.steps)
-
-
 def _executor(tool: Tool, host: Host) -> Executor:
     from toolcrib.executors.composite.executor import CompositeExecutor
 
@@ -93,11 +82,11 @@ KIND = Kind(
     config=CompositeExec,
     executor=_executor,
     schema=Path(__file__).with_name("schema.json"),
-    parse=_parse,
+    parse=lambda block: CompositeExec(tuple(map(_step, block["steps"])), block.get("output")),
     write=_write,
     lint=on_call("toolcrib.executors.composite.lint:steps"),
     plan=_plan,
-    calls=_calls,
+    calls=lambda config: ((step.id, step.tool) for step in config.steps),
     untraceable=(
         "is made of steps, which need nothing but the permissions of their own tools",
         "Trace the tools of its steps.",

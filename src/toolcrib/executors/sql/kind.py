@@ -11,7 +11,7 @@ from toolcrib.executors.host import Host, in_workspace
 from toolcrib.manifest.kinds import Kind, block_of, duration
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import Executor, Permissions, SqlExec, Tool
+from toolcrib.spec import Executor, SqlExec, Tool
 
 _ORDER = (
     "engine",
@@ -43,10 +43,6 @@ def _parse(block: dict[str, Any]) -> SqlExec:
 def _write(config: SqlExec) -> dict[str, Any]:
     block = block_of(config)
     return {key: block[key] for key in _ORDER if key in block}
-
-
-def _granted(tool: Tool, granted: Permissions) -> Permissions:
-    return replace(tool.permissions, write=granted.write)
 
 
 _sqlite = in_workspace("toolcrib.executors.sql.executor:SqlExecutor")
@@ -81,7 +77,7 @@ KIND = Kind(
     write=_write,
     templated=("parameters", "connection"),
     fixed=("statement", "database"),
-    granted=_granted,
+    granted=lambda tool, granted: replace(tool.permissions, write=granted.write),
     confined=True,
     untraceable=(
         "runs a query of its manifest: it needs the file or the host of its database",

@@ -87,48 +87,22 @@ class ProjectCalls:
         name: str,
         arguments: Mapping[str, Any] | bytes | str | None = None,
         *,
-        caller: str = "local",
-        identity: Caller | None = None,
-        variables: dict[str, Any] | None = None,
-        session_id: str | None = None,
-        run_id: str | None = None,
-        timeout_ms: int | None = None,
-        idempotency_key: str | None = None,
         priority: int = 0,
         delay_s: float = 0.0,
         transaction: Transaction | None = None,
         call_id: str | None = None,
         approval: str | None = None,
-        client: CallClient | None = None,
-        trace: str | None = None,
+        **options: Any,
     ) -> str:
         """Check and store a call, and return its id. It runs wherever a worker has the tool.
 
-        `client` is asked by `answer`. `approval` is what the call waits for already.
+        `approval` is what the call waits for already; the other options are those of `prepare`.
 
         Raises the error of a call that would be refused anyway; approval is asked for when it runs.
         """
-        ready = self.prepare(
-            name,
-            arguments,
-            caller=caller,
-            identity=identity,
-            variables=variables,
-            session_id=session_id,
-            run_id=run_id,
-            timeout_ms=timeout_ms,
-            idempotency_key=idempotency_key,
-            client=client,
-            trace=trace,
-        )
-        return self._calls().submit(
-            **ready,
-            priority=priority,
-            delay_s=delay_s,
-            transaction=transaction,
-            id=call_id,
-            approval=approval,
-        )
+        ready = self.prepare(name, arguments, **options)
+        ready |= {"priority": priority, "delay_s": delay_s, "id": call_id, "approval": approval}
+        return self._calls().submit(**ready, transaction=transaction)
 
     def prepare(
         self,
@@ -147,7 +121,8 @@ class ProjectCalls:
     ) -> dict[str, Any]:
         """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does.
 
-        `trace` is a `traceparent`, without which the current span of OpenTelemetry counts.
+        `client` is asked by `answer`. `trace` is a `traceparent`, without which the current span of
+        OpenTelemetry counts.
         """
         bound = self._bound(name)
         given = {} if arguments is None else arguments

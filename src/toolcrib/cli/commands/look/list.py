@@ -79,7 +79,7 @@ def command(
 def _print_tools(tools: Sequence[Tool], *, as_json: bool, empty: str, **more: Any) -> None:
     print_listing(
         as_json,
-        {"tools": [_entry(tool) for tool in tools], **more},
+        {"tools": [entry_of(tool) for tool in tools], **more},
         ("NAME", "KIND", "APPROVAL", "DESCRIPTION"),
         [
             (tool.name, tool.kind, "asks" if tool.approval.required else "", brief(tool.description))
@@ -121,7 +121,8 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     return {skill for one in members for skill in one.skills}
 
 
-def _entry(tool: Tool) -> dict[str, Any]:
+def entry_of(tool: Tool) -> dict[str, Any]:
+    """Return a tool as an entry of `--json`."""
     return {
         "name": tool.name,
         "bundle": tool.bundle,

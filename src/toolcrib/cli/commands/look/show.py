@@ -14,6 +14,7 @@ from toolcrib.builtin.definition import BUILTIN_BUNDLE
 from toolcrib.builtin.names import NAMES
 from toolcrib.cli.arguments import complete_tool, parse_target, resolved, types_of
 from toolcrib.cli.caller import caller_of
+from toolcrib.cli.commands.look.list import entry_of
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.cli.programs import is_program, load_program
@@ -92,16 +93,9 @@ def _print(tool: Tool, middleware: list[str], *, as_json: bool) -> None:
 
 def _document(tool: Tool) -> dict[str, Any]:
     return {
-        "name": tool.name,
-        "bundle": tool.bundle,
-        "version": tool.version,
-        "kind": tool.kind,
-        "description": tool.description,
-        "tags": list(tool.tags),
-        "input_schema": tool.input_schema,
+        **entry_of(tool),
         "output": {"format": tool.output.format, "schema": tool.output.schema},
         "permissions": tool.permissions.as_json(),
-        "approval": {"required": tool.approval.required, "reason": tool.approval.reason},
         "examples": [
             {"description": e.description, "params": e.params, "expected_output": e.expected_output}
             for e in tool.examples

@@ -58,7 +58,9 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
         impl["timeoutMs"] = config.timeout_ms
     if tool.output.format == "text":
         impl["responseEncoding"] = "text"
-    expression = config.jsonpath or (f"re:{config.regex}" if config.regex else _jsonpath(config.json_path))
+    expression = config.jsonpath or (
+        f"re:{config.regex}" if config.regex else config.json_path and f"$.{config.json_path}"
+    )
     if expression:
         impl["extractExpr"] = expression
     if config.error_mode != "fail":
@@ -84,7 +86,3 @@ def _body(tool: Tool, body: Any) -> str:
         if isinstance(rule, dict) and rule.get("type", "string") != "string":
             text = text.replace(f'"${{{name}}}"', f"${{{name}}}")
     return text
-
-
-def _jsonpath(dotted: str | None) -> str | None:
-    return None if dotted is None else "$." + dotted
