@@ -42,7 +42,7 @@ class JsonDocument(Document):
         """Return the error for what stands at an index of the text."""
         return failure([self.diagnostic(rule, message, at=place_of(self.text, at), hint=hint)])
 
-    def as_yaml(self) -> str:
+    def _as_yaml(self) -> str:
         return _NOT_YAML.sub(" ", self.plain)
 
 
@@ -130,7 +130,7 @@ def _unreadable(document: JsonDocument, error: json.JSONDecodeError) -> Manifest
 
 
 def _twice(document: JsonDocument) -> ManifestError:
-    found = duplicate_key(document.as_yaml())
+    found = duplicate_key(_NOT_YAML.sub(" ", document.plain))
     if found is None:  # Beyond what is searched for positions.
         return document.refuse(0, "a key stands twice in an object", rule="yaml-duplicate-key")
     key, second, first = found

@@ -134,10 +134,10 @@ class Document:
 
     def _index(self) -> Positions:
         if self._positions is None:
-            self._positions = Positions(yaml_spots(self.as_yaml()))
+            self._positions = Positions(yaml_spots(self._as_yaml()))
         return self._positions
 
-    def as_yaml(self) -> str:
+    def _as_yaml(self) -> str:
         """Return the text as YAML, with every value at its place."""
         return self.text
 
