@@ -320,8 +320,9 @@ async def test_a_batch_is_answered_in_one_piece_where_the_version_knows_batches(
     answers: Any = await client.next()
     assert [answer["id"] for answer in answers] == [1, None, 2]
     client.send([ping])
-    client.send(b"[]")
-    assert error_of(await client.next()) == -32600
+    for wrong in (b"[]", [ping] * 1_001):
+        client.send(wrong)
+        assert error_of(await client.next()) == -32600
     assert await client.quiet()
 
 
@@ -390,18 +391,20 @@ async def test_calls_run_side_by_side_up_to_the_limit_and_the_rest_waits() -> No
     assert barrier.most == 3
 
 
-async def test_too_many_waiting_calls_are_refused_at_once() -> None:
+@pytest.mark.parametrize("limit", [{"max_running": 1, "max_waiting": 2}, {"max_bytes": 3_500}])
+async def test_too_many_waiting_calls_are_refused_at_once(limit: dict[str, int]) -> None:
     barrier = Barrier()
-    client = Client(barrier, max_running=1, max_waiting=2)
+    client = Client(barrier, **limit)
     await session(client)
     for _ in range(4):
-        client.post("tools/call", {"name": "add"})
+        client.post("tools/call", {"name": "add", "arguments": {"a": "x" * 1_000}})
     refused = await client.next()
     assert error_of(refused) == -32000
     assert refused["error"]["data"]["error"]["retryable"] is True
     barrier.open.set()
     for _ in range(3):
         assert "result" in await client.next()
+    assert "result" in await client.ask("tools/call", {"name": "add", "arguments": {"a": "x" * 9_000}})
 
 
 async def test_an_id_in_use_is_refused_and_free_again_later() -> None:

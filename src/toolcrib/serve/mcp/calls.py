@@ -101,6 +101,8 @@ class ClientCalls:
         self._open: dict[object, ClientCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Also those of cancelled calls, until they have ended."""
+        self._bytes = 0
+        """Bytes of the messages of all these calls."""
 
     def __contains__(self, key: object) -> bool:
         """Return True if a call with this key has not been answered."""
@@ -112,7 +114,8 @@ class ClientCalls:
 
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
-        if len(self._tasks) >= self._settings.max_running + self._settings.max_waiting:
+        size, most = one.request.size, self._settings.max_running + self._settings.max_waiting
+        if len(self._tasks) >= most or (self._bytes and self._bytes + size > self._settings.max_bytes):
             raise busy("too many calls are waiting", "Call again later.")
         if self._settings.approver is not None:
             answers = one.request.params.get("inputResponses")
@@ -125,7 +128,7 @@ class ClientCalls:
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
         self._open[one.request.key] = one
-        one.task = self._keep(self._run(one))
+        one.task = self._keep(self._run(one), size)
         if one.may_be_task and not one.task.done():
             asyncio.get_running_loop().call_later(self._settings.task_after_s, self._make_task, one)
 
@@ -133,12 +136,17 @@ class ClientCalls:
         """Answer a request with a result that has to be waited for."""
         _ = self._keep(self._answer_later(request, work))
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _keep(self, work: Coroutine[Any, Any, None], size: int = 0) -> asyncio.Task[None]:
         task = _start(work)
         if not task.done():
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._bytes += size
+            task.add_done_callback(lambda done: self._ended(done, size))
         return task
+
+    def _ended(self, task: asyncio.Task[None], size: int) -> None:
+        self._tasks.discard(task)
+        self._bytes -= size
 
     def open_state(self, text: str, about: bytes) -> dict[str, Any]:
         """Return the state that a call brings. Raises JsonRpcError if it was changed."""

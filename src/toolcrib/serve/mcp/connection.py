@@ -162,7 +162,7 @@ class Connection:
             if data.lstrip()[:1] == b"[":
                 self._receive_batch(data, channel, reply)
             else:
-                self.handle(read_message(data), channel, reply)
+                self.handle(read_message(data), channel, reply, len(data))
         except JsonRpcError as error:
             reply(error_answer(error.request_id, error), error.code)
         except Exception:
@@ -195,10 +195,10 @@ class Connection:
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, "only protocol 2025-03-26 has batches")
         batch = _BatchReply(reply, len(messages))
         for message in messages:
-            self.handle(message, channel, batch.reply)
+            self.handle(message, channel, batch.reply, len(line) // len(messages))
 
-    def handle(self, message: Any, channel: Channel, reply: Reply) -> None:
-        """Handle one parsed message. `reply` is called exactly once, now or later."""
+    def handle(self, message: Any, channel: Channel, reply: Reply, size: int) -> None:
+        """Handle one parsed message of so many bytes. `reply` is called exactly once, now or later."""
         request_id = None
         try:
             if not isinstance(message, dict):
@@ -225,7 +225,7 @@ class Connection:
                 or method == "server/discover"
                 or (VERSION_KEY in meta_of(params) and method != "initialize")
             )
-            request = McpRequest(params, request_id, modern, reply, channel)
+            request = McpRequest(params, request_id, modern, reply, channel, size)
             if request.key in self._calls or request.key in self._changes:
                 text = f"the id {request_id!r} belongs to a request still running"
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)

@@ -65,6 +65,8 @@ class McpRequest:
     """True if it uses protocol 2026-07-28, which has an envelope in each request."""
     reply: Reply
     channel: Channel
+    size: int
+    """Bytes of its message."""
 
     @property
     def key(self) -> object:

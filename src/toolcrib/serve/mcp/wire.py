@@ -24,6 +24,7 @@ CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 SERVER_KEY = "io.modelcontextprotocol/serverInfo"
 
+_MOST_MESSAGES = 1_000
 RequestId = int | str
 """MCP takes strings and integers; `null` and fractions are not ids."""
 
@@ -110,8 +111,8 @@ def read_batch(line: bytes) -> list[Any]:
     batch = wrapped["batch"]
     if len(wrapped) != 1 or not isinstance(batch, list):
         raise JsonRpcError(ErrorCode.PARSE_ERROR, "the message is not JSON")
-    if not batch:
-        raise JsonRpcError(ErrorCode.INVALID_REQUEST, "a batch must not be empty")
+    if not 0 < len(batch) <= _MOST_MESSAGES:
+        raise JsonRpcError(ErrorCode.INVALID_REQUEST, f"a batch has 1 to {_MOST_MESSAGES:,} messages")
     return batch
 
 

@@ -170,7 +170,7 @@ class McpEndpoint:
             return
         message = read_message(body)
         if self._is_alone(message, version):
-            await self._post_alone(http, message)
+            await self._post_alone(http, message, len(body))
         elif message.get("method") == "initialize":
             await self._begin(http, message)
         else:
@@ -206,7 +206,7 @@ class McpEndpoint:
             declares and message.get("method") != "initialize"
         )
 
-    async def _post_alone(self, http: Exchange, message: dict[str, Any]) -> None:
+    async def _post_alone(self, http: Exchange, message: dict[str, Any], size: int) -> None:
         request_id = message.get("id")
         sender = self._sender(http.client)
         try:
@@ -224,7 +224,7 @@ class McpEndpoint:
             check_params(http.headers, listed.param_headers, arguments)
 
         channel = Channel(sender, stream.send, stream.congested, check, shared=False)
-        self._alone.handle(message, channel, stream.reply)
+        self._alone.handle(message, channel, stream.reply, size)
         if not stream.is_plain:
             await http.settle(stream, partial(self._alone.abandon, channel))
         if stream.is_plain:
@@ -245,7 +245,7 @@ class McpEndpoint:
         sender = self._sender(http.client)
         session = McpSession(http.client, self._connection)
         stream = EventStream()
-        session.connection.handle(message, Channel(sender, stream.send, stream.congested), stream.reply)
+        session.connection.handle(message, Channel(sender, stream.send, stream.congested), stream.reply, 0)
         if session.connection.version is None:
             await http.answer(stream.answer, 400)
             return
@@ -281,7 +281,7 @@ class McpEndpoint:
             if message is None:
                 session.connection.take(body, channel, stream.reply)
             else:
-                session.connection.handle(message, channel, stream.reply)
+                session.connection.handle(message, channel, stream.reply, len(body))
             if not stream.is_plain:
                 await http.settle(stream)
             if stream.is_plain:
