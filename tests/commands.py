@@ -128,7 +128,8 @@ sys.exit(status)
 @cache
 def shared_server() -> CommandServer:
     """Start the server that all tests of this process share; it ends with the process."""
-    made = CommandServer(Path(tempfile.mkdtemp(prefix="toolcrib-commands-")) / "server")
+    folder = Path(tempfile.mkdtemp(prefix="toolcrib-commands-")) / "server"
+    made = CommandServer(folder, "rapidfuzz.process", "ruamel.yaml", "uvloop")
     atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)
     atexit.register(made.close)
     return made
