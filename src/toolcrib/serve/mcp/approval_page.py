@@ -23,14 +23,20 @@ _REQUEST_S = 10.0
 _HEAD = (
     "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n"
     "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n"
-    "Content-Security-Policy: default-src 'none'; form-action 'self'; frame-ancestors 'none'\r\n\r\n"
+    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; form-action 'self';"
+    " frame-ancestors 'none'\r\n\r\n"
 )
-_FORM = """<!doctype html><title>Toolcrib: approval</title><pre>{text}</pre><form method="post">
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib: approval</title>
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<style>body {{ font: 1em/1.5 system-ui; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
+input, button {{ font: inherit; padding: .3em .8em }}</style>
+{body}"""
+_FORM = """<h1>May this call run?</h1><pre>{text}</pre><form method="post">
 <p><label>Reason: <input name="reason"></label></p>
-<p><label><input type="checkbox" name="dont_ask_again"> Don't ask again</label></p>
+<p><label><input type="checkbox" name="dont_ask_again"> If denied, don't ask again soon</label></p>
 <p><button name="answer" value="approve">Run it once</button> <button name="answer">Deny</button></p>
 </form>"""
-_TEXT = "<!doctype html><title>Toolcrib: approval</title><p>{text}</p>"
 
 
 class ApprovalPage:
@@ -67,7 +73,7 @@ class ApprovalPage:
                 size = re.search(r"(?im)^content-length:\s*(\d{1,5})\s*$", head)
                 body = await reader.readexactly(min(int(size[1]), _MOST)) if size else b""
                 status, page = self._answer(method, path, parse_qs(body.decode()))
-                data = page.encode()
+                data = _PAGE.format(body=page).encode()
                 writer.write(_HEAD.format(status=status, length=len(data)).encode() + data)
                 await writer.drain()
         writer.close()
@@ -75,7 +81,7 @@ class ApprovalPage:
     def _answer(self, method: str, path: str, given: dict[str, list[str]]) -> tuple[str, str]:
         found = self._open.get(path)
         if found is None:
-            return "404 Not Found", _TEXT.format(text="Nothing is to be decided here, or it was already.")
+            return "404 Not Found", "<p>Nothing is to be decided here, or it was already."
         question, client = found
         if method != "POST":  # A program that looks at links must not decide.
             return "200 OK", _FORM.format(text=escape(question.text))
@@ -83,6 +89,4 @@ class ApprovalPage:
         approved = given.get("answer") == ["approve"]
         answer = UserAnswer(approved, given.get("reason", [""])[0], "dont_ask_again" in given)
         self._approver.decide(question.approval, client, answer)
-        return "200 OK", _TEXT.format(
-            text=f"{'Approved' if approved else 'Denied'}. You can close this page."
-        )
+        return "200 OK", f"<p>{'Approved' if approved else 'Denied'}. You can close this page."
