@@ -7,6 +7,7 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,17 @@ def test_too_long_messages_are_not_read(server: HttpServerProcess) -> None:
             pass
     works(server)
     assert memory(server) - before < 150 << 20
+
+
+def test_many_long_messages_that_never_end_cost_bounded_memory(server: HttpServerProcess) -> None:
+    before = memory(server)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(server)) for _ in range(20)]
+        for client in clients:
+            client.sendall(head(server, 16_000_000) + b"x" * 15_000_000)
+        assert b" 503 " in clients[-1].recv(1 << 16)
+        works(server)
+        assert memory(server) - before < 250 << 20
 
 
 def test_a_flood_of_requests_is_answered(server: HttpServerProcess) -> None:

@@ -24,7 +24,7 @@ from toolcrib.errors import (
 from toolcrib.serve.auth import Access, Client, OutsideTokens
 from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, problem
 from toolcrib.serve.mcp.connection import Connection
-from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange
+from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange, Incoming
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
@@ -82,6 +82,7 @@ class McpEndpoint:
         self._alone = Connection(catalog, _drop, alone, listings=self._listings)
         """Serves all requests that stand alone."""
         self.sessions = sessions or McpSessions()
+        self._incoming = Incoming()
         self._host = b""
         """The header Host that was checked last."""
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
@@ -106,7 +107,7 @@ class McpEndpoint:
             method = self._methods.get(scope["method"])
             if method is None:
                 raise MethodNotAllowed(hint="Allowed: DELETE, GET, POST.")
-            await method(Exchange(headers, await self._client(headers), receive, send))
+            await method(Exchange(headers, await self._client(headers), receive, send, self._incoming))
         except JsonRpcError as error:
             status = 404 if isinstance(error, _NoSession) else _STATUS.get(error.code, 400)
             response = Response(error_answer(error.request_id, error), status, media_type=_JSON)

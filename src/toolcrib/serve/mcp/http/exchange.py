@@ -13,9 +13,11 @@ from toolcrib.errors import SlowRequest, TooLarge, ToolcribError, UsageError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS
 from toolcrib.serve.mcp.http.streams import EventStream
+from toolcrib.serve.mcp.wire import busy
 
 MAX_BODY = 16 << 20
 """Bytes of the longest message."""
+_MOST_BYTES = 128 << 20
 EVENT_STREAM = "text/event-stream"
 _SILENT_S = 5.0
 """Seconds after which an answer becomes a stream, so that the connection does not look dead."""
@@ -31,11 +33,24 @@ _SSE_HEAD = [
 ]
 
 
+class Incoming:
+    """The bytes of all messages that have come in part."""
+
+    bytes: int = 0
+
+
 class Exchange:
     """One HTTP request, and its response."""
 
-    def __init__(self, headers: Mapping[bytes, bytes], client: Client, receive: Receive, send: Send) -> None:
-        self.headers, self.client = headers, client
+    def __init__(
+        self,
+        headers: Mapping[bytes, bytes],
+        client: Client,
+        receive: Receive,
+        send: Send,
+        incoming: Incoming,
+    ) -> None:
+        self.headers, self.client, self._incoming = headers, client, incoming
         self._receive, self._send = receive, send
 
     def text(self, name: bytes) -> str:
@@ -68,16 +83,23 @@ class Exchange:
         data: bytes = message.get("body", b"")
         if not message.get("more_body"):
             return data
-        parts, size = [data], len(data)
-        while message.get("more_body"):
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > MAX_BODY:
-                raise _too_large()
-        return b"".join(parts)
+        parts, size, incoming = [data], len(data), self._incoming
+        incoming.bytes += size
+        try:
+            while message.get("more_body"):
+                message = await self._receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                incoming.bytes += len(parts[-1])
+                if size > MAX_BODY:
+                    raise _too_large()
+                if incoming.bytes > _MOST_BYTES:
+                    raise busy("too many long messages come at once", "Send it again later.")
+            return b"".join(parts)
+        finally:
+            incoming.bytes -= size
 
     async def settle(self, stream: EventStream, gone: Callable[[], None] | None = None) -> None:
         """Wait until there is something to send, or for some seconds. Call `gone` if the client leaves."""
