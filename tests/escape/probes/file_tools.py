@@ -251,13 +251,13 @@ def growing_file(arena: Arena) -> Found:
 
 
 def race(arena: Arena, one: Path, other: Path, attempt: str) -> Found:
-    """A confined tool swaps two names for two seconds while a file tool goes through one of them."""
+    """A confined tool swaps two names for half a second while a file tool goes through one of them."""
     seen, tried, before = "", 0, arena.snapshot()
     with (
-        arena.meanwhile(lambda: arena.attack("swap", one, other, 2000, write=[arena.project])) as attacker,
+        arena.meanwhile(lambda: arena.attack("swap", one, other, 600, write=[arena.project])) as attacker,
         Roots(Root(str(arena.project), hidden=(".env",))) as roots,
     ):
-        end = time.monotonic() + 1.8
+        end = time.monotonic() + 0.5
         while time.monotonic() < end and not seen:
             for path in (f"{one.name}/canary", one.name):
                 tried += 1

@@ -296,7 +296,7 @@ def grant_swapped_at_launch(arena: Arena) -> Found:
     thread = threading.Thread(target=swap)
     thread.start()
     ran, last = 0, None
-    end = time.monotonic() + 1.5
+    end = time.monotonic() + 0.6
     try:
         while time.monotonic() < end:
             last = arena.sh(f"cat {grant}/canary", read=[grant])
@@ -317,8 +317,8 @@ def grant_swapped_by_a_tool(arena: Arena) -> Found:
     (grant / "canary").write_text("harmless\n")
     link.symlink_to("../../outside")
     ran, seen = 0, None
-    with arena.meanwhile(lambda: arena.attack("swap", grant, link, 1500, write=[arena.project])) as attacker:
-        end = time.monotonic() + 1.3
+    with arena.meanwhile(lambda: arena.attack("swap", grant, link, 700, write=[arena.project])) as attacker:
+        end = time.monotonic() + 0.6
         while time.monotonic() < end and seen is None:
             done = arena.sh(f"cat {grant}/canary", read=[grant])
             ran += 1

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import Forked, complete
 from tests.integration.sandbox.ground import eventually, processes_with
 from toolcrib.sandbox.levels import probe_cache
 
@@ -48,8 +49,8 @@ def room(tmp_path: Path) -> Path:
 
 
 def argv(denied: str, script: str, given: object) -> list[str]:
-    before = [sys.executable, "-m", "tests.escape.denied", denied] if denied else []
-    return [*before, sys.executable, "-c", BEGIN + script, json.dumps(given, default=str)]
+    before = f"from tests.escape.denied import deny; deny({denied == 'everything'})" if denied else ""
+    return [sys.executable, "-c", before + BEGIN + script, json.dumps(given, default=str)]
 
 
 def environment(room: Path) -> dict[str, str]:
@@ -63,7 +64,7 @@ def environment(room: Path) -> dict[str, str]:
 
 def server(denied: str, room: Path, body: str, **given: object) -> Any:
     """What a server answers to whom this is denied."""
-    done = subprocess.run(
+    done = complete(
         argv(denied, body, given),
         env=environment(room),
         capture_output=True,
@@ -214,7 +215,7 @@ def test_what_is_killed_leaves_nothing(room: Path, victim: str) -> None:
     marker = f"{32_000_000 + os.getpid()}"
     body = DAEMONS.format(m=marker) + f" echo up; sleep {marker}"
     script = "print(sh(given['script'], minimum='landlock').signal, flush=True)\nsys.stdin.read()"
-    with subprocess.Popen(
+    with Forked(
         argv("namespaces", script, {"script": body}),
         env=environment(room),
         cwd=ROOT,
@@ -351,7 +352,7 @@ def project(room: Path, minimum: str) -> Path:
 
 def test_a_trusted_project_may_lower_the_bar_and_everybody_is_told(room: Path) -> None:
     root = project(room, "landlock")
-    done = subprocess.run(
+    done = complete(
         argv("namespaces", PROJECT, {"root": root, "trusted": True}),
         env=environment(room), capture_output=True, text=True, check=True, cwd=ROOT,
     )  # fmt: skip

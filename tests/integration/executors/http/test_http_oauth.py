@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,6 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from tests.commands import complete
 from tests.integration.egress.servers import serving
 from tests.integration.executors.http.http_doubles import Attempt, a_tool
 from tests.integration.executors.http.token_server import CLIENT, PASSWORD, TokenServer
@@ -148,13 +147,7 @@ asyncio.run(main())
     root = Path(__file__).parents[4]
 
     def run() -> int:
-        return subprocess.run(
-            [sys.executable, "-c", script],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            timeout=60,
-            check=False,
-        ).returncode
+        return complete([sys.executable, "-c", script], cwd=root).returncode
 
     assert await asyncio.gather(*(asyncio.to_thread(run) for _ in range(3))) == [0, 0, 0]
     assert len(world.server.issued) == 1

@@ -12,7 +12,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Project
 
-SECONDS = 2.0
+SECONDS = 0.5
 PATIENCE = 60.0
 """A busy machine gets this long to come to the least number of calls that succeed."""
 LEAST = 5
