@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolcrib.cli.commands.connect.server_review import require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
-from toolcrib.cli.hosts import replace_file
+from toolcrib.cli.hosts import add_server, replace_file
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
@@ -131,17 +130,15 @@ def _accepted(root: str | None) -> Project:
 
 
 def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
+    if not path.resolve().is_relative_to(path.parent.resolve()):
+        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
     try:
-        if not path.resolve().is_relative_to(path.parent.resolve()):
-            raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
-        return with_member(before or "", "mcpServers", name, entry)
-    except KeyError:
-        raise ConflictError(f"{path} has a server {name} already", hint="Choose another name.") from None
-    except (ValueError, IndexError):
-        raise UsageError(
-            f"{path} has comments or another form, so nothing is added to it",
-            hint=f"Add this under mcpServers yourself:\n{json.dumps({name: entry}, indent=2)}",
-        ) from None
+        taken = name in json.loads(before or "{}")["mcpServers"]
+    except (ValueError, KeyError, TypeError):  # An unusable file is refused below.
+        taken = False
+    if taken:
+        raise ConflictError(f"{path} has a server {name} already", hint="Choose another name.")
+    return add_server(before or "", path, ("mcpServers",), name, entry)
 
 
 def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
@@ -203,76 +200,3 @@ def _trusted(before: Project, name: str, program: str, channel: Channel) -> Proj
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
     now.reviewing.accept(user_name(), channel=channel)
     return Project.open(before.root)
-
-
-_BLANK = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
-
-
-class _Member(NamedTuple):
-    start: int
-    """The position at which its name begins."""
-    value: int
-    """The position at which its value begins."""
-    end: int
-
-
-def with_member(text: str, key: str, name: str, value: Any) -> str:
-    """Return the text of an object with `name` added to the object under `key`.
-
-    Raises ValueError for a text that is not plain JSON, such as one with comments, and KeyError if the name
-    is there already.
-    """
-    if not text.strip():
-        return json.dumps({key: {name: value}}, indent=2) + "\n"
-    json.loads(text)
-    outer = _members(text, _BLANK.match(text).end())  # type: ignore[union-attr]
-    if key not in outer:
-        return _inserted(text, _BLANK.match(text).end(), outer, key, {name: value})  # type: ignore[union-attr]
-    inner = _members(text, outer[key].value)
-    if name in inner:
-        raise KeyError(name)
-    return _inserted(text, outer[key].value, inner, name, value)
-
-
-def _members(text: str, at: int) -> dict[str, _Member]:
-    """Return the members of the object that begins at a position."""
-    if text[at : at + 1] != "{":
-        raise ValueError("not an object")
-    found: dict[str, _Member] = {}
-    at = _skip(text, at + 1)
-    while text[at] != "}":
-        start = at
-        name, at = _DECODER.raw_decode(text, at)
-        value = _skip(text, _skip(text, at) + 1)
-        _, at = _DECODER.raw_decode(text, value)
-        if name in found:
-            raise ValueError(f"{name!r} is there twice")
-        found[name] = _Member(start, value, at)
-        at = _skip(text, at)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return found
-
-
-def _skip(text: str, at: int) -> int:
-    found = _BLANK.match(text, at)
-    return at if found is None else found.end()
-
-
-def _inserted(text: str, at: int, members: dict[str, _Member], name: str, value: Any) -> str:
-    """Add a member as the last one, indented like those before it."""
-    step = (re.search(r"\n([ \t]+)\S", text) or [None, "  "])[1] or "  "
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    indent = line[: len(line) - len(line.lstrip())] + step
-    if members:
-        last = max(members.values())
-        before = text[text.rfind("\n", 0, last.start) + 1 : last.start]
-        indent = before if not before.strip() else indent
-    written = json.dumps(value, indent=step, ensure_ascii=False).replace("\n", f"\n{indent}")
-    entry = f"\n{indent}{json.dumps(name)}: {written}"
-    if members:
-        end = max(members.values()).end
-        return f"{text[:end]},{entry}{text[end:]}"
-    close = _skip(text, at + 1)
-    return f"{text[: at + 1]}{entry}\n{indent[: -len(step)]}{text[close:]}"
