@@ -55,7 +55,7 @@ class Builtin:
 
     def tool(self, settings: BuiltinSettings) -> Tool:
         """Return the tool as these settings make it."""
-        config = CommandExec("/bin/sh", ("-c", "{{command}}"), allow_code=True)
+        config = CommandExec("/bin/sh", ("-c", "${command}"), allow_code=True)
         tool = Tool(
             name=self.name,
             description=self.description,

@@ -42,7 +42,7 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     if kind.confined:
         names = (*tool.permissions.env, *(secret.name for secret in tool.permissions.secrets))
         plan["environment"] = sorted({*names, *(block.get("env") or {})})
-        plan["cwd"] = block.get("cwd", ".")
+        plan["cwd"] = arguments.get("workdir", ".") if tool.is_builtin else block.get("cwd", ".")
     values = Values(
         arguments,
         secrets={secret.name: shown_secret(secret.name) for secret in tool.permissions.secrets},

@@ -308,10 +308,16 @@ def test_a_long_call_says_so_on_standard_error(crib: Crib) -> None:
     crib.review("sh")
     done = cli(crib, "run", "sh", "c=sleep 0.6; echo done")
     assert (done.out, done.err) == ("done\n", "sh is running …\n")
-    with on_terminal(crib, "run", "sh", "c=sleep 0.6; echo done") as screen:
+    with on_terminal(crib, "run", "sh", "c=echo first; sleep 0.6; echo done") as screen:
         assert screen.end() == 0
-        assert "sh runs for 0.3 s" in screen.text
-        assert screen.raw.rstrip().endswith("\x1b[Kdone")
+        assert "sh runs for 0.3 s first" in screen.text
+        assert screen.raw.rstrip().endswith("\x1b[Kfirst\r\ndone")
+    plan = cli(crib, "run", "sh", "c=ls", "--dry-run").out.splitlines()
+    assert plan[3:] == [
+        "cwd: .",
+        'permissions: {"network":false,"fs":{"read":[],"write":[]},"secrets":[]}',
+        "policy: allow",
+    ]
 
 
 @pytest.mark.usefixtures("kernel")

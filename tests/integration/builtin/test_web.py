@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class Site:
                 return web.Response(text=PAGE, content_type="text/html")
             case "/json":
                 return web.Response(text='{"a":  1}', content_type="application/json")
+            case "/image":
+                return web.Response(body=b"\x89PNG\xff", content_type="image/png")
             case "/missing":
                 return web.Response(status=404, text="no such page")
             case "/redirect":
@@ -162,6 +165,13 @@ async def test_a_request_of_any_method_returns_its_answer(site: Site, tmp_path: 
     }
     missing = await tools.execute("http_request", {"method": "GET", "url": f"{site.url}/missing"})
     assert (missing["status"], missing["body"]) == (404, "no such page")
+    about, image = (await tools.call("http_request", {"method": "GET", "url": f"{site.url}/image"})).blocks
+    assert '"status":200' in about["text"]
+    assert (image["type"], image["mimeType"], image["data"]) == (
+        "image",
+        "image/png",
+        b64encode(b"\x89PNG\xff").decode(),
+    )
 
 
 async def test_brave_and_searxng_have_one_shape(
@@ -169,7 +179,7 @@ async def test_brave_and_searxng_have_one_shape(
 ) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", "brave-key-12345")
     brave = toolset(site, tmp_path, web_search={"url": site.url})
-    asked = {"query": "a b", "count": 3, "freshness": "pw"}
+    asked = {"query": "a b", "count": 3, "freshness": "week"}
     found = await brave.execute("web_search", asked)
     assert found == [{"title": "A t", "url": "https://a.example/", "description": "one & two"}] * 3
     assert site.seen[-1].headers["X-Subscription-Token"] == "brave-key-12345"
@@ -213,7 +223,7 @@ async def test_a_local_index_finds_text_markdown_and_html(site: Site, tmp_path: 
     assert found[0]["title"] == "Apples"
     assert "apple is a fruit" in found[0]["description"]
     assert await search("pear") == ["deep/b.html"]
-    assert await search("apples", freshness="pd") == []
+    assert await search("apples", freshness="day") == []
     (docs / "new.md").write_text("Another apple.")
     assert await search("apples", freshness="pd") == ["new.md"]
     assert await search('"unbalanced AND (') == []

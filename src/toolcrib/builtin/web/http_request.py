@@ -13,6 +13,8 @@ from toolcrib.builtin.site import Site
 from toolcrib.builtin.web.client import WEB_OPTIONS, send, text_of, web_permissions
 from toolcrib.egress import EgressResponse
 from toolcrib.spec import Annotations, CallContext, Example, Outcome, Output
+from toolcrib.spec.calls.binary import content_of, is_binary
+from toolcrib.spec.calls.content import Content
 
 _SHOWN = ("content-type", "location", "retry-after", "etag", "last-modified", "link", "allow", "date")
 
@@ -39,8 +41,12 @@ async def http_request(
     response = await send(site, ctx, method, url, given, data)
     warnings = ("the answer is larger than 2 MiB; only its beginning was read",) if response.truncated else ()
     shown = {name.lower(): value for name, value in response.headers if name.lower() in _SHOWN}
-    value = {"status": response.status, "url": response.url, "headers": shown, "body": _body(response)}
-    return Outcome(value, warnings, {"status": response.status})
+    about = {"status": response.status, "url": response.url, "headers": shown}
+    details = {"status": response.status}
+    if is_binary(response.body, response.content_type):
+        block = content_of(response.body, response.content_type)
+        return Outcome([Content.text(orjson.dumps(about).decode()), block], warnings, details)
+    return Outcome({**about, "body": _body(response)}, warnings, details)
 
 
 def _body(response: EgressResponse) -> Any:

@@ -16,7 +16,7 @@ _NAMES = (".md", ".markdown", ".txt", ".rst", *_HTML)
 _MAX_FILES = 10_000
 _MAX_BYTES = 1_000_000
 """Bytes that are read of one file."""
-_SECONDS = {"pd": 86_400, "pw": 7 * 86_400, "pm": 31 * 86_400, "py": 366 * 86_400}
+_SECONDS = {"day": 86_400, "week": 7 * 86_400, "month": 31 * 86_400, "year": 366 * 86_400}
 _HEAP = 50_000_000
 _SNIPPET = 240
 _TITLE = re.compile(r"^#{1,3}\s+(.+?)\s*#*\s*$", re.MULTILINE)

@@ -18,7 +18,6 @@ from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import CallContext
 
 BRAVE = "https://api.search.brave.com"
-_RANGES = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
 _TAG = re.compile(r"<[^<>]*>")
 
 Provider = Callable[[Site, CallContext, str, int, str | None], Awaitable[list[dict[str, str]]]]
@@ -30,7 +29,7 @@ async def _brave(
 ) -> list[dict[str, str]]:
     asked = {"q": query, "count": str(count), "text_decorations": "false"}
     if freshness is not None:
-        asked["freshness"] = freshness
+        asked["freshness"] = f"p{freshness[0]}"
     key = ctx.secrets["BRAVE_API_KEY"]
     url = f"{site.option('url', BRAVE).rstrip('/')}/res/v1/web/search?{urlencode(asked)}"
     found = await _json(site, ctx, url, {"X-Subscription-Token": key})
@@ -42,7 +41,7 @@ async def _searxng(
 ) -> list[dict[str, str]]:
     asked = {"q": query, "format": "json"}
     if freshness is not None:
-        asked["time_range"] = _RANGES[freshness]
+        asked["time_range"] = freshness
     found = await _json(site, ctx, f"{site.option('url').rstrip('/')}/search?{urlencode(asked)}", {})
     return [_result(one, "content") for one in found.get("results") or ()]
 

@@ -20,6 +20,8 @@ from toolcrib.spec import (
 )
 
 MAX_COUNT = 20
+_FRESHNESS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}
+"""Brave's words, which are understood too."""
 
 
 async def web_search(
@@ -27,7 +29,8 @@ async def web_search(
 ) -> list[dict[str, str]]:
     """Return the results of the configured provider, in one shape."""
     search = PROVIDERS[site.option("provider", "brave")]
-    return (await search(site, ctx, query, count, freshness))[:count]
+    within = None if freshness is None else _FRESHNESS.get(freshness, freshness)
+    return (await search(site, ctx, query, count, within))[:count]
 
 
 def _permissions(settings: BuiltinSettings) -> Permissions:
@@ -85,8 +88,8 @@ BUILTIN = Builtin(
         },
         "freshness": {
             "type": "string",
-            "enum": ["pd", "pw", "pm", "py"],
-            "description": "Only results of the past day (pd), week (pw), month (pm) or year (py).",
+            "enum": [*_FRESHNESS.values(), *_FRESHNESS],
+            "description": "Only results of the past day (or pd), week (pw), month (pm) or year (py).",
         },
     },
     required=["query"],

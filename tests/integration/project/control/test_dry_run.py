@@ -49,6 +49,12 @@ def test_a_command(planned: Crib) -> None:
     assert "TOOL_EXECUTED" not in (planned.home / "audit/tools.log").read_text()
 
 
+def test_a_shell_line_of_a_built_in_tool(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", "builtins: [exec]\n")
+    plan = crib.call("exec", {"command": "ls -l", "workdir": "out"}, dry_run=True).unwrap()
+    assert (plan["would"]["args"], plan["cwd"]) == (["-c", "ls -l"], "out")
+
+
 def test_a_request(planned: Crib) -> None:
     plan = planned.call("post", {"a": "b c"}, dry_run=True).unwrap()
     assert plan["would"] == {

@@ -165,7 +165,7 @@ def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
             for name in ("when", "foreach", "args", "on_error")
             if name in step
         ]
-    for name in ("arguments", "would", "permissions", "approval"):
+    for name in ("arguments", "would", "cwd", "environment", "permissions", "policy", "approval"):
         if plan.get(name):
             value = plan[name] if isinstance(plan[name], str) else to_json_text(plan[name]).decode()
             lines.append(f"{name}: {value}")
@@ -230,6 +230,8 @@ async def _run(tools: Project | Toolset, call: Call) -> Result:
             if event.kind == "progress":
                 of = f"/{event.total:g}" if event.total is not None else ""
                 say(f"{event.done:g}{of} {event.message}".strip())
+            elif event.kind == "chunk" and (line := event.text.rstrip().rpartition("\n")[2]):
+                say(line)
 
         call.on_event = on_event
         async with tools:
