@@ -38,7 +38,7 @@ _accepted: set[Any] = set()
 class FunctionShape:
     """The parameters of one function and, on demand, their schema and converters."""
 
-    __slots__ = ("_docs", "context_parameter", "extra", "function", "open", "parameters", "struct")
+    __slots__ = ("_docs", "context_parameter", "extra", "function", "open", "parameters", "returns", "struct")
 
     def __init__(
         self,
@@ -46,8 +46,11 @@ class FunctionShape:
         parameters: list[inspect.Parameter],
         context_parameter: str | None,
         extra: inspect.Parameter | None,
+        returns: Any,
     ) -> None:
         self.function = function
+        self.returns = returns
+        """The annotation of its result, which may be a string."""
         self.parameters = parameters
         self.context_parameter = context_parameter
         self.extra = extra
@@ -89,7 +92,7 @@ class FunctionShape:
 
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of what the function returns; None if its annotation does not say, or text."""
-        returned = _returned(self.function)
+        returned = _returned(self.function, self.returns)
         if returned in _UNTOLD or _names(returned, Outcome, Content):
             return None
         schemas = TypeSchemas(returned=True)
@@ -213,7 +216,7 @@ def _shape(
             parameters.append(parameter)
         if typed:
             _check(function, parameter)
-    return FunctionShape(function, parameters, context_parameter, extra)
+    return FunctionShape(function, parameters, context_parameter, extra, signature.return_annotation)
 
 
 def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signature:
@@ -239,12 +242,11 @@ def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signa
     return signature.replace(parameters=parameters)
 
 
-def _returned(function: Callable[..., Any]) -> Any:
+def _returned(function: Callable[..., Any], returned: Any) -> Any:
     """Return the annotation of what a function returns; `_EMPTY` if there is none that can be read."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if returned is _EMPTY or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return _EMPTY
     try:
-        returned = inspect.signature(function).return_annotation
         if returned.__class__ is str:
             returned = typing.get_type_hints(inspect.unwrap(function), include_extras=True)["return"]
         hash(returned)

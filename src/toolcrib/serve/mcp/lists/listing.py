@@ -33,11 +33,6 @@ class AdvertisedTool:
         self.tool, self.name = tool, name
 
     @property
-    def entry(self) -> dict[str, Any]:
-        """The entry of `tools/list`."""
-        return mcp_tool(self.tool, self.name)
-
-    @property
     def prompt(self) -> dict[str, Any]:
         """The entry of `prompts/list`."""
         schema = self.tool.input_schema
@@ -111,7 +106,9 @@ class CallerListing:
         self._identity = identity
         self._page_size = page_size
         self._revision: int | None = None
-        self._tools: dict[str, AdvertisedTool] = {}
+        self._tools: dict[str, Tool] = {}
+        self._kept: dict[str, AdvertisedTool] = {}
+        """Those of the tools that were asked for: with thousands of tools, making all takes long."""
         self._resources: dict[str, AdvertisedTool] = {}
         self._templates: dict[str, tuple[re.Pattern[str], AdvertisedTool]] = {}
         self._pages: dict[ListName, Pages] = {}
@@ -119,7 +116,13 @@ class CallerListing:
     def get(self, wire_name: str) -> AdvertisedTool | None:
         """Return the tool of this wire name, or None."""
         self._refresh()
-        return self._tools.get(wire_name)
+        return self._kept.get(wire_name) or self._advertised(wire_name)
+
+    def _advertised(self, wire_name: str) -> AdvertisedTool | None:
+        if (tool := self._tools.get(wire_name)) is None:
+            return None
+        self._kept[wire_name] = found = AdvertisedTool(tool, wire_name)
+        return found
 
     def prompt(self, name: str) -> AdvertisedTool | None:
         """Return the tool that is the prompt of this name, or None."""
@@ -153,23 +156,25 @@ class CallerListing:
         # The revision is read first: a change while the list is read is seen by the next request.
         revision = self._catalog.revision
         if revision != self._revision:
-            found = wire_names(self._catalog.tools(self._caller, self._identity))
-            self._tools = {name: AdvertisedTool(tool, name) for name, tool in found.items()}
-            self._resources, self._templates = {}, {}
+            self._tools = tools = wire_names(self._catalog.tools(self._caller, self._identity))
+            self._kept, self._resources, self._templates = {}, {}, {}
             listed, prompts = [], []
-            for name, one in self._tools.items():
-                forms = one.tool.mcp
+            for name, tool in tools.items():
+                forms = tool.mcp
                 if forms.listed:
                     listed.append(name)
                 if forms.prompt:
                     prompts.append(name)
                 if forms.resource is not None and "{" in forms.resource:
-                    self._templates.setdefault(forms.resource, (_template(forms.resource), one))
+                    found = (_template(forms.resource), AdvertisedTool(tool, name))
+                    self._templates.setdefault(forms.resource, found)
                 elif forms.resource is not None:
-                    self._resources.setdefault(forms.resource, one)
+                    self._resources.setdefault(forms.resource, AdvertisedTool(tool, name))
             self._pages = {
-                "tools": self._listed("tools", listed, lambda name: self._tools[name].entry),
-                "prompts": self._listed("prompts", prompts, lambda name: self._tools[name].prompt),
+                "tools": self._listed("tools", listed, lambda name: mcp_tool(tools[name], name)),
+                "prompts": self._listed(
+                    "prompts", prompts, lambda name: AdvertisedTool(tools[name], name).prompt
+                ),
                 "resources": self._listed(
                     "resources", list(self._resources), lambda uri: self._resources[uri].resource("uri")
                 ),
