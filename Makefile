@@ -2,8 +2,9 @@
 
 # The interpreter for .venv. Without it scripts/setup.sh takes the first that is new enough.
 PYTHON ?=
-# Number of test processes, and more arguments for pytest: make test PYTEST_ARGS="-k spec -x"
-WORKERS ?= auto
+# Number of test processes (some tests wait, so two cores have time for three), and more arguments for pytest:
+# make test PYTEST_ARGS="-k spec -x"
+WORKERS ?= $(shell expr \( $$(nproc) \* 3 + 1 \) / 2)
 PYTEST_ARGS ?=
 
 PY := .venv/bin/python

@@ -28,6 +28,7 @@ from toolcrib import errors
 from toolcrib.cli.group import COMMANDS
 from toolcrib.cli.group import toolcrib as program
 from toolcrib.core.bound import Options
+from toolcrib.executors.function.threads import MAX_THREADS
 from toolcrib.project.config.settings import KEYS, load_config
 from toolcrib.schema.types import TypeSchemas
 
@@ -299,3 +300,7 @@ def test_every_row_of_the_threat_model_names_its_test() -> None:
         assert named, row
         for path, name in named:
             assert f"def {name}(" in text_of(f"tests/{path}"), row
+
+
+def test_the_page_names_the_number_of_threads() -> None:
+    assert f"At most {MAX_THREADS} threads run tools at once" in text_of("docs/python.md")

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from toolcrib import RetryableError, ToolCancel, ToolDiscard, ToolSnooze
+from toolcrib import RetryableError, ToolCancel, ToolDiscard, ToolSnooze, get_variables
 from toolcrib.errors import ToolFailed
 
 
@@ -31,6 +31,10 @@ def where(point: Point) -> dict[str, Any]:
 async def where_async(n: int) -> int:
     await asyncio.sleep(0)
     return n + 1
+
+
+def variables() -> dict[str, Any]:
+    return dict(get_variables())
 
 
 def tell(text: str) -> str:

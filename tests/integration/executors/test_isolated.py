@@ -28,7 +28,7 @@ ONCE = Retry(max_attempts=1)
 def toolset(**options: Any) -> Toolset:
     tools = Toolset(retry=ONCE)
     names = ("where", "where_async", "end", "give", "fail", "snooze_once", "hang", "start_and_die")
-    for name in (*names, "hang_and_stop", "surroundings", "pools"):
+    for name in (*names, "hang_and_stop", "surroundings", "pools", "variables"):
         tools.register(name, getattr(isolated_tools, name), isolation="process", **options)
     return tools
 
@@ -80,6 +80,10 @@ async def test_it_runs_elsewhere_and_types_go_along() -> None:
 
     assert result.pop("pid") != os.getpid()
     assert result == {"point": {"x": 1, "when": "2026-01-02"}, "type": "date"}
+
+
+async def test_it_gets_no_variables() -> None:
+    assert await toolset().execute("variables", variables={"tenant": "t"}) == {}
 
 
 async def test_a_coroutine_function() -> None:
