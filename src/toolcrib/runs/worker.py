@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -62,6 +63,8 @@ class Worker:
         self._handlers = _Handlers(self, self._take, others or {})
         self._on_beat = on_beat
         self._begins = begins
+        self._beating = ThreadPoolExecutor(1, "toolcrib-beat")
+        """A thread of its own: those of the event loop may all wait for the database."""
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
@@ -77,7 +80,7 @@ class Worker:
         `serving` is called after the first beat, so others see the worker. Cancelling this gives
         everything back at once.
         """
-        await whole(asyncio.to_thread(self._beat_once))
+        await whole(self._beat_in_thread())
         if serving is not None:
             serving()
         beat = asyncio.create_task(self._beat())
@@ -104,6 +107,7 @@ class Worker:
             await asyncio.gather(serve, beat, return_exceptions=True)
             with suppress(StateUnavailable):
                 self._register.remove(self._id)
+            self._beating.shutdown(wait=False)
 
     def adopt(self, claim: ClaimedCall, task: asyncio.Task[None]) -> None:
         """Keep the lease of a call that this process runs already in a task; cancel it if that is lost."""
@@ -170,7 +174,10 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._calls.lease_s / 5)
-            await whole(asyncio.to_thread(self._beat_once))
+            await whole(self._beat_in_thread())
+
+    async def _beat_in_thread(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._beating, self._beat_once)
 
     def _beat_once(self) -> None:
         """Keep what this worker runs, give up what it no longer has, take over from silent workers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from tests.databases import close_databases, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib import Project
-from toolcrib.errors import InvalidError
+from toolcrib.errors import InvalidError, StateUnavailable
 from toolcrib.runs import EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.state import PROJECT, PostgresDatabase, SqliteDatabase
@@ -51,6 +52,24 @@ async def serving(calls: Recorded, log: Log, *names: str) -> AsyncIterator[None]
         stop.set()
         async with asyncio.timeout(PATIENCE_S):
             await task
+
+
+async def test_a_lease_counts_from_the_moment_at_which_the_server_answers_again(
+    calls: Recorded, url: str, postgres: PostgresProcess
+) -> None:
+    call_id = calls.submit("nap", {})
+    with calls.database.write("take") as tx:
+        claim = calls.take(tx, call_id, "w")
+    assert claim is not None
+    other = open_calls(url, 1.0)
+    assert other.rescue() == []
+    postgres.stop(signal.SIGQUIT)
+    with pytest.raises(StateUnavailable):
+        other.rescue()
+    postgres.start()
+    await asyncio.sleep(2.5)  # As if it had answered only now: from its start, the lease is over.
+    assert other.rescue() == []
+    assert calls.finish(claim, b"1")
 
 
 async def test_what_is_lost_from_the_queue_is_sent_again(calls: Recorded, log: Log, url: str) -> None:

@@ -46,10 +46,11 @@ CREATE TABLE IF NOT EXISTS holders (id TEXT PRIMARY KEY, seen_at REAL NOT NULL);
 """
 _HELD = (
     "SELECT 1 FROM holders WHERE id = ?"
-    f" AND GREATEST(seen_at, EXTRACT(EPOCH FROM pg_postmaster_start_time())) > {POSTGRES_NOW} - ?"
+    f" AND GREATEST(seen_at, EXTRACT(EPOCH FROM pg_postmaster_start_time()), ?) > {POSTGRES_NOW} - ?"
 )
 """While the server was away no holder could show that it was there."""
-_SINCE = "SELECT CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION)"
+_SINCE = "SELECT GREATEST(CAST(EXTRACT(EPOCH FROM pg_postmaster_start_time()) AS DOUBLE PRECISION), ?)"
+"""A server that recovers from a crash answers some time after its start: `PostgresServer.answers_since`."""
 _INHERITED: list[psycopg.Connection[Any]] = []
 """Connections of a parent process: never used, never closed."""
 
@@ -60,7 +61,7 @@ class PostgresTransaction(Transaction):
     `now` is the time on the server when the transaction began.
     """
 
-    __slots__ = ("_lease_s", "_now", "_send", "notifies")
+    __slots__ = ("_answers_since", "_lease_s", "_now", "_send", "notifies")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class PostgresTransaction(Transaction):
         lease_s: float,
         sync: Callable[[], None] | None = None,
         now: float | None = None,
+        answers_since: float = 0.0,
     ) -> None:
         def answered(sql: str, values: Sequence[Any]) -> Any:
             cursor = execute(postgres_statement(sql), values or None)
@@ -79,6 +81,7 @@ class PostgresTransaction(Transaction):
         self._send = execute
         self._lease_s = lease_s
         self._now = now
+        self._answers_since = answers_since
         self.notifies = False
 
     def later(self, sql: str, *values: Any) -> None:
@@ -96,10 +99,10 @@ class PostgresTransaction(Transaction):
         return self._now
 
     def since(self) -> float:
-        return float((self.one(_SINCE) or (0.0,))[0])
+        return float((self.one(_SINCE, self._answers_since) or (0.0,))[0])
 
     def is_held(self, holder: str) -> bool:
-        return self.one(_HELD, holder, self._lease_s) is not None
+        return self.one(_HELD, holder, self._answers_since, self._lease_s) is not None
 
 
 class PostgresServer:
@@ -117,6 +120,8 @@ class PostgresServer:
         self._idle: list[psycopg.Connection[Any]] = []
         self._pid = os.getpid()
         self.schema = ""
+        self.answers_since: float | None = 0.0
+        """When it answered again, by its own clock; None while it does not, 0 if it always has."""
         self.joined: WeakSet[Any] = WeakSet()
         """Connections of others that were found to lead to this database."""
         self.listener = Listener(self._connect, self.unavailable, lease_s, [])
@@ -147,7 +152,11 @@ class PostgresServer:
         try:
             connection, now = self._begin(begin)
             with connection.pipeline() as pipeline:
-                transaction = PostgresTransaction(connection.execute, self.lease_s, pipeline.sync, now)
+                if self.answers_since is None:
+                    self.answers_since = now
+                transaction = PostgresTransaction(
+                    connection.execute, self.lease_s, pipeline.sync, now, self.answers_since
+                )
                 yield transaction
                 commits = True
                 if transaction.notifies:
@@ -157,6 +166,8 @@ class PostgresServer:
         except psycopg.IntegrityError:
             raise
         except psycopg.Error as error:
+            if connection is None:
+                self.answers_since = None
             unavailable = self.unavailable(error)
             if commits and connection is not None and connection.broken:
                 unavailable.retryable = False
