@@ -49,6 +49,9 @@ def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
     again = add(crib, "hello", "--yes", "--", "true")
     assert again.returncode == 7
     assert "has a server hello already" in again.stderr
+    wrong = add(crib, "wrong", "--yes", "--", "nosuchprogram")
+    assert wrong.returncode == 1
+    assert f"wrong was added, and did not start. Change it in {crib.root}/.mcp.json" in wrong.stderr
 
 
 def test_nothing_is_added_without_trust_or_a_person_or_to_a_file_with_comments(crib: Crib) -> None:

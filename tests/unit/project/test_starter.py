@@ -8,7 +8,9 @@ import resource
 import shutil
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -114,6 +116,18 @@ def test_a_tool_counts_as_reviewed_only_if_all_of_its_files_were_written_here(tm
         file.parent.mkdir(parents=True)
         file.write_text(text)
     assert review(make(tmp_path / "old", examples=True), "ann") == 1
+
+
+def test_who_makes_the_same_project_at_once_makes_one(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def begin(folder: Path) -> int:
+        together.wait()
+        return len(make(folder).created)
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(10):
+            assert sum(pool.map(begin, [tmp_path / str(number)] * 4)) == 4
 
 
 def test_a_glee_project_is_added_to(tmp_path: Path) -> None:

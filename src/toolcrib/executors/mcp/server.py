@@ -300,7 +300,7 @@ class McpServer:
         reason = (isinstance(found, str) and found) or what
         stderr = self.stderr[-_MAX_STDERR:].strip()
         details: dict[str, Any] = {"server": name}
-        hint = "Run `toolcrib servers` for its state and its standard error."
+        hint = "Run `toolcrib servers list` for its state and its standard error."
         if isinstance(origin, ToolcribError):
             reason, hint = origin.message, origin.hint or hint
             details |= {"cause": origin.code}

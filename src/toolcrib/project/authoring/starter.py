@@ -130,34 +130,35 @@ def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
         in_home = inside.parts[0] == "home"
         target = home.joinpath(*inside.parts[1:]) if in_home else root / inside
         target = target.with_name({"gitignore": ".gitignore"}.get(target.name, target.name))
-        if os.path.lexists(target):
+        if not _put(target, path.read_bytes()):
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _put(target, path.read_bytes())
         if path.suffix == ".sh":
             target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         yield target.relative_to(root)
 
 
-def _put(target: Path, data: bytes) -> None:
-    """Write a new file, whole or not at all, and never through a link."""
-    with target.open("xb") as file:
+def _put(target: Path, data: bytes) -> bool:
+    """Write a new file, whole or not at all, and never through a link; False if it is there already."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = target.open("xb")
+    except FileExistsError:
+        return False
+    with file:
         try:
             file.write(data)
             file.flush()
         except OSError:
             target.unlink()
             raise
+    return True
 
 
 def _schema(home: Path, root: Path) -> list[Path]:
     """Write the JSON Schema of manifests, so that editors can complete them offline."""
     target = home / SCHEMA_FILE
-    if os.path.lexists(target):
-        return []
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _put(target, (json.dumps(tool_schema(), indent=2, ensure_ascii=False) + "\n").encode())
-    return [target.relative_to(root)]
+    text = json.dumps(tool_schema(), indent=2, ensure_ascii=False) + "\n"
+    return [target.relative_to(root)] if _put(target, text.encode()) else []
 
 
 def _environment(root: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _DOWNLOAD_S = 600
 _ABOUT = "servers"
+_TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
 
 
 @click.command("add")
@@ -60,7 +62,7 @@ def add_command(
     spec = _spec(name, entry)
     project = _accepted(root)
     if project.servers is not None and name in project.servers.mounted:
-        raise ConflictError(f"the project has a server {name} already", hint="Choose another name.")
+        raise ConflictError(f"the project has a server {name} already", hint=_TAKEN)
     path = project.root / ".mcp.json"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     text = _added(path, before, name, entry)
@@ -75,7 +77,11 @@ def add_command(
     replace_file(path, before, text)
     project = _trusted(project, name, program, channel)
     assert project.servers is not None
-    document = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
+    try:
+        document = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
+    except ToolUnavailable:
+        print_note(f"{name} was added, and did not start. Change it in {path}, then: toolcrib trust")
+        raise
     print_change(as_json, {**document, "file": str(path)}, f"Added {name} to {path}.")
 
 
@@ -137,7 +143,7 @@ def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> 
     except (ValueError, KeyError, TypeError):  # An unusable file is refused below.
         taken = False
     if taken:
-        raise ConflictError(f"{path} has a server {name} already", hint="Choose another name.")
+        raise ConflictError(f"{path} has a server {name} already", hint=_TAKEN)
     return add_server(before or "", path, ("mcpServers",), name, entry)
 
 
@@ -175,7 +181,7 @@ def _download(spec: ServerSpec, root: Path, *, yes: bool) -> None:
     if not line:
         raise error
     print_note(f"{error.message}. No code of it runs meanwhile.")
-    if decide(f"Download it with `{line[0]}`?", _ABOUT, yes=yes, refuse=NotTrusted) is None:
+    if decide(f"Download it with `{shlex.join(line)}`?", _ABOUT, yes=yes, refuse=NotTrusted) is None:
         raise error
     try:
         done = subprocess.run(line, cwd=Path.home(), capture_output=True, text=True, timeout=_DOWNLOAD_S)  # noqa: PLW1510
