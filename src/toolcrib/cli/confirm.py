@@ -110,6 +110,8 @@ def seek_approval(
     try:
         # This also fills in the defaults: the person sees exactly the arguments that run.
         reason = _reason(project, call)
+        if not sheets and not approve and project.is_approved(call):
+            return
     except ToolcribError:
         return
     if reason is None and not sheets:

@@ -104,7 +104,7 @@ class Project:
         """The user's bundles. Their tools are tools of the project too."""
         preview = Preview(catalog.registry, steps, composites)
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
-        self.questions = preview.questions
+        self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
         for middleware in named_middleware(setup):
             self.toolset.use(middleware)

@@ -114,6 +114,19 @@ def test_a_person_at_a_terminal_sees_what_would_run_and_agrees(
     assert crib.last().fields["note"] == "fine"
 
 
+def test_what_was_approved_runs_once_at_a_terminal_without_a_question(
+    crib: Crib, project: Project, run: Run, env: dict[str, str]
+) -> None:
+    words = ("run", "pay", "amount=7")
+    assert cli(crib, *words, "--wait", "pending", env=env).code == 5
+    assert run("approve", "--last", "--yes").code == 0
+    with on_terminal(crib, *words, env=env) as screen:
+        assert screen.end() == 0, screen.text
+    assert screen.text == "x\n"
+    with on_terminal(crib, *words, env=env) as screen:
+        screen.read_until("Run it once? [y/N] ")
+
+
 @pytest.mark.parametrize("keys", ["n\n", "\n", "\x04", "yy\n"])
 @pytest.mark.parametrize("word", ["approve", "deny"])
 def test_anything_but_yes_decides_nothing(

@@ -91,6 +91,10 @@ class Approvals:
             # Decided since `take`, or by a process that died before it could update the row.
             self._requests.settle([(waiting.id, grant.status(self._clock()))])
 
+    def about(self, ask: Ask) -> Sequence[Grant]:
+        """Return the decisions about this call that are in force; nothing is used up."""
+        return self._grants.about(ask.checked(), self._clock())
+
     def room(self, asker: str) -> int:
         """Return how many further calls of this asker (`Ask.asker`) may wait for approval."""
         return self._requests.room(asker, self._clock())

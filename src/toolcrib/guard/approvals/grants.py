@@ -56,6 +56,17 @@ class Grants:
 
         Raises ApprovalDenied if the call was denied.
         """
+        live = self.about(ask, now)
+        for grant in live:
+            if grant.answer == "denied":
+                raise grant.denial()
+        for grant in live:
+            if grant.scope != "once" or self._use(grant, ask, now):
+                return _permit(grant, ask)
+        return self._used(ask) if ask.durable else None
+
+    def about(self, ask: Ask, now: float) -> list[Grant]:
+        """Return the decisions about this call that are in force, those given once last."""
         version = (ask.tool, ask.bundle, ask.tool_digest)
         with self._grants.read() as tx:
             same = (ask.tool, ask.bundle, ask.asker, ask.tool_digest, ask.rule)
@@ -67,14 +78,8 @@ class Grants:
         live = [grant for grant in found if grant.ends_at is None or now < grant.ends_at]
         if len(live) < len(found):
             self.expire(now)
-        for grant in live:
-            if grant.answer == "denied":
-                raise grant.denial()
         # A lasting one first, so that none given once is used up in vain.
-        for grant in sorted(live, key=lambda grant: grant.scope == "once"):
-            if grant.scope != "once" or self._use(grant, ask, now):
-                return _permit(grant, ask)
-        return self._used(ask) if ask.durable else None
+        return sorted(live, key=lambda grant: grant.scope == "once")
 
     def _use(self, grant: Grant, ask: Ask, now: float) -> bool:
         """Use up a grant given once; False if another process was faster."""

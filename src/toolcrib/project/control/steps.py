@@ -63,13 +63,14 @@ class ProjectSteps:
             if (tool.source is not None and not tool.is_stored) or tool.kind == "mcp":
                 pins.require(tool, lambda: code.digest(ctx))
 
+        self.approval = ApprovalStep(self.questions, store, code, log)
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise, acceptance.require),
             require=(audit.ensure, pinned),
             approve=(
                 IdempotencyStep(store, self.access, self.secrets.mask),
-                ApprovalStep(self.questions, store, code, log),
+                self.approval,
                 self.secrets,
                 RateStep(store, limits),
                 code,

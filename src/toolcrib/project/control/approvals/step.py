@@ -52,6 +52,16 @@ class ApprovalStep:
 
         return step
 
+    def allows(self, ctx: Context, questions: Sequence[Question]) -> bool:
+        """Return True if there are questions about a call, and earlier decisions approve them all."""
+        for question in questions:
+            found = self._store.approvals.about(self._asked(ctx, question))
+            if not found or any(grant.answer == "denied" for grant in found):
+                return False
+            if found[0].scope in _OF_THE_CALL:
+                return True
+        return bool(questions)
+
     async def _ask(self, ctx: Context, questions: Sequence[Question], proceed: Proceed) -> Result:
         """Ask until everything is answered; whoever has approved this very call is asked no more."""
         for question in questions:
