@@ -76,7 +76,7 @@ class Tokens:
         self._clock = ForwardClock(vault.data)
         self._paths = [f"{vault.path / _FILE}{suffix}" for suffix in ("", "-wal")]
         self._opened: Database | None = None
-        self._seen = [_NO_FILE, _NO_FILE]
+        self._seen, self._settled_ns = [_NO_FILE, _NO_FILE], 0
         self._ends: dict[str, float] = {}
         """Digest to the end of a token, as read from the files in this state."""
 
@@ -205,7 +205,8 @@ class Tokens:
             if seen[0][0] != self._seen[0][0]:
                 self.close()
             self._seen, self._ends = seen, {}
-        if max(changed for _, changed, _ in seen) > time.time_ns() - 1_000_000_000:
+            self._settled_ns = max(changed for _, changed, _ in seen) + 1_000_000_000
+        if time.time_ns() < self._settled_ns:
             self._ends = {}
 
     def _find(self, digest: str) -> Token:

@@ -6,12 +6,11 @@ refused before the call, goes to the application.
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.core.context import Context
+from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
 from toolcrib.errors import SlowRequest, ToolcribError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS, problem
@@ -43,9 +42,8 @@ class QuickInvoke:
             await self._app(scope, receive, send)
             return
         try:
-            async with asyncio.timeout(self._body_s):
-                message = await receive()
-        except TimeoutError:
+            message = await run_with_deadline(_received(receive), lambda: self._body_s)
+        except DeadlineExceeded:
             await problem(SlowRequest())(scope, receive, send)
             return
         body: bytes = message.get("body", b"")
@@ -110,6 +108,10 @@ def _name(scope: Scope) -> str | None:
     begin = scope.get("root_path", "") + INVOKE
     name: str = scope["path"][len(begin) :]
     return name if scope["path"].startswith(begin) and name and "/" not in name else None
+
+
+async def _received(receive: Receive) -> Message:
+    return await receive()
 
 
 def _with(message: Message, receive: Receive) -> Receive:
