@@ -314,10 +314,11 @@ class McpCatalog:
         }
 
     async def _list(self, ctx: Context, offset: int = 0, limit: int = 100) -> list[dict[str, Any]]:
-        return [_brief(tool) for tool in self._own(ctx)[offset : offset + limit]]
+        return (await self._glee_list(ctx))[offset : offset + limit]
 
     async def _glee_list(self, ctx: Context) -> list[dict[str, Any]]:
-        return [_brief(tool) for tool in self._own(ctx)]
+        found = self._project.described(ctx.caller, ctx.identity)
+        return [{"name": name, "description": text} for name, text in found if name not in self._meta]
 
     async def _search(self, ctx: Context, query: str, limit: int = 5) -> list[dict[str, Any]]:
         from toolcrib.search import words_of
@@ -335,11 +336,6 @@ class McpCatalog:
         order = [*named, *fitting] if len(words) <= _NAME_WORDS else [*fitting, *named]
         names = [name for name in dict.fromkeys(order) if name not in self._meta][:limit]
         return [{**_brief(tool), "input_schema": tool.input_schema} for tool in map(self._project.get, names)]
-
-    def _own(self, ctx: Context) -> list[Tool]:
-        """Return the project's tools that this caller may see."""
-        tools = self._project.tools(ctx.caller, ctx.identity)
-        return [tool for tool in tools if tool.name not in self._meta]
 
 
 def _brief(tool: Tool) -> dict[str, Any]:

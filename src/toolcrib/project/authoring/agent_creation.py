@@ -72,7 +72,7 @@ def create_agent(project: Project, name: str, definition: Mapping[str, Any], cre
 
 
 def _usable(project: Project) -> list[str]:
-    return [tool.name for tool in project.tools()]
+    return [name for name, _ in project.described()]
 
 
 def _beyond(project: Project, agent: Agent) -> Iterator[Violation]:

@@ -143,6 +143,15 @@ class Bundles:
         more = len(found) > limit
         return ToolPage(found[:limit], page_token(question, [*found[limit - 1].order]) if more else None)
 
+    def described(self, sees: Callable[[Tool], bool] | None) -> list[tuple[str, str]]:
+        """Return full name and description of every tool that is not disabled and that the caller sees."""
+        if not self.exist:
+            return []
+        with self.stored.lock:
+            listing = self.stored.listing
+            on = [tool for tool in listing.tools() if listing.is_on(tool)]
+        return [self.index.described(one) for one in on if sees is None or sees(self.index.seen(one))]
+
     @cached_property
     def index(self) -> StoredSearch:
         """Finds tools."""

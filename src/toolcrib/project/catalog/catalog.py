@@ -136,6 +136,12 @@ class ProjectCatalog:
         every = self.every() if among is None else self._named(among)
         return [tool for tool in every if access.visible(tool, caller, identity)]
 
+    def described(self, caller: str, identity: Caller | None) -> list[tuple[str, str]]:
+        """Return name and description of each of the `tools`. Those of bundles are not made ready for it."""
+        sees = self.seen_by(caller, identity)
+        own = [tool for tool in self.every(stored=False) if sees is None or sees(tool)]
+        return [*((tool.name, tool.description) for tool in own), *self.bundles.described(sees)]
+
     def _named(self, names: Collection[str]) -> list[Tool]:
         found = []
         for name in names:

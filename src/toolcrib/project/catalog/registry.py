@@ -299,7 +299,7 @@ class ToolRegistry:
         mark = self.marks.get(name, [])
         result = self._cache.check_result(name, mark)
         if result is None:
-            found = check_tool(tool, self._documents.pop(name, None))
+            found = check_tool(tool, self._documents.pop(name, None), placed=False)
             if any(finding.is_error for finding in found):
                 self._refuse(name, check_tool(tool) or found)
                 return

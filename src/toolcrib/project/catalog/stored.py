@@ -7,7 +7,7 @@ has that slug. A tool is read when it is first listed or called, and again after
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -309,12 +309,6 @@ class StoredTools:
         """Return the id of a tool that was put in under this full name."""
         tool = self._bound.get(name)
         return None if tool is None else tool.id
-
-    def names(self) -> Iterator[str]:
-        """Return the full name of every tool that is not disabled."""
-        with self.lock:
-            listing = self.listing
-            return iter([self.full_name(tool) for tool in listing.tools() if listing.is_on(tool)])
 
     def _bind(self, listed: ListedTool) -> None:
         name = self.full_name(listed)

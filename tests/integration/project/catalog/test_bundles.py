@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -31,6 +32,7 @@ from toolcrib.spec.identifier import new_id
 MOMENT = "2026-01-01T00:00:00.000Z"
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "City."}}}
 PUT = """
+import subprocess
 import sys
 from pathlib import Path
 from toolcrib.bundles import Store, ToolBody
@@ -363,6 +365,7 @@ async def test_rules_tokens_and_the_audit_log_know_the_tools(data: Path, tmp_pat
         store.put_tool(bundle, "hello", "1", go())
     async with Project.open(tmp_path / "project", accept="all") as project:
         project.functions.register("hello", lambda: "hello")
+        assert project.described() == [("open/hello@1", "Says hello")]
         assert names(project) == ["open/hello@1"]
         assert (await project.call("open/hello@1")).ok
         assert isinstance((await project.call("secret/hello@1")).error, PolicyDenied)
@@ -379,7 +382,7 @@ def test_why_a_tool_is_unavailable(project: Project, store: Store, mine: str) ->
     assert project.bundles.why_unavailable(bad)
 
 
-def test_a_list_for_clients_reads_no_record_of_a_store_that_is_too_large_for_it(
+async def test_a_list_for_clients_reads_no_record_of_a_store_that_is_too_large_for_it(
     project: Project, store: Store, mine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(120):
@@ -395,5 +398,23 @@ def test_a_list_for_clients_reads_no_record_of_a_store_that_is_too_large_for_it(
     monkeypatch.setattr(Store, "tool", tool)
     names = {one.name for one in catalog.tools() if one.mcp.listed}
     assert names == {"tool_call", "tool_create", "tools_list", "tools_search"}
+    page = (await project.call("tools_list", {"offset": 118, "limit": 9})).unwrap()
+    assert page == [{"name": name, "description": "Says hello"} for name, _ in project.described()[-2:]]
     assert read == []
     assert catalog.get("hello-7").name == "mine/hello-7@1"
+
+
+def test_a_list_needs_no_position_of_a_warning(project: Project, store: Store, mine: str) -> None:
+    """Positions in the text of a record are found by the slow parser: it takes longer than all the rest."""
+    unsaid = {"type": "object", "properties": {"city": {"type": "string", "default": "x"}}}
+    store.put_tool(mine, "a", "1", go(arg_schema=unsaid))
+    program = """if True:
+        import sys
+        from toolcrib import Project
+        project = Project.open(sys.argv[1])
+        project.functions.register("hello", lambda: "hello")
+        print([tool.name for tool in project.tools()], "ruamel.yaml" in sys.modules)
+    """
+    command = [sys.executable, "-c", program, str(project.root)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stdout == "['mine/a@1'] False\n", ran.stderr

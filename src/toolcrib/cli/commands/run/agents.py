@@ -41,7 +41,7 @@ def list_command(root: str | None, as_json: bool) -> int:
 
     project = open_project(root)
     agents = project.agents.all()
-    findings = project.agents.findings(lambda: [tool.name for tool in project.tools()])
+    findings = project.agents.findings(lambda: [name for name, _ in project.described()])
     print_listing(
         as_json,
         {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 
-from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolNotFound
+from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolcribError, ToolNotFound
 from toolcrib.guard import Tokens
 from toolcrib.project.reports import describe_machine, explain_call, secret_needs
 from toolcrib.serve.http import Answer, HttpRequest, Route
@@ -132,6 +134,10 @@ class Machine(Struct, kw_only=True):
 async def list_secrets(request: HttpRequest) -> Answer:
     """List every secret that a tool declares, and its state."""
     services: Services = request.services
+    for name, _ in services.project.described():
+        with suppress(ToolcribError):
+            services.project.get(name)
+        await asyncio.sleep(0)  # Other requests go on while many tools are made ready.
     tools = services.project.tools()
     needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
     found = [SecretState(**need.as_dict()) for need in needs]
