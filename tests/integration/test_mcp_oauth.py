@@ -93,9 +93,10 @@ def server(
         yield running
 
 
-def ask(server: HttpServerProcess, token: str | None, method: str = "tools/list") -> Reply:
-    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META}}
-    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+def ask(server: HttpServerProcess, token: str | None, method: str = "tools/list", name: str = "") -> Reply:
+    params = {"_meta": META, "name": name} if name else {"_meta": META}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name}
     return server.send("POST", "/mcp", message, headers, token=token)
 
 
@@ -145,7 +146,15 @@ def test_a_token_with_too_few_rights_is_told_which_it_needs(
     refused = ask(server, issuer.token(scope="admin approve other"))
     assert refused.status == 403
     assert 'error="insufficient_scope", scope="invoke"' in refused.headers["WWW-Authenticate"]
-    assert ask(server, issuer.token(scope="read")).status == 200
+    reader = issuer.token(scope="read")
+    assert ask(server, reader).status == 200
+    log = server.root / ".toolcrib" / "audit" / "tools.log"
+    for reads, token in enumerate((reader, issuer.token(scope="read", jti="2")), 1):
+        refused = ask(server, token, "tools/call", name="tools_list")
+        assert refused.status == 403
+        assert 'error="insufficient_scope", scope="invoke"' in refused.headers["WWW-Authenticate"]
+        assert log.read_text().count("TOOL_REFUSED") == reads
+    assert ask(server, issuer.token(), "tools/call", name="tools_list").status == 200
 
 
 def test_a_session_belongs_to_the_subject(server: HttpServerProcess, issuer: AuthorizationServer) -> None:
@@ -190,7 +199,8 @@ def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> Non
 
     async def run() -> None:
         tokens = OutsideTokens(OAuthResource(issuer.issuer, RESOURCE))
-        assert (await tokens.verify(issuer.token())).owner == "olga@example"
+        old = issuer.token()
+        assert (await tokens.verify(old)).owner == "olga@example"
         issuer.rotate(RSAKey.generate_key(2048, auto_kid=True))
         new = issuer.token(alg="RS256")
         with pytest.raises(InvalidToken):  # Read a moment ago: not again for each bad token.
@@ -199,6 +209,8 @@ def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> Non
         reads = issuer.reads
         assert (await tokens.verify(new)).scopes == {"invoke"}
         assert issuer.reads == reads + 1
+        with pytest.raises(InvalidToken):  # Its key is gone.
+            await tokens.verify(old)
         await tokens.close()
 
     asyncio.run(run())

@@ -108,7 +108,6 @@ class OutsideTokens:
             caller = _caller(claims)
             if len(self._known) >= _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            # The keys may have been withdrawn since: a token is checked again as often as they are read.
             self._known[digest] = (caller, min(float(claims["exp"]), self._clock() + _KEYS_S))
         return caller
 
@@ -154,6 +153,7 @@ class OutsideTokens:
             if self._keys is None or age > _KEYS_S or (again and age > _AGAIN_S):
                 self._keys = await self._read_keys()
                 self._read = time.monotonic()
+                self._known.clear()  # A key may be gone because it was stolen.
             return self._keys
 
     async def _read_keys(self) -> KeySet:

@@ -46,6 +46,7 @@ _log = logging.getLogger("toolcrib.serve.mcp")
 
 PATH = "/mcp"
 _JSON = "application/json"
+_CALLS = frozenset(["tools/call", "prompts/get", "resources/read"])
 _GRACE_S = 1.0
 _LISTINGS = 64
 _STATUS: dict[int, int] = {
@@ -157,6 +158,14 @@ class McpEndpoint:
         """Check the token of a request once more. Raises ToolcribError if it is no longer valid."""
         self._access.require_valid(await self._client(http.headers))
 
+    def _require_right(self, http: Exchange, message: Mapping[str, Any]) -> None:
+        """Refuse a call that its token does not cover by 403, so that the client asks for a better token.
+
+        The call was refused already, and that was recorded.
+        """
+        if self._outside is not None and message.get("method") in _CALLS:
+            http.client.require("invoke")
+
     # --- the methods of HTTP
 
     async def _post(self, http: Exchange) -> None:
@@ -229,6 +238,7 @@ class McpEndpoint:
         if not stream.is_plain:
             await http.settle(stream, partial(self._alone.abandon, channel))
         if stream.is_plain:
+            self._require_right(http, message)
             code = stream.error
             await http.answer(stream.answer, 200 if code is None else _STATUS.get(code, 200))
             return
@@ -286,6 +296,7 @@ class McpEndpoint:
             if not stream.is_plain:
                 await http.settle(stream)
             if stream.is_plain:
+                self._require_right(http, message or {})
                 code = stream.error
                 bad = code in (ErrorCode.PARSE_ERROR, ErrorCode.INVALID_REQUEST)
                 await http.answer(stream.answer, 400 if bad else 200)
