@@ -105,6 +105,7 @@ def five():
                 '{"error": 1}',
                 '{"error": "E", "message": "m", "signal": "E", "delay": 0}',
                 '{"error": "E", "message": "m", "signal": [], "delay": 0}',
+                '{"error": "E", "message": "m", "signal": null, "delay": 0, "cause": "c"}',
             )
         ),
         ("import os; os.close(3)", "command_failed", "did not return"),

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.crib import Crib
+
 SOURCE = str(Path(__file__).parents[3] / "src")
 # Runs `BODY` in a process to which the kernel denies one call.
 DENIED = """
@@ -74,6 +76,19 @@ def test_a_denied_call_that_is_needed_is_named(name: str, number: int) -> None:
     for answer in (plain, with_input):
         assert (answer.get("code"), answer.get("mechanism")) == ("sandbox_unavailable", name), answer
     assert (ok, required) == (False, True)
+
+
+def test_a_call_of_a_project_says_what_is_denied_too(crib: Crib) -> None:
+    crib.shell()
+    body = f"""
+from toolcrib import Project
+async def once():
+    async with Project.open({str(crib.root)!r}, accept="all") as project:
+        return (await project.call("sh", {{"c": "true"}})).as_dict()
+print(json.dumps(asyncio.run(once())["error"]))
+"""
+    error = denied("prlimit64", errno.EPERM, body)
+    assert (error["code"], error["details"]["mechanism"]) == ("sandbox_unavailable", "prlimit64"), error
 
 
 def test_nothing_is_reported_as_missing_where_nothing_is() -> None:

@@ -223,7 +223,12 @@ def _answer(name: str, done: Completed) -> dict[str, Any]:
     if isinstance(answer, dict) and "value" in answer:
         return answer
     # The tool's own code may write here in our child's place.
-    if isinstance(answer, dict) and answer.keys() >= {*_FAILURE} and answer["signal"] in [None, *SIGNALS]:
+    if (
+        isinstance(answer, dict)
+        and answer.keys() >= {*_FAILURE}
+        and answer["signal"] in [None, *SIGNALS]
+        and isinstance(answer.get("cause") or {}, dict)
+    ):
         return answer
     raise CommandFailed(
         f"{name} did not return: its interpreter {ending(done)}",

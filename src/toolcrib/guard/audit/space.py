@@ -29,7 +29,10 @@ def reserve(fd: int, end: int, needed: int) -> int:
     Where the file system cannot reserve (NFS before 4.2), only check that there is room now. Raises OSError
     (ENOSPC, EDQUOT, EFBIG) if there is no room.
     """
-    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    except OSError:  # A container's filter denies prlimit64; the sandbox says so.
+        limit = resource.RLIM_INFINITY
     if 0 <= limit < needed:  # The kernel checks this limit at the write only.
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     try:
