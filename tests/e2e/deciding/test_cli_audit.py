@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -107,6 +108,15 @@ def test_no_log_and_no_project(crib: Crib, tmp_path: Path) -> None:
     (crib.home / "audit" / "tools.log").mkdir(parents=True)
     done = cli(crib, "audit", "tail", "--json")
     assert (done.code, done.document["error"]["code"]) == (1, "audit_unavailable")
+
+
+@pytest.mark.parametrize("name", ["tools.log", "tools.1-9.log"])
+def test_a_pipe_in_place_of_a_log_holds_nobody_up(crib: Crib, name: str) -> None:
+    (crib.home / "audit").mkdir()
+    os.mkfifo(crib.home / "audit" / name)
+    for words in (("verify",), ("tail",), ("search",)):
+        done = cli(crib, "audit", *words, prefix=("timeout", "60"))
+        assert (done.code, "no regular file" in done.err) == (1, True), (words, done.code, done.err)
 
 
 def test_tail_and_search(logged: Crib) -> None:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Literal
 
 from toolcrib.guard.audit.anchor import Anchored, read_anchor
 from toolcrib.guard.audit.calls import call_ended, interrupted_calls
-from toolcrib.guard.audit.files import locked_files, rotated_name
+from toolcrib.guard.audit.files import locked_files, open_part, rotated_name
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 
 ProblemKind = Literal["added", "altered", "cut", "gap", "missing", "reordered"]
@@ -84,7 +84,7 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     scan = _Scan(known or Anchored(Head()))
     try:
         for part in parts:
-            with part.open("rb") as file:
+            with open_part(part) as file:
                 scan.check_file(file, os.fstat(file.fileno()).st_size, part.name)
         if current is not None:
             scan.check_file(current, size, path.name)

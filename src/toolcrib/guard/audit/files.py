@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def locked_files(path: Path) -> Iterator[tuple[list[Path], BinaryIO | None, int]
     """Yield what `open_files` returns while no process writes to the log."""
     for _ in range(100):
         try:
-            file = path.open("rb")
+            file = open_part(path)
         except FileNotFoundError:
             yield [part for _, _, part in rotated_files(path)], None, 0
             return
@@ -93,6 +94,15 @@ def _is_at(path: Path, found: os.stat_result) -> bool:
         return os.path.samestat(found, path.stat())
     except FileNotFoundError:
         return False
+
+
+def open_part(path: Path) -> BinaryIO:
+    """Open a file of a log to read it. Never waits; OSError for a link and for what is no regular file."""
+    fd = os.open(path, _READ_FLAGS)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(fd, "rb")
 
 
 def lock_file(fd: int, operation: int, timeout: float) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from toolcrib.guard.audit.files import lines_backwards, open_files
+from toolcrib.guard.audit.files import lines_backwards, open_files, open_part
 from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
 
 _SHOWN = 512
@@ -128,7 +128,7 @@ class AuditReader:
             for raw in lines_backwards(self._file.fileno(), self._position):
                 yield self._path.name, raw
         for part in reversed(parts):
-            with part.open("rb") as file:
+            with open_part(part) as file:
                 for raw in lines_backwards(file.fileno(), os.fstat(file.fileno()).st_size):
                     yield part.name, raw
 
@@ -147,7 +147,7 @@ class AuditReader:
             behind = [n for n, part in enumerate(parts, 1) if os.path.samestat(part.stat(), held)]
             parts = parts[behind[0] if behind else len(parts) :]
         for part in parts:
-            with part.open("rb") as file:
+            with open_part(part) as file:
                 for raw in file:
                     yield part.name, raw.rstrip(b"\n")
         yield from self._rest()

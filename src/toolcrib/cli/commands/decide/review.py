@@ -57,7 +57,7 @@ def command(
         for number, sheet in enumerate(sheets):
             print_result("\n".join([*([""] if number else []), *sheet.lines()]))
     waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
-    codes = [list(sheet.code()) if as_json and sheet in waiting else [] for sheet in sheets]
+    codes = {sheet.tool.name: list(sheet.code()) for sheet in waiting} if as_json else {}
     accepted = bool(waiting) and (yes or not as_json)
     if accepted:
         channel = decide(f"Mark {names_of(waiting)} as reviewed?", _ABOUT, yes=yes)
@@ -65,8 +65,12 @@ def command(
         _accept(project, waiting, channel)
     if as_json:
         shown = [
-            {**sheet.as_dict(), "code": code, "accepted": accepted and sheet in waiting}
-            for sheet, code in zip(sheets, codes, strict=True)
+            {
+                **one.as_dict(),
+                "code": codes.get(one.tool.name, []),
+                "accepted": accepted and one.tool.name in codes,
+            }
+            for one in sheets
         ]
         print_json({"tools": shown})
     elif not sheets and not exit_code:
