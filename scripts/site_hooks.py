@@ -1,4 +1,4 @@
-"""What the site adds to docs/: a page of the examples, CONTRIBUTING.md, and links to both."""
+"""What the site adds to docs/: a page of the examples, CONTRIBUTING.md, links, tables that scroll."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = re.compile(r"\]\(\.\./examples/([\w.-]+?)(?:\.py)?\)")
+TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 NESTED = re.compile(r"\]\(docs/")
 
 
@@ -24,6 +25,11 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Lead links to those files to their pages."""
     return EXAMPLE.sub(r"](examples.md#\1)", markdown).replace("](../CONTRIBUTING.md)", "](contributing.md)")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let a table scroll by itself where the screen is narrow."""
+    return TABLE.sub(r'<div class="table-responsive">\g<0></div>', html)
 
 
 def _examples() -> list[str]:

@@ -362,7 +362,7 @@ class Toolset:
 
     def __repr__(self) -> str:
         some = ", ".join([*list(self._bound)[:5], *["…"][: len(self._bound) > 5]])
-        return f"<Toolset of {len(self._bound)} tools: {some}>" if some else "<Toolset without tools>"
+        return f"<Toolset of {len(self._bound)}: {some}>" if some else "<Toolset without tools>"
 
     def __contains__(self, name: object) -> bool:
         """Return True if there is a tool of this name."""

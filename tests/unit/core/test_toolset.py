@@ -463,7 +463,7 @@ def test_toolsets_and_tools_show_themselves_in_one_line() -> None:
     assert repr(tools) == "<Toolset without tools>"
     for number in range(6):
         tools.register(f"t{number}", add)
-    assert repr(tools) == "<Toolset of 6 tools: t0, t1, t2, t3, t4, …>"
+    assert repr(tools) == "<Toolset of 6: t0, t1, t2, t3, t4, …>"
     assert repr(tools.get("t0")).startswith("<Tool t0 version 1 (function): ")
 
 
