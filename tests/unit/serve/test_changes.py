@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.unit.serve.doubles import make_tool
+from tests.unit.serve.doubles import MemoryCatalog, make_tool
 from tests.unit.serve.test_connection import Client, session
+from toolcrib.serve.mcp import Connection
+from toolcrib.serve.mcp.lists import Listings
+from toolcrib.serve.mcp.wire import notification, to_json
 
 CHANGED = "notifications/tools/list_changed"
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -108,3 +111,19 @@ async def test_a_session_has_no_listen() -> None:
     client = Client()
     await session(client)
     assert (await client.ask("subscriptions/listen", {"notifications": {}}))["error"]["code"] == -32601
+
+
+async def test_the_lists_are_read_once_for_all_sessions() -> None:
+    catalog, lines = MemoryCatalog(make_tool("a")), list[bytes]()
+    shared = Listings(catalog, 500)
+    for _ in range(5):
+        connection = Connection(catalog, lines.append, listings=shared)
+        begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        connection.receive(to_json({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}))
+        connection.receive(notification("notifications/initialized"))
+    assert catalog.listings == 1
+    lines.clear()
+    catalog.add(make_tool("b"))
+    await asyncio.sleep(0)
+    assert lines == [notification(CHANGED)] * 5
+    assert catalog.listings == 2

@@ -107,7 +107,7 @@ class Connection:
         self._client: SessionClient | None = None
         """The client of the last call of a session: on one channel it is the same for all."""
         self._calls = ClientCalls(catalog, settings, self._questions)
-        self._changes = ListChanges(catalog, settings.server_info, settings.max_streams)
+        self._changes = ListChanges(catalog, self._listings.marks, settings.server_info, settings.max_streams)
         self._server_meta = {SERVER_KEY: settings.server_info}
         self._described: dict[str, Any] = {"capabilities": _CAPABILITIES}
         if settings.instructions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +52,19 @@ class ListChanges:
     Changes that come close together are one notification.
     """
 
-    def __init__(self, catalog: Catalog, server_info: dict[str, str], max_streams: int) -> None:
-        self._catalog = catalog
+    def __init__(
+        self,
+        catalog: Catalog,
+        marks: Callable[[], Mapping[str, object]],
+        server_info: dict[str, str],
+        max_streams: int,
+    ) -> None:
+        self._catalog, self._marks = catalog, marks
         self._server_info = server_info
         self._max_streams = max_streams
         self._sessions: dict[Channel, _Listener] = {}
         self._streams: dict[object, _Listener] = {}
-        self._seen: dict[str, list[object]] = {}
+        self._seen: Mapping[str, object] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._pending = False
@@ -131,7 +137,7 @@ class ListChanges:
     def _watch(self) -> None:
         if self._unsubscribe is None:
             self._loop = asyncio.get_running_loop()
-            self._seen = self._marked()
+            self._seen = self._marks()
             self._unsubscribe = self._catalog.on_change(self._changed)
 
     def _rest(self) -> None:
@@ -148,21 +154,11 @@ class ListChanges:
 
     def _notify_all(self) -> None:
         self._pending = False
-        now, before = self._marked(), self._seen
+        now, before = self._marks(), self._seen
         self._seen = now
         changed = frozenset(["toolsListChanged", *(name for name in now if now[name] != before.get(name))])
         for listener in (*self._sessions.values(), *self._streams.values()):
             self._notify(listener, changed)
-
-    def _marked(self) -> dict[str, list[object]]:
-        """Return the lists of prompts and resources, to see a change of them."""
-        found: dict[str, list[object]] = {"promptsListChanged": [], "resourcesListChanged": []}
-        for tool in self._catalog.tools():
-            if tool.mcp.prompt:
-                found["promptsListChanged"].append((tool.name, tool.description, tool.input_schema))
-            if tool.mcp.resource is not None:
-                found["resourcesListChanged"].append((tool.name, tool.description, tool.mcp))
-        return found
 
     def _notify(self, listener: _Listener, changed: frozenset[str]) -> None:
         if not listener.live:

@@ -203,6 +203,7 @@ class Listings:
     def __init__(self, catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> None:
         self._catalog, self._page_size, self._most = catalog, page_size, most
         self._kept: dict[tuple[str, str, Caller | None], CallerListing] = {}
+        self._marks: tuple[int | None, dict[str, list[object]]] = (None, {})
 
     def of(self, caller: str, identity: Caller | None) -> CallerListing:
         """Return the list of tools that this caller may see."""
@@ -214,3 +215,16 @@ class Listings:
             listing = CallerListing(self._catalog, self._page_size, caller=caller, identity=identity)
         self._kept[key] = listing
         return listing
+
+    def marks(self) -> dict[str, list[object]]:
+        """Return the lists of prompts and resources, to see a change of them; made once for all clients."""
+        revision = self._catalog.revision
+        if self._marks[0] != revision:
+            found: dict[str, list[object]] = {"promptsListChanged": [], "resourcesListChanged": []}
+            for tool in self._catalog.tools():
+                if tool.mcp.prompt:
+                    found["promptsListChanged"].append((tool.name, tool.description, tool.input_schema))
+                if tool.mcp.resource is not None:
+                    found["resourcesListChanged"].append((tool.name, tool.description, tool.mcp))
+            self._marks = revision, found
+        return self._marks[1]
