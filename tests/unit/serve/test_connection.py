@@ -484,7 +484,7 @@ async def test_progress_rises_and_ends_with_the_call() -> None:
     async def work(call: Call) -> Result:
         assert call.on_event is not None
         listeners.append(call.on_event)
-        listeners[0](CallEvent("chunk", "c", "add", "mcp", text="no progress"))
+        listeners[0](CallEvent("chunk", "c", "add", "mcp", text="a line\nits end\n"))
         report(1, 4, "one")
         report(1, 4, "not risen")
         report(float("nan"), None, "")
@@ -496,12 +496,10 @@ async def test_progress_rises_and_ends_with_the_call() -> None:
     client = Client(work)
     await session(client)
     client.post("tools/call", {"name": "add", "_meta": {"progressToken": "t"}})
-    first, second, last = [await client.next() for _ in range(3)]
-    assert first == {
-        "jsonrpc": "2.0",
-        "method": "notifications/progress",
-        "params": {"progressToken": "t", "progress": 1, "total": 4, "message": "one"},
-    }
+    part, first, second, last = [await client.next() for _ in range(4)]
+    assert part["params"] == {"progressToken": "t", "progress": 2**-20, "message": "its end"}
+    assert (first["jsonrpc"], first["method"]) == ("2.0", "notifications/progress")
+    assert first["params"] == {"progressToken": "t", "progress": 1, "total": 4, "message": "one"}
     assert second["params"] == {"progressToken": "t", "progress": 2}
     assert "result" in last
     client.congested = False

@@ -57,6 +57,8 @@ _log = logging.getLogger("toolcrib.serve.mcp")
 
 _CANCEL_S = 2.0
 """Seconds that cancelled calls may take to end before the connection is given up."""
+_CHUNK = 2.0**-20
+"""The progress that a part of the output counts."""
 
 
 @dataclass(slots=True, eq=False)
@@ -316,21 +318,28 @@ class ClientCalls:
         return answer(one.request.id, result)
 
     def _progress(self, one: ClientCall, token: RequestId) -> Callable[[CallEvent], None]:
-        """Return a function that sends progress while the call runs; MCP wants it to increase."""
-        last, channel = -math.inf, one.request.channel
+        """Return a function that sends progress while the call runs; MCP wants it to increase.
+
+        Until the tool itself counts, the parts of its output are messages that count next to nothing.
+        """
+        last, counts, channel = -math.inf, False, one.request.channel
 
         def report(event: CallEvent) -> None:
-            nonlocal last
-            live = self._open.get(one.request.key) is one
-            done = event.done if event.kind == "progress" and live else None
-            if done is None or not last < done < math.inf or channel.congested():
+            nonlocal last, counts
+            done, message = event.done, event.message
+            counts = counts or event.kind == "progress"
+            if event.kind == "chunk" and not counts:
+                message = event.text.rstrip().rpartition("\n")[2]
+                done = max(last, 0.0) + _CHUNK if message else None
+            live = event.kind in ("progress", "chunk") and self._open.get(one.request.key) is one
+            if not live or done is None or not last < done < math.inf or channel.congested():
                 return
             last = done
             params: dict[str, Any] = {"progressToken": token, "progress": done}
             if event.total is not None and math.isfinite(event.total):
                 params["total"] = event.total
-            if event.message:
-                params["message"] = event.message
+            if message:
+                params["message"] = message
             channel.send(notification("notifications/progress", params))
 
         return report
