@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.crib import Crib
+from tests.e2e.mcp.test_mcp_http import modern
 from tests.http_server import http_server
 from toolcrib.guard import Tokens
 from toolcrib.state import Artifacts, Vault
@@ -29,6 +30,9 @@ def test_an_artifact_is_read_by_its_own_client_also_in_ranges(crib: Crib) -> Non
         assert (last.status, last.body) == (206, whole.body[-3:])
         beyond = server.send("GET", path, headers={"Range": f"bytes={found.size}-"})
         assert beyond.status == 416
-        other = Tokens(vault).create("other", ["read"], owner="bob")
+        other = Tokens(vault).create("other", ["invoke"], owner="bob")
         assert server.send("GET", path, token=other).code == "not_found"
+        uri = f"toolcrib://artifacts/{found.id}"
+        refused = modern(server, "resources/read", {"uri": uri}, headers={"Mcp-Name": uri}, token=other)
+        assert refused.json["error"]["code"] == -32602
         assert server.send("GET", "/tools/artifacts/nothing").code == "not_found"

@@ -80,7 +80,7 @@ def _value(result: Result) -> Any:
     error: ToolcribError = result.error or pending_error(result)
     if (theirs := mounted_error(error)) is not None:
         raise theirs
-    wrong = error.code in ("invalid_input", "tool_not_found")
+    wrong = error.code in ("invalid_input", "not_found", "tool_not_found")
     code = ErrorCode.INVALID_PARAMS if wrong else ErrorCode.INTERNAL_ERROR
     raise JsonRpcError(code, error_text(error), {"error": error.as_dict()})
 
