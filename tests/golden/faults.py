@@ -2,76 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+
+from tests.unit.manifest.native import samples
 
 __all__ = ["faulty"]
 
-HTTP = """\
-name: NAME
-description: Finds things
-kind: http
-version: 1
-inputs:
-  schema:
-    type: object
-    additionalProperties: false
-    required: [query]
-    properties:
-      query: {type: string, description: What to find}
-exec:
-  http:
-    url: https://api.example.com/find
-    query:
-      q: ${query}
-permissions:
-  network: true
-"""
-COMMAND = """\
-name: NAME
-description: Scans a folder
-kind: command
-version: 1
-inputs:
-  schema:
-    type: object
-    properties:
-      path:
-        type: string
-        description: Folder to scan
-exec:
-  command:
-    entrypoint: ./scan.sh
-    args: ["${path}"]
-"""
-FILE = """\
-name: NAME
-description: Keeps a note
-kind: file
-version: 1
-inputs:
-  schema:
-    type: object
-    properties:
-      text: {type: string, description: The note}
-exec:
-  file:
-    action: write
-    path: notes/today.txt
-    content: ${text}
-permissions:
-  fs:
-    write: [notes]
-"""
-PYTHON = """\
-name: NAME
-description: Counts lines
-kind: python
-version: 1
-exec:
-  python:
-    module: tools.stats
-    function: run
-"""
+HTTP, COMMAND, FILE, PYTHON = (
+    re.sub(r"\Aname: .*", "name: NAME", one)
+    for one in (samples.HTTP, samples.COMMAND, samples.FILE, samples.PYTHON)
+)
 STEPS = """\
 name: NAME
 description: Does one thing after the other

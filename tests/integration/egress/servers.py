@@ -58,6 +58,22 @@ async def serving(
 @asynccontextmanager
 async def raw(answer: Answer | bytes) -> AsyncIterator[int]:
     """Run a server that reads one request head, then calls `answer` or sends it and closes."""
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if isinstance(answer, bytes):
+            writer.write(answer)
+            await writer.drain()
+        else:
+            await answer(reader, writer)
+
+    async with accepting(answered) as port:
+        yield port
+
+
+@asynccontextmanager
+async def accepting(serve: Answer) -> AsyncIterator[int]:
+    """Run a server that calls `serve` for each connection; yields its port."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,12 +81,7 @@ async def raw(answer: Answer | bytes) -> AsyncIterator[int]:
         assert task is not None
         tasks.add(task)
         try:
-            await reader.readuntil(b"\r\n\r\n")
-            if isinstance(answer, bytes):
-                writer.write(answer)
-                await writer.drain()
-            else:
-                await answer(reader, writer)
+            await serve(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:

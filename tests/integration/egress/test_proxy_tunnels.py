@@ -19,7 +19,7 @@ from aiohttp import web
 from tests.certificates import certificate_for
 from tests.conftest import need
 from tests.integration.egress.proxies import Proxied, listening, proxied, until
-from tests.integration.egress.servers import Names, named, serving
+from tests.integration.egress.servers import Names, accepting, named, serving
 from toolcrib.egress import HostPolicy, HostRefusal, Proxy, ProxyLimits
 from toolcrib.egress.proxy.client_hello import MAX_HELLO_BYTES
 
@@ -52,31 +52,16 @@ async def hello(request: web.Request) -> web.Response:
 @asynccontextmanager
 async def echoing(greeting: bytes = b"") -> AsyncIterator[int]:
     """Run a server that sends `greeting` first and echoes everything."""
-    tasks: set[asyncio.Task[None]] = set()
 
-    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            writer.write(greeting)
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-            writer.write(b"bye")
-        except ConnectionError:
-            pass
-        finally:
-            writer.close()
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.write(b"bye")
 
-    server = await asyncio.start_server(connection, "127.0.0.1", 0)
-    try:
-        yield int(server.sockets[0].getsockname()[1])
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with accepting(echo) as port:
+        yield port
 
 
 @asynccontextmanager

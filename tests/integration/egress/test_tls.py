@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from aiohttp import web
-from cryptography import x509  # comes with the MCP client, a development dependency
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import certificate_for
 from tests.integration.egress.servers import Names, named, serving
 from toolcrib.egress import Egress, EgressRequest, HostPolicy
 from toolcrib.errors import HostNotAllowed, HttpFailed
@@ -22,24 +17,7 @@ from toolcrib.spec import Network
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """The server's and the client's side of a certificate for `svc.test`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "svc.test")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("svc.test")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = Path(tmp_path_factory.mktemp("tls")) / "both.pem"
-    encoding = serialization.Encoding.PEM
-    private = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(private + certificate.public_bytes(encoding))
+    file = certificate_for(tmp_path_factory.mktemp("tls"), "svc.test")
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(file)
     return server, ssl.create_default_context(cafile=str(file))
