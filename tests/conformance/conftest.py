@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,10 +59,17 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copytree(HERE / "project" / "tools", root / ".toolcrib" / "tools")
     shutil.copytree(HERE / "project" / "texts", root / "texts")
     accept(root, data)
+    with serving("server", root, data) as url:
+        yield url
+
+
+@contextmanager
+def serving(module: str, root: Path, data: Path) -> Iterator[str]:
+    """Run one of our servers with a token of its own; yields its address."""
     tokens = Tokens(Vault(root, data))
     token = tokens.create("suite", ("invoke",), owner="olga")
     tokens.close()
-    command = [sys.executable, "-m", "tests.conformance.server", "--root", str(root), "--data", str(data)]
+    command = [sys.executable, "-m", f"tests.conformance.{module}", "--root", str(root), "--data", str(data)]
     environment = {**os.environ, "CONFORMANCE_TOKEN": token}
     with subprocess.Popen(
         command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True

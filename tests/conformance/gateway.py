@@ -6,16 +6,12 @@ every request gets that of the environment.
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
 from pathlib import Path
 
-from tests.conformance.server import with_token
+from tests.conformance.server import serve
 from toolcrib import Project
-from toolcrib.serve.http import HttpServer, open_socket
 from toolcrib.serve.process import run_until_end
-from toolcrib.serve.rest import rest_app
 
 
 async def main(root: str, data: str) -> int:
@@ -25,13 +21,7 @@ async def main(root: str, data: str) -> int:
         for mounted in project.servers.mounted.values():
             assert mounted.known, mounted.server.error
             mounted.review()
-        listening = open_socket("127.0.0.1", 0)
-        closing = asyncio.Event()
-        port = listening.getsockname()[1]
-        async with rest_app(project, port=port, closing=closing) as (app, _):
-            print(f"http://127.0.0.1:{port}/mcp", flush=True)
-            served = with_token(app, os.environ["CONFORMANCE_TOKEN"])
-            await HttpServer(served, listening, closing).serve()
+        await serve(project)
     return 0
 
 

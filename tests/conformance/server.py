@@ -395,14 +395,19 @@ async def main(root: str, data: str) -> int:
             """Add a prompt."""
             return trigger(PROMPT)
 
-        listening = open_socket("127.0.0.1", 0)
-        closing = asyncio.Event()
-        port = listening.getsockname()[1]
-        async with rest_app(project, port=port, closing=closing) as (app, _):
-            print(f"http://127.0.0.1:{port}/mcp", flush=True)
-            served = with_token(app, os.environ["CONFORMANCE_TOKEN"])
-            await HttpServer(served, listening, closing).serve()
+        await serve(project)
     return 0
+
+
+async def serve(project: Project) -> None:
+    """Serve a project over HTTP until the process is ended, and print the address."""
+    listening = open_socket("127.0.0.1", 0)
+    closing = asyncio.Event()
+    port = listening.getsockname()[1]
+    async with rest_app(project, port=port, closing=closing) as (app, _):
+        print(f"http://127.0.0.1:{port}/mcp", flush=True)
+        served = with_token(app, os.environ["CONFORMANCE_TOKEN"])
+        await HttpServer(served, listening, closing).serve()
 
 
 if __name__ == "__main__":
