@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from toolcrib import __version__
 from toolcrib.serve.mcp import serve_stdio
 from toolcrib.serve.process import run_until_end
 
@@ -32,7 +33,5 @@ def serve_toolset(tools: Toolset) -> NoReturn:
 
 
 async def _serve(tools: Toolset) -> int:
-    from toolcrib import __version__
-
     async with tools:
         return await serve_stdio(tools, version=__version__)

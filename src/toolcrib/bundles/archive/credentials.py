@@ -12,6 +12,7 @@ import msgspec
 
 from toolcrib.bundles.archive.contents import Contents
 from toolcrib.errors import DeniedError, ManifestError, Violation
+from toolcrib.manifest import load
 from toolcrib.spec import SecretSource
 from toolcrib.spec.naming import json_path
 
@@ -135,8 +136,6 @@ def _manifest(record: dict[str, Any]) -> Any:
     """Return the data of a native tool's manifest; None if there is none."""
     if record.get("type") != "native":
         return None
-    from toolcrib.manifest import load
-
     try:
         return load(str(record["impl"].get("manifest", "")).encode(), "tool.yml").data
     except ManifestError:

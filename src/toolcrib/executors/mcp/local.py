@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
@@ -17,13 +17,10 @@ from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.process import process_job
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace
-from toolcrib.manifest.dialects.mcp_servers import expand
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import McpExec, Tool
 from toolcrib.spec.tools.words import may_touch
-
-if TYPE_CHECKING:
-    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 _USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
 """Variables that an unconfined server gets."""

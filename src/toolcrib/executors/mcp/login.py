@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from toolcrib.errors import TimedOut, ToolcribError, ToolUnavailable
-from toolcrib.manifest.dialects.mcp_servers import expand
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.state import Vault, read_private, write_private
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
-    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 _EARLY_S = 30.0
 """Seconds before its expiry that a token is renewed."""

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, HostNotAllowed, ToolcribError, ToolUnavailable
 from toolcrib.executors.mcp.variables import values_needed
-from toolcrib.manifest.dialects.mcp_servers import expand
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.spec import Network
 
 if TYPE_CHECKING:
     import httpx2
 
-    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 _EVENT_S = 300.0
 """Seconds that an open stream of events may be silent."""

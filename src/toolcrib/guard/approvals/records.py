@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+import orjson
+
 from toolcrib.errors import ApprovalDenied, InvalidInput
 from toolcrib.spec.moment import written
 
@@ -196,8 +198,6 @@ class Grant:
 
 def canonical(arguments: Mapping[str, Any]) -> bytes:
     """Return checked arguments as the one JSON text that is digested: sorted keys, no blanks."""
-    import orjson
-
     return orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
 
 

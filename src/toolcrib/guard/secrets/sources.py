@@ -7,6 +7,7 @@ SecretMissing with the reason, and nothing runs: the source after it could have 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -135,8 +136,6 @@ def resolve(permissions: Permissions, source: SecretSource) -> dict[str, str]:
         elif secret.required:
             missing.append(secret.name)
     if missing:
-        import shlex
-
         what = "Secrets {} are not set." if len(missing) > 1 else "Secret {} is not set."
         sets = " && ".join(f"toolcrib secrets set {shlex.quote(name)}" for name in missing)
         exports = " ".join(f"export {shlex.quote(name)}=…" for name in missing)

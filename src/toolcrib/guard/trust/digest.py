@@ -23,6 +23,7 @@ from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.guard.trust.digest_parts import code_of, code_parts
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
+from toolcrib.schema import to_json_text
 from toolcrib.spec import Tool
 
 _MAX_FILES = 2_000
@@ -268,8 +269,6 @@ def _special(path: str, found: os.stat_result) -> str:
 
 def _definition(tool: Tool) -> bytes:
     """Describe a tool without a manifest: its name, inputs and function."""
-    from toolcrib.schema import to_json_text
-
     config = tool.config
     definition = {
         "name": tool.name,

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import orjson
+
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import (
     ANY_FILE,
@@ -34,8 +36,6 @@ _KNOWN = (
 @cache
 def agent_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of an agent's file."""
-    import orjson
-
     schema: dict[str, Any] = orjson.loads(Path(__file__).with_name("schema.json").read_bytes())
     return schema
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from toolcrib.core.context import new_trace
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
@@ -25,12 +25,7 @@ from toolcrib.runs.sessions.records import (
     ToolUse,
 )
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import Database, DatabaseWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from toolcrib.state import Transaction
+from toolcrib.state import Database, DatabaseWatch, Transaction
 
 Send = Callable[["Transaction", str, float], None]
 """Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""

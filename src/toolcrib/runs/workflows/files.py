@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from toolcrib.errors import DefinitionError
 from toolcrib.executors.composite.lint import plan
 from toolcrib.manifest import Diagnostic, Document, failure, load
@@ -28,8 +30,6 @@ _KNOWN = (
 @cache
 def workflow_schema() -> dict[str, Any]:
     """Return the JSON Schema 2020-12 of a workflow's file."""
-    import orjson
-
     schema: dict[str, Any] = orjson.loads(Path(__file__).with_name("schema.json").read_bytes())
     return schema
 

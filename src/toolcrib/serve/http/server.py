@@ -8,12 +8,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp
 
 from toolcrib.errors import ConflictError, UsageError
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 GRACE_S = 10
 """Seconds that running requests have to end after a signal, before they are cancelled."""

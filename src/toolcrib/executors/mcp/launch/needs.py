@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.executors.command.code_files import code_files
+from toolcrib.executors.mcp.launch.launchers import launched
 from toolcrib.executors.mcp.launch.line import Launch, MachineView, is_within
 from toolcrib.sandbox.files.paths import Paths, beginning
 
@@ -91,8 +92,6 @@ class _Finder:
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         found = self._machine.which(names[0]) if names else None
         if found is not None:
-            from toolcrib.executors.mcp.launch.launchers import launched
-
             real = launched(Launch((found,)), self._machine).argv[0]
             self.path[os.path.dirname(real)] = None  # noqa: PTH120
             self.program(real, depth + 1)
