@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -75,6 +76,7 @@ class PostgresProcess:
             if not until or self._process is None or self._process.poll() is not None:
                 log = self.folder / "log"
                 raise RuntimeError(done.stderr.decode() + (log.read_text() if log.exists() else ""))
+            time.sleep(0.02)
 
     def _installed(self) -> Path:
         """Folder of the programs; a copy if the user that runs them could not reach it."""

@@ -100,9 +100,9 @@ def test_every_command_and_option_is_documented() -> None:
                     assert word.strip("[].") in text, f"{heading} {word}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_that_a_page_names_exists(page: Path) -> None:
-    for words in (line.rstrip("`").split() for line in COMMAND.findall(page.read_text(encoding="utf-8"))):
+def test_every_command_that_a_page_names_exists() -> None:
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    for words in (line.rstrip("`").split() for text in texts for line in COMMAND.findall(text)):
         top = click.Context(program, info_name="toolcrib")
         command = program.get_command(top, words[0])
         if words[0] == "help":
@@ -204,11 +204,11 @@ def test_every_exit_code_is_described() -> None:
         assert re.search(rf"(?<!\d){kind.exit_code} [a-z]", text), kind.exit_code
 
 
-@pytest.mark.parametrize("name", toolcrib.__all__)
-def test_every_public_name_is_documented_and_used(name: str) -> None:
+def test_every_public_name_is_documented_and_used() -> None:
     page = text_of("docs/python.md")
-    assert re.search(rf"`[^`\n]*\b{name}\b", FENCED.sub("", page)), f"{name} is not documented"
-    assert re.search(rf"\b{name}\b", "".join(FENCED.findall(page))), f"{name} is in no block that runs"
+    for name in toolcrib.__all__:
+        assert re.search(rf"`[^`\n]*\b{name}\b", FENCED.sub("", page)), f"{name} is not documented"
+        assert re.search(rf"\b{name}\b", "".join(FENCED.findall(page))), f"{name} is in no block that runs"
 
 
 def test_every_option_of_registration_is_documented() -> None:
@@ -228,11 +228,10 @@ def test_every_signal_is_documented() -> None:
         assert f"`{signal.__name__}(" in text
 
 
-@pytest.mark.parametrize(("annotation", "schema"), TYPE_ROW.findall(text_of("docs/python.md")))
-def test_the_table_of_types_is_right(annotation: str, schema: str) -> None:
-    kind: Any = eval(annotation.replace("\\|", "|"), dict(ANNOTATIONS))
-
-    assert TypeSchemas().schema(kind) == json.loads(schema)
+def test_the_table_of_types_is_right() -> None:
+    for annotation, schema in TYPE_ROW.findall(text_of("docs/python.md")):
+        kind: Any = eval(annotation.replace("\\|", "|"), dict(ANNOTATIONS))
+        assert TypeSchemas().schema(kind) == json.loads(schema), annotation
 
 
 def test_the_documented_layers_are_those_that_are_checked() -> None:
@@ -279,17 +278,18 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
-def test_no_link_is_broken(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for link in LINK.findall(FENCED.sub("", text)):
+def test_no_link_is_broken() -> None:
+    pages = [*PAGES, ROOT / "CHANGELOG.md"]
+    texts = [FENCED.sub("", page.read_text(encoding="utf-8")) for page in pages]
+    links = [(page, link) for page, text in zip(pages, texts, strict=True) for link in LINK.findall(text)]
+    for page, link in links:
         if re.match(r"https?:", link):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        assert target.exists(), link
+        assert target.exists(), (page, link)
         if anchor:
-            assert anchor in anchors(target.read_text(encoding="utf-8")), link
+            assert anchor in anchors(target.read_text(encoding="utf-8")), (page, link)
 
 
 def test_every_row_of_the_threat_model_names_its_test() -> None:

@@ -119,6 +119,7 @@ secrets = st.text(st.characters(codec="utf-8"), min_size=4, max_size=40) | st.te
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
+@settings(max_examples=30)
 @given(value=secrets, before=st.text(max_size=5), after=st.text(max_size=5))
 @example(value=VALUE, before="x", after="y")
 @example(value="\\\n\\n", before="", after="")
@@ -143,13 +144,13 @@ def test_no_form_of_a_value_gets_through(name: str, value: str, before: str, aft
         assert encoded not in out
 
 
-@pytest.mark.parametrize("name", ENCODINGS)
-def test_the_mask_names_the_secret_and_leaves_the_rest(name: str) -> None:
+def test_the_mask_names_the_secret_and_leaves_the_rest() -> None:
     value = "ghp_16C7e42F292c6912E7710c838347Ae178B4a+/"
-    out = Redactor({"GITHUB_TOKEN": value}).redact_text(f"before {ENCODINGS[name](value)} after")
-    assert "***GITHUB_TOKEN***" in out
-    assert out.startswith("before ")
-    assert out.endswith(" after")
+    for name, encode in ENCODINGS.items():
+        out = Redactor({"GITHUB_TOKEN": value}).redact_text(f"before {encode(value)} after")
+        assert "***GITHUB_TOKEN***" in out, name
+        assert out.startswith("before "), name
+        assert out.endswith(" after"), name
 
 
 def test_values_without_names_have_a_plain_mask() -> None:

@@ -52,14 +52,14 @@ def test_any_cuts_give_the_mask_of_the_whole(
         assert whole == redactor.redact_text(text)
 
 
-@pytest.mark.parametrize("name", sorted(ENCODINGS))
-def test_every_single_cut_of_every_encoding(name: str) -> None:
+def test_every_single_cut_of_every_encoding() -> None:
     redactor = Redactor({"TOKEN": VALUE})
-    text = f"before {ENCODINGS[name](VALUE)} after"
-    whole = redactor.redact_text(text)
-    assert "***TOKEN***" in whole
-    for cut in range(len(text)):
-        assert in_pieces(redactor, text, [cut]) == whole
+    for name, encode in ENCODINGS.items():
+        text = f"before {encode(VALUE)} after"
+        whole = redactor.redact_text(text)
+        assert "***TOKEN***" in whole, name
+        for cut in range(len(text)):
+            assert in_pieces(redactor, text, [cut]) == whole, (name, cut)
 
 
 @given(data=st.binary(max_size=60), cuts=st.lists(st.integers(0, 80), max_size=6), at=st.integers(0, 60))
