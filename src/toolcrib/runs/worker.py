@@ -68,6 +68,8 @@ class Worker:
         self._concurrency = concurrency
         self._elsewhere: frozenset[str] = frozenset()
         self._running: dict[str, tuple[ClaimedCall, asyncio.Task[None]]] = {}
+        self._gives_up = False
+        """True once the time to end is over: what the database does not take now is left to others."""
 
     async def run(
         self,
@@ -96,6 +98,7 @@ class Worker:
             await asyncio.wait({serve}, timeout=grace_s)
         finally:
             full.set()
+            self._gives_up = True
             stopped.cancel()
             running = [task for _, task in self._running.values()]
             for task in running:
@@ -147,12 +150,12 @@ class Worker:
             await asyncio.sleep(_AGAIN_S)
 
     def _is_recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
-        """Record one ending; False if the database is away."""
+        """Record one ending; False if the database is away, and there is time to try again."""
         try:
             record(self._calls, claim, ending)
         except StateUnavailable as error:
             _log.warning("the end of call %s is not yet recorded: %s", claim.id, error)
-            return False
+            return self._gives_up
         except Exception:  # Its lease ends, and it is rescued.
             _log.exception("the end of call %s could not be recorded", claim.id)
         return True

@@ -368,6 +368,21 @@ def full_disk(database: Database) -> Iterator[None]:
             tx.all("PRAGMA max_page_count = 1000000")
 
 
+async def test_a_worker_ends_in_time_where_nothing_can_be_recorded(calls: Recorded, log: Log) -> None:
+    call_id, stop = calls.submit("hold", {}, repeatable=True), asyncio.Event()
+    task = asyncio.create_task(worker_of(calls, log, ["hold"]).run(stop, 1.0))
+    await until(lambda: log.lines("start"))
+    with full_disk(calls.database):
+        log.path.with_name("go").touch()
+        await until(lambda: log.lines("end"))
+        stop.set()
+        async with asyncio.timeout(PATIENCE_S):
+            await task
+    async with serving(calls, log, "hold"):
+        assert (await ended(calls, call_id)).state == "done"
+    assert history(calls, call_id).count("done") == 1
+
+
 async def test_a_full_disk_stops_calls_and_loses_none(calls: Recorded, log: Log) -> None:
     waiting = calls.submit("nap", {})
     with full_disk(calls.database):
