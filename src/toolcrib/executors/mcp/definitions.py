@@ -67,8 +67,11 @@ async def _fetch_list(
     for _ in range(_MAX_PAGES):
         page = await fetch_page(cursor=cursor)
         for entry in getattr(page, key):
-            definition = write(entry.model_dump(mode="json", by_alias=True, exclude_none=True))
+            shown = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+            definition = write(shown)
             reason = _why_unusable(definition)
+            if shown.get("execution", {}).get("taskSupport") == "required":
+                reason = "it can only be called as a task of protocol 2025-11-25, which is not supported"
             if reason is None and len(found) >= MAX_TOOLS:
                 reason = f"it has more than {MAX_TOOLS:,} tools"
             if reason is None:

@@ -157,15 +157,17 @@ async def test_another_program_of_that_name_is_another_server(crib: Crib) -> Non
 async def test_names_are_unique_and_fit_every_client(crib: Crib) -> None:
     long = "x" * 100
     bad = {"name": "bad", "inputSchema": {"type": "object", "properties": {"q": {"type": "nonsense"}}}}
-    offers(crib, tool("a.b"), tool("a_b"), tool("a/b"), tool(long), tool(long + "y"), tool("Ünï"), bad)
+    task = {**tool("task"), "execution": {"taskSupport": "required"}}
+    offers(crib, tool("a.b"), tool("a_b"), tool("a/b"), tool(long), tool(long + "y"), tool("Ünï"), bad, task)
     async with crib.open() as project:
         mounted = await there(project)
         names = [one.name for one in project.tools()]
         assert len(set(names)) == 6
         assert all(len(name) <= 64 and name.startswith("raw__") for name in names)
         assert mounted.tools["a_b"] == "raw__a_b"
-        assert len(mounted.left) == 1
+        assert len(mounted.left) == 2
         assert "'bad'" in mounted.left[0]
+        assert mounted.left[1].startswith("'task': it can only be called as a task")
 
 
 def test_a_tool_of_the_project_keeps_its_name(crib: Crib) -> None:
