@@ -424,6 +424,21 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(shelf: Shelf) -> Non
     shelf.refused(3, "not_found", "search", "forecast", "--bundle", "nothing")
 
 
+def test_a_call_without_bundle_or_version_says_which_tool_it_was(shelf: Shelf) -> None:
+    root = Crib(shelf.folder / "shop").root
+    (root / "notes.txt").write_text("noted")
+    shelf.ok("bundle", "create", "notes")
+    for version in ("3", "4"):
+        file = root / "read.yml"
+        file.write_text(MANIFEST.replace("version: 3", f"version: {version}"))
+        shelf.ok("tool", "put", "notes", str(file))
+    accept(root, shelf.data)
+    words = ("run", "read-notes", "--root", str(root))
+    assert shelf.ok(*words)["meta"]["details"]["tool"] == "notes/read-notes@4"
+    assert "notes/read-notes@4" in shelf(*words).err
+    assert "tool" not in shelf.ok("run", "notes/read-notes@3", "--root", str(root))["meta"]["details"]
+
+
 def test_search_in_a_project_finds_its_tools_and_those_of_bundles(shelf: Shelf) -> None:
     crib = Crib(shelf.folder / "shop")
     crib.tool("forecast_here", "file", {"action": "read", "path": "f"})

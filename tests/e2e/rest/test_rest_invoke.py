@@ -246,6 +246,8 @@ def test_a_built_in_bundle_is_read_and_called_as_any_other(shipped: Bundle) -> N
     assert [tool["slug"] for tool in send("GET", f"/tools?bundleIDs={SHIPPED}").json["tools"]] == ["sum"]
     assert send("GET", f"/tools/search?q=sum&bundleIDs={SHIPPED}").json["total"] == 1
     assert shipped.invoke("sum", {"a": 2, "b": 3}).json == {"ok": True, "value": 5}
+    by_name = send("POST", "/tools/invoke/sum", {"args": {"a": 2, "b": 3}}).json
+    assert by_name == {"ok": True, "value": 5, "meta": {"tool": "shipped/sum@v1"}}
 
 
 @pytest.mark.parametrize(

@@ -475,6 +475,9 @@ def _as_dict(result: Result) -> dict[str, Any]:
         out["value"] = result.value
     if result.warnings:
         out["warnings"] = list(result.warnings)
-    if result.value is None and result.error is None and result.details:
-        out["meta"] = result.details
+    details = result.details or {}
+    if result.value is None and result.error is None and details:
+        out["meta"] = details
+    elif "tool" in details:
+        out["meta"] = {"tool": details["tool"]}
     return out

@@ -115,6 +115,8 @@ def _run_program(
 
 
 def _print(result: Result, *, verbose: bool) -> None:
+    if (tool := (result.details or {}).get("tool")) is not None:
+        print_note(f"Called {tool}.")
     for warning in result.warnings:
         print_note(f"warning: {warning}")
     if result.status == "pending":
@@ -175,6 +177,7 @@ def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:
 def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Result:
     """Find the tool, ask for approval if it is needed, and make the call. Every refusal is recorded."""
     refusal: ToolcribError | None = None
+    asked = call.tool
     call.caller, call.identity = caller_of(project)
     try:
         tool = find_tool(project, call.tool)
@@ -193,6 +196,8 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
             except ApprovalRequired as error:
                 refusal = error
     result = asyncio.run(_run(project, call))
+    if "/" in call.tool and call.tool != asked:  # Of several bundles or versions it is this one.
+        result.details = {**(result.details or {}), "tool": call.tool}
     if refusal is not None and result.error is not None and result.error.code == refusal.code:
         result.error = refusal
     return result

@@ -80,7 +80,8 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
     """Otherwise the error: `code`, `message`, `retryable`, …"""
     warnings: list[str] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = UNSET
-    """If the value is null: facts of the last attempt, such as the HTTP status."""
+    """`tool`: the full name, if another one was called. If the value is null, also facts of the last attempt,
+    such as the HTTP status."""
 
 
 class Pending(Struct, frozen=True, kw_only=True, rename="camel"):
