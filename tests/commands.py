@@ -161,13 +161,19 @@ class Forked(subprocess.Popen[Any]):
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
-        if self.returncode is None and select.select([self._answers], [], [], 0)[0]:
+        if self.returncode is None and self._has_ended(0):
             self._wait(None)
         return self.returncode
 
+    def _has_ended(self, timeout: float | None) -> bool:
+        """Wait for the answer; by poll(2), since the tests may have more files open than select(2) takes."""
+        answers = select.poll()
+        answers.register(self._answers, select.POLLIN)
+        return bool(answers.poll(None if timeout is None else timeout * 1000))
+
     def _wait(self, timeout: float | None) -> int:
         if self.returncode is None:
-            if not select.select([self._answers], [], [], timeout)[0]:
+            if not self._has_ended(timeout):
                 assert timeout is not None
                 raise subprocess.TimeoutExpired(self.args, timeout)
             self.returncode = int(self._answers.readline())

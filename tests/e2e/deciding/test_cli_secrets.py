@@ -50,7 +50,7 @@ def test_the_states_are_told_and_no_value(keyed: Crib) -> None:
         {"name": "sh", "required": False},
     ]
     assert VALUE not in done.out + done.err + document.out + document.err
-    assert str(len(VALUE)) not in done.out
+    assert str(len(VALUE)) not in done.out.replace(str(keyed.root), "")
 
 
 def test_a_short_value_is_warned_of(keyed: Crib) -> None:
