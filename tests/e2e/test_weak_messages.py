@@ -52,6 +52,12 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
         "",
         "python3 -m venv .venv && .venv/bin/pip install nosuch_package, then write `venv: .venv`",
     ),
+    (
+        {"python": {"module": "there", "function": "runn"}},
+        {},
+        "",
+        "there has no function 'runn': write it, or fix exec.python.function",
+    ),
 ]  # fmt: skip
 
 
@@ -60,6 +66,7 @@ def test_manifests_that_were_written_wrongly(crib: Crib) -> None:
     for number, (block, properties, _, _) in enumerate(MISTAKES):
         (kind,) = block
         crib.tool(f"x{number}", kind, block[kind], properties)
+        crib.write(f".toolcrib/tools/x{number}/there.py", "def run(): return 1\n")
         crib.write(f".toolcrib/tools/x{number}/mod.py", "import nosuch_package\ndef run(): return 1\n")
     linted = cli(crib, "lint", "--json").document["diagnostics"]
     for number, (block, _, expected, ran) in enumerate(MISTAKES):

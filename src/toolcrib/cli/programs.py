@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import dropwhile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -52,17 +53,33 @@ def _import(path: Path) -> ModuleType:
     """Import a file under its own name, so that processes of its tools find it too."""
     from importlib.util import module_from_spec, spec_from_file_location
 
+    from toolcrib.core.toolset import ProgramRead, reading_program
+
     sys.path.insert(0, str(path.parent))
     name = path.stem if path.stem not in sys.stdlib_module_names else f"_{path.stem}"
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
+    reading = reading_program.set(True)
     try:
         spec.loader.exec_module(module)
+    except ProgramRead:  # What follows `tools.run()` would not run either.
+        pass
     except Exception as error:
         raise DefinitionError(f"{path.name} does not load: {_why(error, path)}") from error
+    finally:
+        reading_program.reset(reading)
     return module
+
+
+def frames_of(error: BaseException, text: str) -> str:
+    """Return where an exception of a tool was raised, from the program `FILE.py[:OBJECT]` inward."""
+    import traceback
+
+    path = str(Path(text.partition(":")[0]).resolve())
+    frames = dropwhile(lambda at: at.filename != path, traceback.extract_tb(error.__traceback__))
+    return "".join(traceback.format_list(list(frames))).rstrip()
 
 
 def _why(error: Exception, path: Path) -> str:

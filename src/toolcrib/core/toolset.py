@@ -8,6 +8,7 @@ import os
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar, Unpack, overload
@@ -75,6 +76,13 @@ async def _finish(value: Any) -> None:
 F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXTS = (Context, CallContext)
 
+reading_program: ContextVar[bool] = ContextVar("reading_program", default=False)
+"""True while the command line reads a program for its tools."""
+
+
+class ProgramRead(BaseException):
+    """Ends the reading of a program at the line where it would serve its tools."""
+
 
 class Toolset:
     """A set of tools with one call path.
@@ -120,8 +128,11 @@ class Toolset:
     def run(self) -> NoReturn:
         """Serve the tools to an MCP client on standard input and output, and end the process with it.
 
-        For the end of a program: `if __name__ == "__main__": tools.run()`.
+        For the end of a program: `if __name__ == "__main__": tools.run()`. Raises ProgramRead instead while
+        the command line only reads the program.
         """
+        if reading_program.get():
+            raise ProgramRead
         # The interfaces are a layer above this one, and import it.
         import_module("toolcrib.serve.program").serve_toolset(self)
         raise AssertionError

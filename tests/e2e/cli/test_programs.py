@@ -63,6 +63,11 @@ def test_a_file_is_listed_shown_and_called(program: Path) -> None:
     assert "b  integer, default 1" in cli(program, "show", "app.py:tools", "add").out
     done = cli(program, "run", "app.py", "add", "a=2", "--b", "5", "--json")
     assert (done.code, done.document["value"]) == (0, 7)
+    (program / "bare.py").write_text(PROGRAM.replace('if __name__ == "__main__":\n    ', ""))
+    assert cli(program, "run", "bare.py", "add", "a=2").out == "3\n"  # `tools.run()` serves nobody meanwhile
+    (program / "fails.py").write_text(PROGRAM.replace("return a + b", "return a / 0"))
+    failed = cli(program, "run", "fails.py", "add", "a=2", "-v")
+    assert f'File "{program}/fails.py", line 10, in add' in failed.err
     wrong = cli(program, "run", "app.py", "add", "a=x", "--json")
     assert (wrong.code, wrong.document["error"]["code"]) == (4, "invalid_input")
 

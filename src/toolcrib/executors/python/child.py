@@ -33,7 +33,12 @@ def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
     if hasattr(module, "__path__") and getattr(module, "__file__", None) is None:
         # The tool sees a folder of that name, and no file.
         raise ModuleNotFoundError(f"No module named {job['module']!r}", name=job["module"])
-    function = getattr(module, job["function"])
+    function = getattr(module, job["function"], None)
+    if function is None:
+        name = job["function"]
+        raise AttributeError(
+            f"{job['module']} has no function {name!r}: write it, or fix exec.python.function"
+        )
     value = function(*job["args"], **job["kwargs"])
     if inspect.isawaitable(value):
         import asyncio

@@ -23,7 +23,7 @@ from toolcrib.cli.output import (
     print_warnings,
     printable,
 )
-from toolcrib.cli.programs import is_program, load_program
+from toolcrib.cli.programs import frames_of, is_program, load_program
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 from toolcrib.schema import to_json_text
@@ -110,6 +110,8 @@ def _run_program(
     if as_json:
         print_json(result.as_dict())
     else:
+        if verbose and result.error is not None and result.error.__cause__ is not None:
+            print_note(frames_of(result.error.__cause__, file))
         _print(result, verbose=verbose)
     return 0 if result.error is None else result.error.exit_code
 
