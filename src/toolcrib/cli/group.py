@@ -30,7 +30,7 @@ COMMANDS = {
     "init": ("make.init", "Create a project in FOLDER (default: here)."),
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project."),
-    "lock": ("decide.lock", "Pin every tool as it is now, or check the pins."),
+    "lock": ("decide.lock", "Pin every tool, agent and workflow as it is now, or check the pins."),
     "new": ("make.new", "Create a manifest for a new tool."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "review": ("decide.review", "Review new and changed tools, agents and workflows."),

@@ -13,13 +13,11 @@ import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.errors import Cancelled, ToolcribError
+from toolcrib.spec import naming
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
     from toolcrib.project import Project
-
-_ALLOWED = frozenset("\n\t")
-_CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def print_json(document: Any) -> None:
@@ -58,17 +56,8 @@ def print_warnings(project: Project) -> None:
 
 
 def printable(text: str) -> str:
-    """Replace every character that controls a terminal or reorders what it shows."""
-    if text.isascii() and text.isprintable():
-        return text
-    import unicodedata
-
-    return "".join(
-        char
-        if char in _ALLOWED or unicodedata.category(char) not in _CONTROL
-        else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
+    """Return a text as it may go to a terminal, with its lines and tabs."""
+    return naming.printable(text, keep="\n\t")
 
 
 def one_line(text: str) -> str:

@@ -17,6 +17,7 @@ _MAX_NAME = 200
 _is_wire_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
 _NEAR = 60
+_CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Likeness from 0 to 100 from which a name may have been meant."""
 _PARTS = re.compile(r"(?:(?P<bundle>[^/@]+)/)?(?P<name>[^/@]+)(?:@(?P<version>.+))?")
 
@@ -118,3 +119,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     wanted = name[:_MAX_NAME].lower().replace("-", "_")
     found = process.extractOne(wanted, folded, scorer=fuzz.ratio, score_cutoff=_NEAR)
     return None if found is None else found[2]
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Replace every character that controls a terminal or reorders what it shows, but those in `keep`."""
+    if text.isascii() and text.isprintable():
+        return text
+    import unicodedata
+
+    return "".join(
+        char if char in keep or unicodedata.category(char) not in _CONTROL else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import HostNotAllowed, ManifestError, PermissionDenied, TimedOut, ToolFailed, ToolSignal
 from toolcrib.manifest import load
 from toolcrib.spec import Tool
+from toolcrib.spec.naming import printable
 
 if TYPE_CHECKING:
     from toolcrib.egress import HostRefusal, Proxy, Resolver
@@ -117,13 +118,13 @@ class CallNetwork:
         )
 
     def _texts(self) -> list[str]:
-        texts = list(dict.fromkeys(_printable(refusal.reason) for refusal in self.refused))
+        texts = list(dict.fromkeys(printable(refusal.reason) for refusal in self.refused))
         more = len(texts) - _MOST_REPORTED
         return texts[:_MOST_REPORTED] + ([f"{more} more refusals"] if more > 0 else [])
 
     def _facts(self) -> list[dict[str, Any]]:
         return [
-            {"host": _printable(one.host), "port": one.port, "reason": _printable(one.reason)}
+            {"host": printable(one.host), "port": one.port, "reason": printable(one.reason)}
             for one in self.refused
         ]
 
@@ -147,8 +148,3 @@ class CallNetwork:
         except ManifestError:
             return source.path
         return f"{source.path}:{line}"
-
-
-def _printable(text: str) -> str:
-    """Replace characters that are invisible or move the cursor: the program has chosen part of the text."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)

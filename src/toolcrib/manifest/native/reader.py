@@ -15,7 +15,7 @@ from typing import Any
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.manifest.kinds import KINDS, duration
 from toolcrib.manifest.native.schema import fits, kind_names, misfits
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted, visible
+from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, load, read, read_with_facts
 from toolcrib.spec import (
@@ -35,6 +35,7 @@ from toolcrib.spec import (
     Source,
     Tool,
 )
+from toolcrib.spec.naming import printable
 
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
@@ -227,7 +228,7 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
     composed = unicodedata.normalize("NFC", name)
     if composed != name:
         message = "`name` is not in Unicode normal form C: it looks like a different text"
-        yield document.diagnostic("name", message, ("name",), hint=f"type it again: {visible(composed)}")
+        yield document.diagnostic("name", message, ("name",), hint=f"type it again: {printable(composed)}")
     elif not name.isascii() and any(unicodedata.category(char) in _UNSEEN for char in name):
         yield document.diagnostic(
             "name", "`name` holds an invisible character", ("name",), hint="type it again"
@@ -241,8 +242,8 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
     if unicodedata.normalize("NFC", folder) == composed:
         hint = "rename the folder: its name has other code points, though it looks the same"
     else:
-        hint = f"rename the folder to {quoted(name)}, or write `name: {visible(folder)}`"
-    message = f"`name` is {quoted(name)}, but the folder is {quoted(visible(folder))}"
+        hint = f"rename the folder to {quoted(name)}, or write `name: {printable(folder)}`"
+    message = f"`name` is {quoted(name)}, but the folder is {quoted(printable(folder))}"
     yield document.diagnostic("name-folder", message, ("name",), hint=hint)
 
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
+from toolcrib.spec.naming import printable
 
 BREAK = re.compile(r"\r\n|\n|\r")
 _WINDOW = 110
 _MAX_LINE = 4096
 _MAX_NAME = 100
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class Diagnostic:
 
         Characters that could steer a terminal or reorder text are replaced. `hint=False` leaves out the hint.
         """
-        place = f"{visible(self.path)}:{self.line}:{self.column}"
-        out = [f"{place}: {self.severity}[{self.rule}]: {visible(self.message)}"]
+        place = f"{printable(self.path)}:{self.line}:{self.column}"
+        out = [f"{place}: {self.severity}[{self.rule}]: {printable(self.message)}"]
         if self.source.strip():
             out += _pointed(self.source, self.column - self.cut)
         if self.hint and hint:
-            out.append(f"  hint: {visible(self.hint)}")
+            out.append(f"  hint: {printable(self.hint)}")
         return "\n".join(out)
 
     def as_dict(self) -> dict[str, Any]:
@@ -166,15 +166,6 @@ def quoted(value: Any) -> str:
     return "a mapping" if isinstance(value, dict) else _short(repr(value))
 
 
-def visible(text: str) -> str:
-    """Return the text with invisible and terminal control characters replaced."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(char) in _UNSEEN else char for char in text
-    )
-
-
 def _short(text: str) -> str:
     return text if len(text) <= _MAX_NAME else text[: _MAX_NAME - 1] + "…"
 
@@ -188,7 +179,7 @@ def _pointed(line: str, column: int) -> list[str]:
     """Return the line and a caret below the position; a long line is cut around it."""
     at = min(column - 1, len(line))
     start = 0 if at < _WINDOW - 20 else at - _WINDOW // 2
-    shown = visible(line[start : start + _WINDOW].replace("\t", " "))
+    shown = printable(line[start : start + _WINDOW].replace("\t", " "))
     lead, tail = ("…" if start else ""), ("…" if start + _WINDOW < len(line) else "")
     pad = sum(map(_width, lead + shown[: at - start]))
     return [f"  {lead}{shown.rstrip()}{tail}", "  " + " " * pad + "^"]

@@ -23,7 +23,6 @@ from toolcrib.manifest.yaml.diagnostics import (
     quoted,
     source_line,
     split_lines,
-    visible,
 )
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.outline import outline
@@ -37,7 +36,7 @@ from toolcrib.manifest.yaml.positions import (
     second_document,
     yaml_spots,
 )
-from toolcrib.spec.naming import json_path
+from toolcrib.spec.naming import json_path, printable
 
 MAX_BYTES = 1 << 20
 _MAX_BRACKETS = 10_000
@@ -467,7 +466,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
     if "duplicate entry" in message:
         return document.diagnostic("yaml-duplicate-key", "a key is used twice in one mapping", at=at)
     problem = _REPORTED_PLACE.sub("", message.partition(", while ")[0])
-    return document.diagnostic("yaml-syntax", f"not YAML: {visible(problem)[:200]}", at=at)
+    return document.diagnostic("yaml-syntax", f"not YAML: {printable(problem)[:200]}", at=at)
 
 
 def _reported_place(message: str, document: Document) -> tuple[int, int]:

@@ -9,8 +9,7 @@ import pytest
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import RULES, Diagnostic, diagnostics_of, failure, load, report
-from toolcrib.manifest.yaml.diagnostics import visible
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import nearest, printable
 
 
 def finding(line: str, column: int, **others: Any) -> Diagnostic:
@@ -46,7 +45,7 @@ def test_nothing_in_a_file_or_its_name_can_steer_the_terminal() -> None:
     evil = "\x1b[31m\u202e\x07\r\u200b"
     shown = Diagnostic(f"a{evil}", 1, 1, "error", "name", evil, evil, source=evil + "x").render()
     assert not {"\x1b", "\u202e", "\x07", "\r", "\u200b"} & set(shown)
-    assert visible("ordinary ü 名") == "ordinary ü 名"
+    assert printable("ordinary ü 名") == "ordinary ü 名"
 
 
 def test_findings_survive_the_way_through_an_error_and_json() -> None:
