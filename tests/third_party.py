@@ -44,8 +44,8 @@ def python_servers() -> Path:
     def install(folder: Path) -> None:
         base = getattr(sys, "_base_executable", None) or sys.executable
         _run([str(_UV), "venv", "--quiet", "--allow-existing", "--python", base, str(folder)], folder)
-        sync = [str(_UV), "pip", "sync", "--quiet", "--require-hashes", "--python", f"{folder}/bin/python"]
-        _run([*sync, str(_LOCKS / "mcp-servers.lock")], folder)
+        sync = [str(_UV), "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode"]
+        _run([*sync, "--python", f"{folder}/bin/python", str(_LOCKS / "mcp-servers.lock")], folder)
 
     return _installed("python", ["mcp-servers.lock"], install)
 

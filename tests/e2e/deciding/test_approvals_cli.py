@@ -127,17 +127,15 @@ def test_what_was_approved_runs_once_at_a_terminal_without_a_question(
         screen.read_until("Run it once? [y/N] ")
 
 
-@pytest.mark.parametrize("keys", ["n\n", "\n", "\x04", "yy\n"])
-@pytest.mark.parametrize("word", ["approve", "deny"])
-def test_anything_but_yes_decides_nothing(
-    crib: Crib, project: Project, env: dict[str, str], word: str, keys: str
-) -> None:
+def test_anything_but_yes_decides_nothing(crib: Crib, project: Project, env: dict[str, str]) -> None:
     waiting = waits(project)
-    with on_terminal(crib, "approvals", word, waiting, env=env) as screen:
-        screen.read_until("it? [y/N] ")
-        screen.type(keys)
-        assert screen.end() == 5
-    assert project.approval_service.approvals.find(waiting).status == "pending"
+    answers = [("approve", keys) for keys in ("n\n", "\n", "\x04", "yy\n")]
+    for word, keys in (*answers, ("deny", "\n"), ("deny", "yy\n")):
+        with on_terminal(crib, "approvals", word, waiting, env=env) as screen:
+            screen.read_until("it? [y/N] ")
+            screen.type(keys)
+            assert screen.end() == 5
+        assert project.approval_service.approvals.find(waiting).status == "pending"
     assert crib.audit() == []
 
 

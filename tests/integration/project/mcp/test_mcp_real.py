@@ -160,7 +160,7 @@ def conda_environment(base: Path, name: str) -> None:
     (base / "bin/conda").write_text("#!/bin/sh\nexit 9\n")
     (base / "bin/conda").chmod(0o755)
     shutil.copy(os.path.realpath(sys.executable), prefix / "bin/python")
-    left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "__pycache__", "idlelib")
+    left_out = shutil.ignore_patterns("site-packages", "dist-packages", "test", "idlelib")
     shutil.copytree(sysconfig.get_paths()["stdlib"], prefix / "lib" / version, ignore=left_out)
     packages = next((python_servers() / "lib").glob("python3*")) / "site-packages"
     shutil.copytree(packages, prefix / "lib" / version / "site-packages")
