@@ -168,6 +168,26 @@ async def test_a_client_without_forms_sends_its_user_to_a_page(
         assert entry.fields["channel"] == "elicitation"
 
 
+async def test_a_page_is_gone_once_a_person_has_decided_elsewhere(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_url = mcp_types.ElicitationCapability(url=mcp_types.UrlElicitationCapability())
+    monkeypatch.setattr(mcp_types, "ElicitationCapability", lambda **_: by_url)
+    crib.write(".toolcrib/config.yml", CHANNEL)
+    crib.trust()
+    pages: list[int] = []
+
+    async def elicit(context: Any, params: Any) -> mcp_types.ElicitResult:
+        await decided(crib, "deny", waiting(crib))
+        asked = [await asyncio.to_thread(ask, params.url, timeout=30) for ask in (httpx2.get, httpx2.post)]
+        pages.extend(page.status_code for page in asked)
+        return mcp_types.ElicitResult(action="accept")
+
+    async with Client(server(crib), mode="legacy", elicitation_callback=elicit) as client:
+        assert code(await client.call_tool("count", CALL)) == "approval_denied"
+    assert pages == [404, 404]
+
+
 async def test_the_answer_may_come_to_another_server_of_the_project(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", CHANNEL)
     crib.trust()

@@ -80,7 +80,7 @@ class ApprovalPage:
 
     def _answer(self, method: str, path: str, given: dict[str, list[str]]) -> tuple[str, str]:
         found = self._open.get(path)
-        if found is None:
+        if found is None or self._approver.question(found[0].approval) is None:
             return "404 Not Found", "<p>Nothing is to be decided here, or it was already."
         question, client = found
         if method != "POST":  # A program that looks at links must not decide.
