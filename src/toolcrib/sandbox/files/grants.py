@@ -109,7 +109,7 @@ def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
     rules.add("protect", (paths.real(path) for path in job.protect))
     rules.add("protect", (link for path in (*job.protect, *job.hide) for link in paths.links(path)))
     found, unprotected = overlay(rules, paths)
-    own = put_in_place(job, found, rules, paths) if job.pinned else []
+    own = put_in_place(job, found, rules, paths) if job.pinned or job.stays else []
     mounts = [found[path] for path in sorted(found, key=lambda path: path.split("/"))]
     empty = [Mount("", path, "empty", True) for path in job.empty if rules.state(path) == "none"]
     check_cwd(job, rules, [link for link, _ in links])
@@ -235,6 +235,8 @@ def put_in_place(job: Confinement, found: dict[str, Mount], rules: AccessRules, 
     chain = {folder for path in shown for folder in _way_to(path, rules, job.stays)}
     if sum(len(paths.names(folder)) for folder in chain) > _MOST:
         chain = set()
+    if job.stays:
+        chain |= {folder for path in job.hide if _is_closed(folder := os.path.dirname(path), rules, paths)}
     own = []
     for folder in sorted(chain):
         found.pop(folder, None)
@@ -262,6 +264,12 @@ def put_in_place(job: Confinement, found: dict[str, Mount], rules: AccessRules, 
         if rules.state(above) == "rw":
             pin(path, rules, found)
     return own
+
+
+def _is_closed(folder: str, rules: AccessRules, paths: Paths) -> bool:
+    """Return True for a protected folder that the tool sees: a copy of it shows nothing that comes later."""
+    is_seen = rules.state(folder) == "ro" and paths.real(folder) == folder and paths.is_folder(folder)
+    return is_seen and "protect" in rules.at.get(folder, ())
 
 
 def _is_shown(path: str, rules: AccessRules) -> bool:
