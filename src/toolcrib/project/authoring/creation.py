@@ -11,12 +11,11 @@ import os
 import re
 import secrets
 import shutil
-import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fcntl import LOCK_EX, LOCK_NB, flock
+from fcntl import LOCK_EX
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from toolcrib.errors import (
     Violation,
 )
 from toolcrib.guard import excess, shown
+from toolcrib.guard.audit.files import lock_file
 from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, failure, load, parse_tool
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool
@@ -205,19 +205,14 @@ def alone(project: Project) -> Iterator[None]:
     except OSError as error:
         raise StateUnavailable(f"{path} cannot be opened: {error.strerror}") from None
     try:
-        deadline = time.monotonic() + _WAIT_S
-        while True:
-            try:
-                flock(descriptor, LOCK_EX | LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() > deadline:
-                    raise StateUnavailable(
-                        "another process has been making a tool for too long",
-                        hint="Look for a stopped process of Toolcrib.",
-                        retryable=True,
-                    ) from None
-                time.sleep(0.01)
+        try:
+            lock_file(descriptor, LOCK_EX, _WAIT_S)
+        except OSError:
+            raise StateUnavailable(
+                "another process has been making a tool for too long",
+                hint="Look for a stopped process of Toolcrib.",
+                retryable=True,
+            ) from None
         yield
     finally:
         os.close(descriptor)
