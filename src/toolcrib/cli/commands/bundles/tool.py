@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +14,7 @@ from toolcrib.cli.commands.bundles.chosen import (
     find_version,
     listing_of,
     open_store,
+    read_input,
     store_options,
     tool_argument,
     tool_name,
@@ -24,7 +23,7 @@ from toolcrib.cli.confirm import confirm
 from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import print_change, print_json, print_result
 from toolcrib.cli.table import brief, print_listing
-from toolcrib.errors import AuditUnavailable, Cancelled, NotFoundError, UsageError
+from toolcrib.errors import AuditUnavailable, Cancelled, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store
@@ -62,7 +61,7 @@ def put_command(
     """
     from toolcrib.bundles import read_manifest, read_record, require_one_name
 
-    raw = _read(file)
+    raw = read_input(file)
     store = open_store(data)
     found = find_bundle(store, bundle)
     if manifest or file.endswith(_MANIFEST):
@@ -73,17 +72,6 @@ def put_command(
         require_one_name(made.slug, made.body, listing_of(store).versions(made.slug, [found.id]))
     tool = store.put_tool(found.id, *made)
     print_change(as_json, _document(tool), f"created {tool_name(found, tool)}")
-
-
-def _read(file: str) -> bytes:
-    if file == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no file {file}") from None
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from None
 
 
 @command.command("get")

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
+from toolcrib.cli.commands.bundles.chosen import (
+    bundle_argument,
+    find_bundle,
+    open_store,
+    read_input,
+    store_options,
+)
 from toolcrib.cli.output import count, print_json, print_note
 from toolcrib.cli.table import print_table
-from toolcrib.errors import ConflictError, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import ConflictError, ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.bundles import Store
@@ -110,7 +116,7 @@ def import_command(
 
     SOURCE is a file of `toolcrib bundle export`, - for standard input, or a folder with NAME/tool.yml.
     """
-    from toolcrib.bundles.archive import apply, plan, read_zip
+    from toolcrib.bundles.archive import MAX_ARCHIVE, apply, plan, read_zip
 
     store = open_store(data)
     losses: Sequence[ToolLoss] = ()
@@ -119,7 +125,7 @@ def import_command(
     elif into is not None or slug is not None:
         raise UsageError("--into and --slug are for a folder: a ZIP file names its bundle")
     else:
-        contents = read_zip(_read(source))
+        contents = read_zip(read_input(source, MAX_ARCHIVE + 1))
     use = plan if dry_run else apply
     made = use(store, contents, on_conflict, enable=enable)
     if as_json:
@@ -127,20 +133,6 @@ def import_command(
     else:
         _print_losses(losses)
         _print(made, dry_run=dry_run)
-
-
-def _read(source: str) -> bytes:
-    from toolcrib.bundles.archive import MAX_ARCHIVE
-
-    try:
-        if source == "-":
-            return sys.stdin.buffer.read(MAX_ARCHIVE + 1)
-        with Path(source).open("rb") as file:
-            return file.read(MAX_ARCHIVE + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no file {source}") from None
-    except OSError as error:
-        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
 
 
 def _folder(
