@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from typing import Any
 
 from tests.unit.serve.doubles import MemoryCatalog, make_tool
 from tests.unit.serve.test_connection import Client, session
 from toolcrib.serve.mcp import Connection
+from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.lists import Listings
 from toolcrib.serve.mcp.wire import notification, to_json
 
@@ -127,3 +129,14 @@ async def test_the_lists_are_read_once_for_all_sessions() -> None:
     await asyncio.sleep(0)
     assert lines == [notification(CHANGED)] * 5
     assert catalog.listings == 2
+
+
+def test_short_messages_that_nobody_reads_take_little_memory() -> None:
+    stream = EventStream("0")
+    tracemalloc.start()
+    try:
+        for _ in range(1_000):
+            stream.send(notification(CHANGED))
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()

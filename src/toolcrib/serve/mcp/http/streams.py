@@ -14,6 +14,7 @@ _HIGH = 1 << 20
 """Unread bytes above which progress and messages are left out."""
 _KEPT = 64 << 10
 """Bytes of events that were sent already and are kept for a client that comes back."""
+_SHORT = 4 << 10
 _QUIET_S = 15.0
 """Seconds without an event after which a comment shows that the connection still works."""
 _RETRY_MS = 1_000
@@ -58,7 +59,8 @@ class EventStream:
         """Add a message."""
         self._begun = True
         self._last += 1
-        self._events.append((self._last, data))
+        # A short text of orjson has a buffer of 4 KiB: a copy has not, and may be kept for long.
+        self._events.append((self._last, b"%b" % data if len(data) < _SHORT else data))
         self._unread += len(data)
         self._changed.set()
 
