@@ -512,6 +512,7 @@ class DurableCalls(StoredCalls):
             self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
             if row[0] is not None:
                 self._tell(tx, claim.id, state)
+            tx.notify()
             tx.after_commit.append(self._ends.notify)
         return True
 
@@ -528,6 +529,7 @@ class DurableCalls(StoredCalls):
 
     def _tell(self, tx: Transaction, id: str, state: CallState) -> None:
         """Call those who want to know that a call has ended; without a run it is nothing to them."""
+        tx.notify()
         for listener in self.on_end:
             listener(tx, id, state)
 
@@ -535,7 +537,6 @@ class DurableCalls(StoredCalls):
     def _note(tx: Transaction, id: str, now: float, kind: str, detail: str) -> None:
         """Add a change. The call's own row is locked by now, so the number is free."""
         tx.later(_NOTE, id, now, kind, detail, id)
-        tx.notify()
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:
         with self._database.read() as tx:

@@ -54,6 +54,21 @@ async def serving(calls: Recorded, log: Log, *names: str) -> AsyncIterator[None]
             await task
 
 
+def test_only_the_end_of_a_call_is_announced(calls: Recorded, url: str) -> None:
+    calls.submit("nap", {})
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("LISTEN toolcrib")
+        call_id = calls.submit("nap", {})
+        with calls.database.write("take") as tx:
+            claim = calls.take(tx, call_id, "w")
+        assert claim is not None
+        assert calls.finish(claim, b"1")
+        (found,) = connection.notifies(timeout=30, stop_after=1)
+        schema = bytes.fromhex(found.payload.partition("/")[0]).decode()
+        more = [one for one in connection.notifies(timeout=0.5) if one.payload == found.payload]
+    assert (schema in url, more) == (True, [])
+
+
 async def test_a_lease_counts_from_the_moment_at_which_the_server_answers_again(
     calls: Recorded, url: str, postgres: PostgresProcess
 ) -> None:

@@ -159,9 +159,11 @@ class PostgresServer:
                 )
                 yield transaction
                 commits = True
-                if transaction.notifies:
-                    connection.execute(self.listener.notify_sql(self.schema))
                 connection.execute("COMMIT")
+                if (
+                    transaction.notifies
+                ):  # In the transaction, all that notify would wait for the disk in turn.
+                    connection.execute(self.listener.notify_sql(self.schema))
             committed = True
         except psycopg.IntegrityError:
             raise
