@@ -24,10 +24,13 @@ class RunNotes:
         self.tx = tx
         self.now = now
         self._events: list[tuple[str, str, str, int, str]] = []
+        self.has_end = False
+        """True if a run has ended."""
 
     def add(self, run: tuple[str, str], kind: str, iteration: int = 0, **detail: Any) -> None:
         """Note an event of a run, given by its id and the id of its root."""
         self._events.append((*run, kind, iteration, json.dumps(detail)))
+        self.has_end = self.has_end or kind in ENDED
 
     def write(self) -> None:
         """Store the events."""

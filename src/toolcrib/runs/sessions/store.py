@@ -77,12 +77,9 @@ class RunStore:
             notes = RunNotes(tx, self.now(tx))
             yield notes
             notes.write()
-        self.wake()
-
-    def wake(self) -> None:
-        """Look at once, because this process has changed a run. Callable from any thread."""
         self.events.wake()
-        self._ends.notify()
+        if notes.has_end:
+            self._ends.notify()
 
     async def wait(self, id: str, timeout_s: float | None = None) -> Run:
         """Return a run once it has ended, or as it is when the time is up; `NotFoundError`."""

@@ -226,7 +226,7 @@ class RunTransitions:
         notes = RunNotes(tx, self.store.now(tx))
         use_ended(self.store, notes, ("call_id", call_id), state, Usage())
         notes.write()
-        tx.after_commit.append(self.store.wake)
+        tx.after_commit.append(self.store.events.wake)
 
     def rescue(self) -> list[str]:
         """Take the runs of workers that are silent, at most 100, and send them again; return their ids."""
