@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 
 from tests.e2e.rest.test_rest_calls import client, decide, make_crib, serving, until
+from tests.e2e.rest.test_rest_invoke import READS
+from toolcrib.spec.identifier import new_id
 
 
 async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> None:
@@ -26,19 +28,26 @@ async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> N
             first = await accepted(session, "ask", {"args": {"note": "1"}}, prefer)
             second = await accepted(session, "ask", {"args": {"note": "2"}}, {})
             await until_status(session, second, "awaiting_approval")
+            crib.write("notes.txt", "noted")
+            bundle = f"/tools/bundles/{new_id()}"
+            tool = {"type": "native", "impl": {"manifest": READS}}
+            for path, put in ((bundle, {"slug": "shop"}), (f"{bundle}/tools/read-notes/version/v1", tool)):
+                async with session.put(path, json=put) as reply:
+                    assert reply.status == 201, await reply.text()
+            third = await accepted(session, "shop_read-notes__v1", {"args": {}}, {})
             server.process.kill()
             server.process.wait()
     with serving(crib) as server:
         async with client(server) as session:
             found = await until_status(session, lost, "error")
             assert "unknown" in found["result"]["error"]["message"]
-            for call in (first, second):
+            for call in (first, second, third):
                 waits = await until_status(session, call, "awaiting_approval")
                 await decide(crib, "approve", waits["approval"]["id"])
                 assert (await until_status(session, call, "ok"))["result"]["ok"]
-            async with session.get("/tools/calls?pageSize=2") as reply:
+            async with session.get("/tools/calls?pageSize=3") as reply:
                 page = await reply.json()
-            assert [one["callId"] for one in page["calls"]] == [second, first]
+            assert [one["callId"] for one in page["calls"]] == [third, second, first]
             async with session.get(f"/tools/calls?pageToken={page['nextPageToken']}") as reply:
                 assert [one["callId"] for one in (await reply.json())["calls"]] == [lost]
 

@@ -12,6 +12,7 @@ from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.context import Context, current_trace
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
+from toolcrib.errors import ToolcribError
 from toolcrib.runs import (
     CallState,
     ClaimedCall,
@@ -74,13 +75,14 @@ class ProjectCalls:
         """Further entries that this process serves."""
         self.on_serve: list[Callable[[], None]] = []
         """Called once, before this process begins to serve."""
-        self.on_beat: list[Callable[[], None]] = []
+        self.on_beat: list[Callable[[], None]] = [self._find_unserved]
         """Called about once a second while this process serves."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         """Called when this process no longer serves."""
         self.on_event: Callable[[CallEvent], None] | None = None
         """Called with each event of a call that this process runs."""
         self._served: tuple[Worker, asyncio.Task[None]] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(
         self,
@@ -239,7 +241,20 @@ class ProjectCalls:
         """Serve in this event loop from now on, until `stop`."""
         if self._served is None or self._served[1].done():
             worker = self.worker(self._attempt, self.concurrency)
+            self._loop = asyncio.get_running_loop()
             self._served = worker, asyncio.create_task(worker.run(asyncio.Event()))
+
+    def _find_unserved(self) -> None:
+        """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
+        here = self.concurrency()
+        names = [one.tool for one in self.stored.queue() if "/" in one.tool and one.tool not in here]
+        if names and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._make_ready, names)
+
+    def _make_ready(self, names: Sequence[str]) -> None:
+        for name in names:
+            with suppress(ToolcribError):  # It is disabled or gone: its calls go on waiting.
+                self._bound(name)
 
     def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall:
         """Store a direct call that this process runs in a task, and keep its lease from now on."""
