@@ -56,6 +56,6 @@ def _key(call: Call, ctx: CallContext) -> bytes | None:
         *(call.variables, call.arguments),
     ]
     try:
-        return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
+        return b"%b" % orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)  # without spare room
     except TypeError:  # Values that are not JSON have no identity.
         return None

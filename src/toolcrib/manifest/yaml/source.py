@@ -225,7 +225,7 @@ def load(raw: bytes, path: str) -> Document:
     if _NOT_FINITE.search(text):
         _refuse_not_finite(document)
     try:
-        document.json = orjson.dumps(data)
+        document.json = b"%b" % orjson.dumps(data)  # orjson keeps a buffer of 4 KiB for a short text
     except TypeError:
         _refuse_keys(document)
     return document

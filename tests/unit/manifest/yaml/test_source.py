@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,13 @@ def test_only_three_modules_know_yaml() -> None:
         if re.search(r"^\s*(?:import|from) (?:ryaml|ruamel)", path.read_text(), re.MULTILINE)
     }
     assert knowing == {"source.py", "positions.py", "document.py"}
+
+
+def test_a_short_document_takes_little_memory() -> None:
+    tracemalloc.start()
+    try:
+        documents = [load(b"name: a", "tool.yml") for _ in range(500)]
+        assert tracemalloc.get_traced_memory()[0] < 500 * 3_000
+    finally:
+        tracemalloc.stop()
+    assert documents[0].json == b'{"name":"a"}'
