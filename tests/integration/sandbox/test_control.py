@@ -66,8 +66,9 @@ async def test_a_running_command_is_ended_and_its_call_is_refused() -> None:
         assert await asyncio.to_thread(eventually, partial(processes_with, marker))
         with stolen(inits()[-1]) as sock:
             sock.send(forged)
-            with pytest.raises(SandboxUnavailable, match="unexpected message"):
+            with pytest.raises(SandboxUnavailable, match="unexpected message") as caught:
                 await asyncio.wait_for(call, 20)
+        assert caught.value.details["started"]
         assert not processes_with(marker)
     assert not trouble
 

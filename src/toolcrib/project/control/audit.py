@@ -65,7 +65,8 @@ def was_refused(ctx: Context, result: Result) -> bool:
         return False
     if ctx.started == 0:
         return True
-    if "enforcement" in error.details:  # It ran in a sandbox, and was refused a host there.
+    # It ran in a sandbox, and was refused a host there or ended from outside.
+    if "enforcement" in error.details or error.details.get("started"):
         return False
     if isinstance(error, InvalidInput):  # Found while its request was put together, unless the tool says so.
         return error.details.get("raised_by") != "tool"

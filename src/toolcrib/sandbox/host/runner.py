@@ -298,9 +298,10 @@ class SandboxRun:
         if self.failure is not None:
             raise self.failure
         if sandbox is not None and sandbox.unexpected:
-            raise unavailable(
-                "control socket", f"the sandbox was ended for an unexpected message: {sandbox.unexpected}"
-            )
+            why = f"the sandbox was ended for an unexpected message: {sandbox.unexpected}"
+            error = unavailable("control socket", why)
+            error.details["started"] = self.started
+            raise error
         if sandbox is not None and sandbox.outcome.startswith("fail "):
             raise explain(sandbox.outcome[5:])
         if sandbox is not None and sandbox.outcome:

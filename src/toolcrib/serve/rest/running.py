@@ -105,7 +105,8 @@ class OpenCall:
         error = None if self.result is None else self.result.error
         if error is None or isinstance(error, (ToolFailed, TimedOut, Cancelled)):
             return None
-        if type(error) is ToolcribError or "enforcement" in error.details:  # It ran in a sandbox.
+        ran = "enforcement" in error.details or error.details.get("started")  # In a sandbox.
+        if type(error) is ToolcribError or ran:
             return None
         by_tool = isinstance(error, InvalidInput) and error.details.get("raised_by") == "tool"
         return None if by_tool else error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +16,12 @@ import pytest
 
 from tests.commands import Forked, run
 from tests.crib import Crib, failed
+from tests.integration.sandbox.ground import eventually
 from toolcrib import Context, Project, Result
 from toolcrib.errors import InvalidToken
 from toolcrib.guard import Tokens
 from toolcrib.project.mcp_catalog import McpCatalog
+from toolcrib.sandbox.host.pool import shared
 from toolcrib.spec import Call, Caller, CallEvent
 from toolcrib.state import Vault
 
@@ -364,6 +368,19 @@ def test_calls_at_one_time_hold_for_all_processes_together(crib: Crib) -> None:
     codes = [code for worker in workers for code in json.loads(worker.communicate(timeout=60)[0])]
     assert sorted(codes) == ["ok", "rate_limited"]
     assert crib.call("count", COUNT).ok
+
+
+async def test_a_call_whose_launcher_is_killed_has_run(crib: Crib) -> None:
+    crib.shell(permissions={"fs": {"write": ["."]}})
+    arguments = {"c": "echo ran >> out; sleep 30"}
+    async with crib.open() as project:
+        calling = asyncio.ensure_future(project.call("sh", arguments, idempotency_key="k"))
+        assert await asyncio.to_thread(eventually, (crib.root / "out").exists)
+        os.kill(shared().pids()[""], signal.SIGKILL)
+        for result in (await calling, await project.call("sh", arguments, idempotency_key="k")):
+            failed(result, "unavailable")
+    assert (crib.root / "out").read_text() == "ran\n"
+    assert [one.event for one in crib.audit()] == ["TOOL_EXECUTED", "TOOL_REPLAYED"]
 
 
 def test_a_key_runs_its_call_once(crib: Crib) -> None:
