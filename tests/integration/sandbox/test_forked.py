@@ -50,9 +50,13 @@ from toolcrib.sandbox.host.pool import shared
 from toolcrib.sandbox.stream import open_stream
 logging.disable()
 job = Confinement(argv=("/bin/sh", "-c", "sleep 60; : " + sys.argv[2]), cwd="/tmp", timeout_ms=60_000)
+def knows(path):
+    try:
+        return sys.argv[2].encode() in path.read_bytes()
+    except OSError:  # It has ended meanwhile.
+        return False
 def running():
-    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-    return sum(sys.argv[2].encode() in line for line in lines) - 1
+    return sum(map(knows, Path("/proc").glob("[0-9]*/cmdline"))) - 1
 def calls():
     loop = asyncio.new_event_loop()
     kept = [loop.create_task(run(job)) for _ in range(3)]
