@@ -37,7 +37,8 @@ def test_a_program_is_added_reviewed_and_goes_on_with_its_session(crib: Crib) ->
 
 
 def test_agents_are_imported(crib: Crib) -> None:
-    crib.write(".claude/agents/helper.md", "---\nname: helper\ndescription: Helps\ncolor: red\n---\nHelp.\n")
+    head = "name: helper\ndescription: Helps\ncolor: red\ntools: Read, Bash"
+    crib.write(".claude/agents/helper.md", f"---\n{head}\n---\nHelp.\n")
     words = ("agents", "import", "--model", "anthropic:claude-sonnet-5")
 
     assert plain(crib, "agents", "import").code == 4
@@ -47,3 +48,4 @@ def test_agents_are_imported(crib: Crib) -> None:
     assert (done.code, "`color` has no equal" in done.err) == (0, True), done
     assert plain(crib, "agents", "show", "helper").out.startswith("agent     helper\n")
     assert plain(crib, *words).code != 0
+    assert "there is no tool" not in plain(crib, "lint").out

@@ -71,11 +71,12 @@ def _lint_project(place: Place) -> list[Diagnostic]:
 def _lint_agents(place: Place, files: SourceFiles) -> list[Diagnostic]:
     if not place.agents.is_dir():
         return []
+    from toolcrib.builtin.names import NAMES
     from toolcrib.runs.agents import check_agents, read_agent, read_files
 
     agents, found = read_files(place.agents, files, read_agent)
     tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
-    return [*found, *check_agents(agents, tools)]
+    return [*found, *check_agents(agents, {*tools, *NAMES})]
 
 
 def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
