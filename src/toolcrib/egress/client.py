@@ -170,17 +170,24 @@ class Egress:
             destination = Destination.parse(request.url)
         except ValueError as error:
             raise InvalidInput(f"the URL cannot be called: {error}") from None
-        for hop in range(MAX_REDIRECTS + 1):
-            response, location = await self._hop(request, destination, policy)
-            if location is None:
-                return replace(response, redirects=hop) if hop else response
-            try:
-                following = destination.join(location)
-            except ValueError as error:
-                message = f"{destination.authority} redirects to a URL that cannot be called: {error}"
-                raise _failure(message, "redirects", destination) from None
-            request = _redirected(request, response.status, destination, following)
-            destination = following
+        answered = 0
+        try:
+            for hop in range(MAX_REDIRECTS + 1):
+                response, location = await self._hop(request, destination, policy)
+                answered += 1
+                if location is None:
+                    return replace(response, redirects=hop) if hop else response
+                try:
+                    following = destination.join(location)
+                except ValueError as error:
+                    message = f"{destination.authority} redirects to a URL that cannot be called: {error}"
+                    raise _failure(message, "redirects", destination) from None
+                request = _redirected(request, response.status, destination, following)
+                destination = following
+        except HostNotAllowed as error:
+            if answered:  # So the call was made, and may have taken effect.
+                error.details["started"] = True
+            raise
         message = f"{destination.authority} redirects more than {MAX_REDIRECTS} times"
         raise _failure(message, "redirects", destination)
 

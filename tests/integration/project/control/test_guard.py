@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.commands import Forked, run
 from tests.crib import Crib, failed
+from tests.integration.egress.servers import serving
 from tests.integration.sandbox.ground import eventually
 from toolcrib import Context, Project, Result
 from toolcrib.errors import InvalidToken
@@ -380,6 +382,23 @@ async def test_a_call_whose_launcher_is_killed_has_run(crib: Crib) -> None:
         for result in (await calling, await project.call("sh", arguments, idempotency_key="k")):
             failed(result, "unavailable")
     assert (crib.root / "out").read_text() == "ran\n"
+    assert [one.event for one in crib.audit()] == ["TOOL_EXECUTED", "TOOL_REPLAYED"]
+
+
+async def test_a_request_that_is_redirected_to_another_host_was_made(crib: Crib) -> None:
+    made: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        made.append(request.path)
+        return web.Response(status=307, headers={"Location": "http://other.test/"})
+
+    async with serving(handler) as port:
+        pay = {"method": "POST", "url": f"http://127.0.0.1:{port}/pay", "body": {"sum": 1}}
+        crib.tool("pay", "http", pay, permissions={"network": {"allow": [f"127.0.0.1:{port}"]}})
+        async with crib.open() as project:
+            for _ in range(2):
+                failed(await project.call("pay", idempotency_key="k"), "host_not_allowed")
+    assert made == ["/pay"]
     assert [one.event for one in crib.audit()] == ["TOOL_EXECUTED", "TOOL_REPLAYED"]
 
 
