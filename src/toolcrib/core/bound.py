@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from inspect import Parameter, signature
 from typing import Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
@@ -282,6 +283,14 @@ class Options:
         self.mcp = mcp or McpForms()
         self.tags = tuple(tags)
         self.version = version
+
+
+def list_options(method: Callable[..., Any]) -> None:
+    """Give a method with `ToolOptions` a signature that lists each of them, for `help` and notebooks."""
+    own = signature(method)
+    named = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    listed = own.replace(parameters=[*named, *signature(Options).parameters.values()])
+    method.__signature__ = listed  # type: ignore[attr-defined]  # what `inspect` looks for first
 
 
 def check_retry(retry: Retry) -> Retry:

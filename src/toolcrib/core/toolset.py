@@ -21,6 +21,7 @@ from toolcrib.core.bound import (
     Options,
     ToolOptions,
     check_retry,
+    list_options,
 )
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
@@ -572,3 +573,7 @@ def _is_name(name: str) -> bool:
         and all(character.isalnum() or character in "_-." for character in name)
         and name.strip(".") != ""
     )
+
+
+for _method in (Toolset.tool, Toolset.register):
+    list_options(_method)

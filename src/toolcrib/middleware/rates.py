@@ -34,7 +34,7 @@ def rate_limit_middleware(
         while before and before[0] <= now - max(_WINDOW_S, min_interval_ms / 1000):
             before.popleft()
         if concurrent is not None and running.get(tool, 0) >= concurrent:
-            raise RateLimited.of(tool, f"already runs {concurrent} times, the most allowed at a time", 1.0)
+            raise RateLimited.of(tool, f"has reached its limit of calls at a time: {concurrent}", 1.0)
         recent = [at for at in before if at > now - _WINDOW_S]
         if per_minute is not None and len(recent) >= per_minute:
             raise RateLimited.of(

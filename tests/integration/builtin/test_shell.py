@@ -60,7 +60,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_what_it_wrote(tools: 
     assert result.error is not None
     assert (result.error.code, result.error.message) == (
         "timed_out",
-        "the command took longer than 1 seconds",
+        "the command took longer than 1 s",
     )
     assert result.error.details["output"].startswith("begun\n")
     refused = await tools.call("execute_command", {"command": "true", "timeout": 121})

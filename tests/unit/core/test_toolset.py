@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import inspect
 import json
 from collections.abc import Callable
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -13,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field, computed_field
 
 from toolcrib import Context, Retry, Toolset
-from toolcrib.core.bound import Bound, BoundTool
+from toolcrib.core.bound import Bound, BoundTool, ToolOptions
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.schema.providers import wire_names
 from toolcrib.spec import Annotations, Call, CallContext, FunctionExec, Outcome, Tool
@@ -587,3 +588,12 @@ async def test_a_tool_of_another_kind_is_bound_and_added() -> None:
     assert await tools.execute("echo", {"a": 1}) == [{"a": 1}, 500]
     assert await tools.execute("echo") == [{}, 500]
     assert made == [1]
+
+
+@pytest.mark.parametrize("method", ["tool", "register"])
+def test_help_and_notebooks_show_every_option(method: str) -> None:
+    shown = inspect.signature(getattr(Toolset(), method)).parameters
+    assert {*ToolOptions.__annotations__, "replace"} <= {*shown}
+    assert shown["timeout_ms"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert shown["on_violation"].default == "warn"
+    assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in shown.values())

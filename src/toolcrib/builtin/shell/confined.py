@@ -60,7 +60,7 @@ async def shell_result(
     text = _text(ctx, done, warnings)
     if done.timed_out:
         details = {**facts(done), "output": text}
-        message = f"the command took longer than {timeout_s:g} seconds"
+        message = f"the command took longer than {timeout_s:g} s"
         raise TimedOut(message, details=details) if own else ctx.timed_out()
     return Outcome(text, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
 
