@@ -101,7 +101,7 @@ class Rates:
                 if not tx.is_held(other):
                     running -= tx.run("DELETE FROM leases WHERE id = ?", id)
         if running >= concurrency:
-            raise RateLimited.of(tool, f"already runs {running} times, the most allowed at a time", _RETRY_S)
+            raise RateLimited.of(tool, f"has reached its limit of calls at a time: {running}", _RETRY_S)
         new = uuid.uuid4().hex
         tx.insert("leases", {"id": new, "tool": tool, "holder": holder, "at": now})
         return new
