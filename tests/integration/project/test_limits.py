@@ -54,7 +54,11 @@ def test_the_table_has_the_numbers_that_are_in_force() -> None:
     [
         ({"limits": {"calls_per_minute": 1}}, "rate_limited", r"t may be called 1 times a minute; try again"),
         ({"limits": {"min_interval_ms": 60_000}}, "rate_limited", r"t may be called once in 60,000 ms"),
-        ({"limits": {"concurrent_calls": 1}}, "rate_limited", r"t has reached its limit of calls at a time: 1"),
+        (
+            {"limits": {"concurrent_calls": 1}},
+            "rate_limited",
+            r"t has reached its limit of calls at a time: 1",
+        ),
         ({"response": {"max_bytes": 9}}, "http_failed", r"the answer is larger than 9 bytes"),
         ({"retry": {"max_attempts": 3}}, "http_failed", r"answered 503"),
         ({"file": MAX_REQUEST_BYTES + 1}, "invalid_input", r"big is larger than 67,108,864 bytes"),
