@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from tests.commands import PROGRAM, complete
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
 from toolcrib.guard import Tokens
+from toolcrib.serve.http import open_socket
 from toolcrib.state import Vault
 
 
@@ -141,6 +143,14 @@ def test_every_error_has_the_one_shape_and_an_id(server: HttpServerProcess) -> N
 
 def test_an_unsupported_method_names_the_supported_ones(server: HttpServerProcess) -> None:
     assert server.send("PUT", "/login").headers["Allow"] == "GET, HEAD, POST"
+
+
+def test_an_answer_in_two_parts_waits_for_no_acknowledgement() -> None:
+    """Without TCP_NODELAY each answer on a connection that is kept takes 40 ms (RFC 1122, 4.2.3.2)."""
+    with open_socket("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
