@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from toolcrib.egress.address import allowed_addresses
+from toolcrib.egress.decoding import ACCEPTED, decoded
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.message import MAX_REQUEST_BYTES, EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
@@ -148,7 +149,7 @@ class Egress:
 
         try:
             yield
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, aiohttp.http_exceptions.ContentEncodingError, OSError) as error:
             raise _translated(error, destination) from error
 
     async def aclose(self) -> None:
@@ -261,7 +262,8 @@ class Egress:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
-            headers={"User-Agent": self._user_agent},
+            auto_decompress=False,
+            headers={"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED},
         )
 
 
@@ -274,7 +276,7 @@ async def _read(
         return await answer.read(), False
     chunks: list[bytes] = []
     size = 0
-    async for chunk in answer.content.iter_any():
+    async for chunk in decoded(answer):
         chunks.append(chunk)
         size += len(chunk)
         if on_chunk is not None:
@@ -350,9 +352,9 @@ def _translated(error: Exception, destination: Destination) -> HttpFailed:
     if isinstance(error, aiohttp.ServerDisconnectedError):
         message = f"{where} closed the connection without an answer"
         return _failure(message, "disconnected", destination, retryable=True)
+    if isinstance(error, aiohttp.http_exceptions.ContentEncodingError):
+        return _failure(f"the answer of {where} cannot be decoded", "undecodable", destination)
     if isinstance(error, aiohttp.ClientPayloadError):
-        if isinstance(error.__cause__, aiohttp.http_exceptions.ContentEncodingError):
-            return _failure(f"the answer of {where} cannot be decoded", "undecodable", destination)
         message = f"{where} closed the connection in the middle of its answer"
         return _failure(message, "incomplete", destination, retryable=True)
     if isinstance(error, aiohttp.ClientOSError | OSError):

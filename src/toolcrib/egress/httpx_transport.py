@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress.client import Egress
+from toolcrib.egress.decoding import decoded
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.errors import HttpFailed, InvalidInput
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _NOT_SENT = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-"""Headers of an answer that no longer apply: aiohttp has decoded it."""
+"""Headers of an answer that no longer apply: it is decoded."""
 
 
 def guarded_transport(
@@ -47,7 +48,7 @@ def guarded_transport(
         async def __aiter__(self) -> AsyncIterator[bytes]:
             left = None if self._answer.content_type == "text/event-stream" else max_bytes
             with egress.translated(self._destination):
-                async for chunk in self._answer.content.iter_any():
+                async for chunk in decoded(self._answer):
                     if left is not None and (left := left - len(chunk)) < 0:
                         where = self._destination.authority
                         raise HttpFailed(f"the answer of {where} is longer than {max_bytes:,} bytes")

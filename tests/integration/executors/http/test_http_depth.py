@@ -162,6 +162,11 @@ FAULTS: dict[str, tuple[Answer | bytes, str, str]] = {
     "bad chunk": (OK + CHUNKED + b"zz\r\n", "http_failed", "127.0.0.1"),
     "bad gzip": (OK + GZIP + b"Content-Length: 4\r\n\r\nnope", "http_failed", "cannot be decoded"),
     "cut gzip": (OK + GZIP + b"Content-Length: 99\r\n\r\n" + CUT, "http_failed", "in the middle"),
+    "gzip cut before its length was counted": (
+        OK + GZIP + b"Content-Length: 20\r\n\r\n" + CUT,
+        "http_failed",
+        "cannot be decoded",
+    ),
     "gzip bomb": (OK + GZIP + b"\r\n" + BOMBED, "http_failed", "larger than 2097152 bytes"),
     "not HTTP": (b"SSH-2.0-x\r\n\r\n", "http_failed", "is not HTTP"),
     "redirect loop": (LOOP, "http_failed", "more than 5 times"),
