@@ -128,8 +128,7 @@ def worker_of(
         ctx = context_of(claim)
         return ending_of(ctx, await tools.invoke(ctx))
 
-    served = dict.fromkeys(names)
-    return Worker(calls, attempt, lambda: served, concurrency=concurrency, name=name)
+    return Worker(calls, attempt, lambda: dict.fromkeys(names), concurrency=concurrency, name=name)
 
 
 class WorkerProcess:

@@ -14,7 +14,6 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.project.integrity.starts import Starts
 from toolcrib.project.root import Place
-from toolcrib.sandbox import in_force
 from toolcrib.spec import LEVELS, Level, SecretSource
 from toolcrib.state import Vault, cache_home, user_settings_place
 
@@ -117,6 +116,8 @@ class SandboxLevel:
         """
         if self.level == "full":
             return None
+        from toolcrib.sandbox import in_force
+
         found = in_force()
         # Below the minimum, tools are refused.
         return found if found != "full" and LEVELS.index(found) <= LEVELS.index(self.level) else None

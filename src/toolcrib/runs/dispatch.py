@@ -19,6 +19,8 @@ _log = logging.getLogger("toolcrib.runs")
 
 _LOOK_S = 0.2
 """Seconds until a message of another process is noticed."""
+_UNSERVED_S = 1.0
+"""Seconds until the next look while there are messages that nobody here serves: the tools may change."""
 _RETRY_S = 0.5
 """Seconds until the next try after a failure of the database."""
 
@@ -166,6 +168,8 @@ class EmbeddedDispatcher:
         if not handlers:
             return 60.0
         with self._database.read() as tx:
+            if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is not None:
+                return _UNSERVED_S
             row = tx.one("SELECT MIN(ready_at) FROM deliveries WHERE due = 0")
             return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - self._now(tx)))
 

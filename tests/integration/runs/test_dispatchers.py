@@ -105,6 +105,18 @@ async def test_a_call_runs_once_and_its_message_is_used_up(calls: Recorded, log:
     assert messages(calls) == 0
 
 
+async def test_a_tool_that_comes_later_takes_what_waits(calls: Recorded, log: Log) -> None:
+    names, stop = ["snoozer"], asyncio.Event()
+    task = asyncio.create_task(worker_of(calls, log, names).run(stop))
+    waiting = calls.submit("nap", {})
+    await ended(calls, calls.submit("snoozer", {"times": 1}))
+    names.append("nap")  # as a manifest that is added, or a tool of a bundle
+    async with asyncio.timeout(PATIENCE_S / 2):
+        assert (await ended(calls, waiting)).state == "done"
+    stop.set()
+    await task
+
+
 async def test_a_hundred_snoozes_are_no_attempts(calls: Recorded, log: Log) -> None:
     call_id = calls.submit("snoozer", {"times": 100})
     async with serving(calls, log, "snoozer"):

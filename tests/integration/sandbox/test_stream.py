@@ -88,14 +88,15 @@ async def test_what_cannot_start_says_why() -> None:
 async def test_it_is_confined_like_any_other(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s")
-    script = f"cat {secret} 2>&1; echo x > /tmp/mine && cat /tmp/mine; ls /proc | grep -c '^[0-9]'"
+    name = f"mine-{os.getpid()}"
+    script = f"cat {secret} 2>&1; echo x > /tmp/{name} && cat /tmp/{name}; ls /proc | grep -c '^[0-9]'"
     stream = await open_stream(job("sh", "-c", f"{script}; echo end"))
     told = (await read(stream, b"end\n")).decode()
     assert "No such file" in told
     assert "\nx\n" in told
     assert stream.enforcement()["level"].startswith("full")
     await stream.aclose()
-    assert "mine" not in os.listdir("/tmp")  # noqa: PTH208 - names are what is asked for
+    assert name not in os.listdir("/tmp")  # noqa: PTH208 - names are what is asked for
 
 
 async def test_no_descriptor_is_left() -> None:

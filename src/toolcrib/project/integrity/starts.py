@@ -24,7 +24,6 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of
 from toolcrib.project.integrity.lock import require_started
 from toolcrib.project.root import Place
-from toolcrib.sandbox import run
 from toolcrib.spec import CommandExec, Tool
 
 if TYPE_CHECKING:
@@ -137,6 +136,8 @@ class Starts:
             output_limit=_MAX_OUTPUT,
             pinned=pinned,
         )
+        from toolcrib.sandbox import run
+
         job = replace(job, timeout_ms=max(1, int(timeout * 1000)))
         with ThreadPoolExecutor(1) as pool:  # an event loop may run in this thread already
             done = pool.submit(lambda: asyncio.run(run(job))).result()

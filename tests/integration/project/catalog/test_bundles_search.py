@@ -275,7 +275,11 @@ def test_a_project_finds_its_own_tools_and_those_of_bundles_as_one_list(
         [f"mine/find-{number}@1" for number in range(5)],
     )
     assert sorted(names[:10]) == sorted([*own, *stored])  # One class, the last changed first
-    assert [name for name in names if name in stored] == stored[::-1]
+    changed = {
+        name: store.tool(mine, f"find-{number}", "1").modified_at[:23] for number, name in enumerate(stored)
+    }
+    found = [changed[name] for name in names if name in changed]
+    assert found == sorted(found, reverse=True)  # to the millisecond
     assert names[10] == "mine/x@1"
     hits = project.search("fnid", kinds=["http"], limit=9)["hits"]
     assert [hit["match"] for hit in hits] == ["fuzzy"] * 6
