@@ -124,6 +124,8 @@ class Visitor(User):
         self.seen = httpx2.get(url, timeout=30).text
         assert httpx2.get(url[:-1], timeout=30).status_code == 404
         self.seen = httpx2.get(url, timeout=30).text
+        cut = httpx2.post(url, data={"reason": "not whole"}, timeout=30)
+        assert "May this call run?" in cut.text, "it decides nothing"
         assert "close this page" in httpx2.post(url, data=self.form, timeout=30).text
         assert httpx2.post(url, data=self.form, timeout=30).status_code == 404
 
@@ -137,7 +139,7 @@ class Visitor(User):
     ("user", "expected"),
     [
         (Visitor(answer="approve"), None),
-        (Visitor(reason="not <now>"), "approval_denied"),
+        (Visitor(answer="deny", reason="not <now>"), "approval_denied"),
         (Visitor("decline"), "approval_denied"),
     ],
     ids=["approve", "deny", "decline"],

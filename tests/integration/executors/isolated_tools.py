@@ -97,6 +97,8 @@ def hang_and_stop(pids: str, often: bool = False) -> None:
     keeper = os.getppid()
     grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     os.kill(keeper, signal.SIGSTOP)
+    while ") T " not in Path(f"/proc/{keeper}/stat").read_text():  # It stops when it next runs.
+        time.sleep(0.001)
     Path(pids).write_text(f"{os.getpid()} {grandchild.pid}\n")
     while often:
         os.kill(keeper, signal.SIGSTOP)

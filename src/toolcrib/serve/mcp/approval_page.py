@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from toolcrib.serve.mcp.elicitation import ApprovalQuestion, Approver, UserAnswer
 
 _MOST = 16_384
-"""Bytes of the longest head and of the longest body of a request."""
+"""Bytes of the longest head of a request; a body has fewer than 10,000."""
 _REQUEST_S = 10.0
 _HEAD = (
     "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n"
@@ -35,7 +35,7 @@ input, button {{ font: inherit; padding: .3em .8em }}</style>
 _FORM = """<h1>May this call run?</h1><pre>{text}</pre><form method="post">
 <p><label>Reason: <input name="reason"></label></p>
 <p><label><input type="checkbox" name="dont_ask_again"> If denied, don't ask again soon</label></p>
-<p><button name="answer" value="approve">Run it once</button> <button name="answer">Deny</button></p>
+<p><button name="answer" value="approve">Run it once</button> <button name="answer" value="deny">Deny</button></p>
 </form>"""
 
 
@@ -70,8 +70,8 @@ class ApprovalPage:
             async with asyncio.timeout(_REQUEST_S):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 method, path, _ = head.split(" ", 2)
-                size = re.search(r"(?im)^content-length:\s*(\d{1,5})\s*$", head)
-                body = await reader.readexactly(min(int(size[1]), _MOST)) if size else b""
+                size = re.search(r"(?im)^content-length:\s*(\d{1,4})\s*$", head)
+                body = await reader.readexactly(int(size[1])) if size else b""
                 status, page = self._answer(method, path, parse_qs(body.decode()))
                 data = _PAGE.format(body=page).encode()
                 writer.write(_HEAD.format(status=status, length=len(data)).encode() + data)
@@ -83,10 +83,12 @@ class ApprovalPage:
         if found is None or self._approver.question(found[0].approval) is None:
             return "404 Not Found", "<p>Nothing is to be decided here, or it was already."
         question, client = found
-        if method != "POST":  # A program that looks at links must not decide.
+        given_answer = given.get("answer", [""])[0]
+        # A program that looks at links must not decide, nor a form that did not come whole.
+        if method != "POST" or given_answer not in ("approve", "deny"):
             return "200 OK", _FORM.format(text=escape(question.text))
         del self._open[path]
-        approved = given.get("answer") == ["approve"]
+        approved = given_answer == "approve"
         answer = UserAnswer(approved, given.get("reason", [""])[0], "dont_ask_again" in given)
         self._approver.decide(question.approval, client, answer)
         return "200 OK", f"<p>{'Approved' if approved else 'Denied'}. You can close this page."
