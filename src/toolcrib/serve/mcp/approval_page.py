@@ -35,7 +35,8 @@ input, button {{ font: inherit; padding: .3em .8em }}</style>
 _FORM = """<h1>May this call run?</h1><pre>{text}</pre><form method="post">
 <p><label>Reason: <input name="reason"></label></p>
 <p><label><input type="checkbox" name="dont_ask_again"> If denied, don't ask again soon</label></p>
-<p><button name="answer" value="approve">Run it once</button> <button name="answer" value="deny">Deny</button></p>
+<p><button name="answer" value="approve">Run it once</button>
+<button name="answer" value="deny">Deny</button></p>
 </form>"""
 
 
