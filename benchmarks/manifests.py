@@ -315,20 +315,20 @@ def manifest(number: int) -> str:
 
 
 def _read(base: str) -> None:
-    for name in sorted(os.listdir(base)):  # noqa: PTH208 - see above
-        with open(f"{base}/{name}/tool.yml", "rb") as file:  # noqa: PTH123 - see above
+    for name in sorted(os.listdir(base)):
+        with open(f"{base}/{name}/tool.yml", "rb") as file:
             file.read()
 
 
 def _parse(base: str, loads: Callable[[str], object]) -> None:
-    for name in sorted(os.listdir(base)):  # noqa: PTH208 - see above
-        with open(f"{base}/{name}/tool.yml", "rb") as file:  # noqa: PTH123 - see above
+    for name in sorted(os.listdir(base)):
+        with open(f"{base}/{name}/tool.yml", "rb") as file:
             loads(file.read().decode())
 
 
 def _stat(base: str) -> None:
-    for name in sorted(os.listdir(base)):  # noqa: PTH208 - see above
-        os.stat(f"{base}/{name}/tool.yml")  # noqa: PTH116 - see above
+    for name in sorted(os.listdir(base)):
+        os.stat(f"{base}/{name}/tool.yml")
 
 
 def _opener(root: Path, count: int, before: Callable[[], object] = lambda: None) -> Sampler:

@@ -26,7 +26,7 @@ def reading(setting: Setting) -> Table:
     roots, hiding = Roots(Root(str(folder))), Roots(Root(str(folder), hidden=HIDDEN))
 
     def plain() -> bytes:
-        with open(name, "rb") as file:  # noqa: PTH123 - the limit must not pay for `pathlib`
+        with open(name, "rb") as file:
             return file.read()
 
     def each() -> bytes:

@@ -370,7 +370,7 @@ class Store:
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
         with suppress(FileNotFoundError):
-            names = os.listdir(self._folder / bundle_id / "tools")  # noqa: PTH208 - there may be 10,000
+            names = os.listdir(self._folder / bundle_id / "tools")
             return [name for name in names if not name.startswith(".")]
         return []
 

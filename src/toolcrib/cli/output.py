@@ -147,7 +147,7 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], *, err: bool = True) ->
 
     They go to standard error, or are the result of the command.
     """
-    here = os.getcwd() + os.sep  # noqa: PTH109 - text is what is compared
+    here = os.getcwd() + os.sep
     for finding in shown(diagnostics):
         short = replace(finding, path=finding.path.removeprefix(here))
         label = f"{finding.severity}[{finding.rule}]:"

@@ -24,8 +24,8 @@ def serve_toolset(tools: Toolset) -> NoReturn:
     if sys.stdin.isatty():
         program, *words = sys.argv
         # A client starts it in another folder.
-        words = [os.path.abspath(word) if ".py" in word else word for word in words]  # noqa: PTH100
-        command = shlex.join([sys.executable, os.path.abspath(program), *words])  # noqa: PTH100
+        words = [os.path.abspath(word) if ".py" in word else word for word in words]
+        command = shlex.join([sys.executable, os.path.abspath(program), *words])
         sys.stderr.write(
             f"{AT_TERMINAL}\nIn the client's configuration of servers, the command is: {command}\n"
         )

@@ -50,7 +50,7 @@ def _name_of(pid: int) -> str:
 
 
 def _pid_namespace() -> str:
-    return os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - the link's text names the namespace
+    return os.readlink("/proc/self/ns/pid")
 
 
 def _start_time(pid: str) -> str:

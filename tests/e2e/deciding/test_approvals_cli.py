@@ -303,7 +303,7 @@ def test_a_database_that_came_with_the_project_is_refused(crib: Crib, run: Run, 
     done = run("list")
     assert done.code == 1
     assert "was not made here" in done.err
-    assert not os.path.exists(crib.root / "grants.db")  # noqa: PTH110 - a look
+    assert not os.path.exists(crib.root / "grants.db")
 
 
 # -- an informed decision ------------------------------------------------------------------------------

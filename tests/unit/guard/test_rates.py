@@ -144,10 +144,10 @@ def test_a_place_whose_release_could_not_be_written_is_freed_by_the_next_call(tm
     lease = rates.acquire("t", concurrency=1)
     database.close()
     away = tmp_path / "away"
-    os.rename(tmp_path / "state.db", away)  # noqa: PTH104 - beside its journal, which stays
+    os.rename(tmp_path / "state.db", away)
     (tmp_path / "state.db").mkdir()
     lease.release()
     (tmp_path / "state.db").rmdir()
-    os.rename(away, tmp_path / "state.db")  # noqa: PTH104 - as above
+    os.rename(away, tmp_path / "state.db")
     rates.acquire("t", concurrency=1)
     assert isinstance(database, SqliteDatabase)

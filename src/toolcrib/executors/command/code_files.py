@@ -123,18 +123,18 @@ class _Reader:
             if path not in self.found:
                 self.found[path] = None
                 start = self._interpreter(path, folders)
-                named = path.endswith(IMPORTING) or "." not in os.path.basename(path)  # noqa: PTH119
+                named = path.endswith(IMPORTING) or "." not in os.path.basename(path)
                 scripted = named or any(one in start for one in (b"python", b"node", b"sh"))
                 if scripted and self._is_inside(path):
-                    real = self._paths.real(os.path.join(self._root, path))  # noqa: PTH118
-                    for one in dict.fromkeys((os.path.join(self._root, path), real)):  # noqa: PTH118
-                        self._imported([one], os.path.dirname(one))  # noqa: PTH120
+                    real = self._paths.real(os.path.join(self._root, path))
+                    for one in dict.fromkeys((os.path.join(self._root, path), real)):
+                        self._imported([one], os.path.dirname(one))
         return known
 
     def _imported(self, files: Iterable[str], folder: str) -> None:
         """Count the modules that these Python files import from a folder."""
-        at = os.path.join(self._root, folder)  # noqa: PTH118
-        written = [os.path.join(self._root, file) for file in files]  # noqa: PTH118
+        at = os.path.join(self._root, folder)
+        written = [os.path.join(self._root, file) for file in files]
         for path in imported_files(written, at, self._paths):
             if self._is_inside(path):
                 self.found[os.path.relpath(path, self._root)] = None
@@ -142,7 +142,7 @@ class _Reader:
     def module(self, name: str, folders: Iterable[str]) -> None:
         """Count what `python -m` runs of a module in the working folder."""
         for folder in folders:
-            found = module_files(name, os.path.join(self._root, folder), self._paths, main=True)  # noqa: PTH118
+            found = module_files(name, os.path.join(self._root, folder), self._paths, main=True)
             files = [os.path.relpath(path, self._root) for path in found]
             self.found |= dict.fromkeys(files)
             self._imported(files, folder)
@@ -150,7 +150,7 @@ class _Reader:
     def looks_executable(self, word: str, folders: Iterable[str]) -> bool:
         """Return True for an executable script or binary, by its first bytes."""
         for folder in folders:
-            path = os.path.join(self._root, folder, word)  # noqa: PTH118
+            path = os.path.join(self._root, folder, word)
             if self._is_file(path) and os.access(path, os.X_OK):
                 start = self._paths.text(self._paths.real(path), _FIRST_LINE)
                 return start.startswith((b"#!", b"\x7fELF"))
@@ -158,7 +158,7 @@ class _Reader:
 
     def environment(self, path: str) -> str | None:
         """Return the virtual environment that a program inside the project is part of."""
-        folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
+        folder = os.path.dirname(os.path.dirname(path))
         return folder if self._is_inside(path) and self._is_file(f"{folder}/pyvenv.cfg") else None
 
     def _interpreter(self, path: str, folders: Iterable[str]) -> bytes:
@@ -166,7 +166,7 @@ class _Reader:
         if not self._is_inside(path):
             return b""
         # Not noted among the looks: the whole file is part of the digest.
-        start = beginning(self._paths.real(os.path.join(self._root, path)), _FIRST_LINE)  # noqa: PTH118
+        start = beginning(self._paths.real(os.path.join(self._root, path)), _FIRST_LINE)
         if start.startswith(b"#!"):
             line = start[2:].partition(b"\n")[0].decode(errors="surrogateescape")
             self.command([*line.strip().split(None, 1), path], list(folders))  # one argument (execve(2))
@@ -175,11 +175,11 @@ class _Reader:
     def _is_file(self, path: str) -> bool:
         if not path or "\0" in path or "${" in path or "{{" in path:
             return False
-        return stat.S_ISREG(self._paths.leads_to(os.path.join(self._root, path)))  # noqa: PTH118
+        return stat.S_ISREG(self._paths.leads_to(os.path.join(self._root, path)))
 
     def _is_inside(self, path: str) -> bool:
         """Return True for a file that is in the project, or is named as if it were."""
-        written = os.path.normpath(os.path.join(self._root, path))  # noqa: PTH118
+        written = os.path.normpath(os.path.join(self._root, path))
         return any(one.startswith(f"{self._root}/") for one in (written, self._paths.real(written)))
 
 
@@ -310,7 +310,7 @@ class _Command:
 
 
 def _joined(folder: str, name: str) -> str:
-    return name if folder in ("", ".") else os.path.join(folder, name)  # noqa: PTH118 - texts
+    return name if folder in ("", ".") else os.path.join(folder, name)
 
 
 def _commands(text: str) -> Iterator[list[str]]:

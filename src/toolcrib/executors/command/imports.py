@@ -56,7 +56,7 @@ def _javascript(text: bytes, file: str, paths: Paths) -> Iterator[str]:
         return
     for name in {match[1].decode(errors="surrogateescape") for match in _IMPORTED.finditer(text)}:
         if name.startswith(("./", "../")):
-            path = os.path.normpath(os.path.join(os.path.dirname(file), name))  # noqa: PTH118, PTH120
+            path = os.path.normpath(os.path.join(os.path.dirname(file), name))
             yield from _module(path, paths)
         else:
             yield from _package(name, file, paths)
@@ -70,13 +70,13 @@ def _module(path: str, paths: Paths) -> Iterator[str]:
         yield described
         main = re.search(rb'"main"\s*:\s*"([^"\\\0]+)"', beginning(paths.real(described), _LARGEST))
         if main is not None and (name := os.path.normpath(main[1].decode(errors="surrogateescape"))) != ".":
-            yield from _module(os.path.join(path, name), paths)  # noqa: PTH118
+            yield from _module(os.path.join(path, name), paths)
 
 
 def _package(name: str, file: str, paths: Paths) -> Iterator[str]:
     """Yield what pins an installed package: its description, and the lock files beside `node_modules`."""
     own = "/".join(name.split("/")[: 2 if name.startswith("@") else 1])
-    folder = os.path.dirname(file)  # noqa: PTH120
+    folder = os.path.dirname(file)
     while folder.rpartition("/")[0]:
         described = f"{folder}/node_modules/{own}/package.json"
         if _is_file(described, paths):
@@ -84,7 +84,7 @@ def _package(name: str, file: str, paths: Paths) -> Iterator[str]:
             locks = (*_LOCKS, "node_modules/.package-lock.json")
             yield from (f"{folder}/{lock}" for lock in locks if _is_file(f"{folder}/{lock}", paths))
             return
-        folder = os.path.dirname(folder)  # noqa: PTH120
+        folder = os.path.dirname(folder)
 
 
 def _sourced(text: bytes, file: str, paths: Paths) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _sourced(text: bytes, file: str, paths: Paths) -> Iterator[str]:
         return
     for line in _SOURCED.finditer(text):
         for name in _PATH.findall(_VARIABLE.sub(b"", line[1])):
-            whole = os.path.join(os.path.dirname(file), name.decode(errors="surrogateescape"))  # noqa: PTH118, PTH120
+            whole = os.path.join(os.path.dirname(file), name.decode(errors="surrogateescape"))
             if _is_file(path := os.path.normpath(whole), paths):
                 yield path
 
@@ -114,7 +114,7 @@ def _imports(text: bytes, file: str, folder: str) -> Iterator[tuple[str, str]]:
         elif isinstance(node, ast.ImportFrom):
             base = file if node.level else folder
             for _ in range(node.level):
-                base = os.path.dirname(base)  # noqa: PTH120 - texts are faster
+                base = os.path.dirname(base)
             inner = [f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names]
             yield from ((base, name.removesuffix(".*")) for name in inner)
 
@@ -130,7 +130,7 @@ def module_files(module: str, folder: str, paths: Paths, *, main: bool = False) 
         return []
     base = folder
     for depth, part in enumerate(parts):
-        base = os.path.join(base, part)  # noqa: PTH118
+        base = os.path.join(base, part)
         names = [f"{base}/__init__.py", f"{base}.py", f"{base}.pyc"]
         names += [f"{base}/__main__.py"] if main and depth == len(parts) - 1 else []
         names += _extensions(base, paths)

@@ -78,9 +78,9 @@ def _needs(function: Callable[..., Any]) -> dict[str, Any]:
     if name is not None:
         like["init_main_from_name"] = name
     elif file is not None:
-        like["init_main_from_path"] = os.path.normpath(os.path.join(first or "", file))  # noqa: PTH118
+        like["init_main_from_path"] = os.path.normpath(os.path.join(first or "", file))
     with suppress(FileNotFoundError):
-        like["dir"] = os.getcwd()  # noqa: PTH109 - the text as it is
+        like["dir"] = os.getcwd()
     module = getattr(function, "__module__", None) or "builtins"
     return {"env": dict(os.environ), "like": like, "module": module}
 

@@ -115,7 +115,7 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     code = code_files(launch.argv, str(root), launch.cwd, paths, launch.env)
     written = [*(str(root / file.path) for file in code), *read]
     if unconfined_program(spec, str(root)):
-        named = daemon_files(launch.argv, os.path.join(root, launch.cwd), launch.env, paths)  # noqa: PTH118
+        named = daemon_files(launch.argv, os.path.join(root, launch.cwd), launch.env, paths)
         written += filter(paths.exists, named)
     found = dict.fromkeys(place for path in written for place in paths.to_protect(path))
     for file in written:

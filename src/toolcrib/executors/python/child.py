@@ -112,7 +112,7 @@ def cause(error: BaseException) -> "dict | None":  # type: ignore[type-arg]
     for _ in range(MAX_CAUSES):
         if isinstance(found, (OSError, ImportError)):
             try:
-                path = os.path.abspath(os.fsdecode(found.filename))  # type: ignore[union-attr]  # noqa: PTH100
+                path = os.path.abspath(os.fsdecode(found.filename))  # type: ignore[union-attr]
             except (AttributeError, OSError, TypeError):  # It has none, or the working folder is gone.
                 path = None
             missing = found.name if isinstance(found, ModuleNotFoundError) else None

@@ -128,7 +128,7 @@ class PythonExecutor:
         real = paths.real(python)
         if not is_known(real, paths) or any(within(real, one) for one in (files.root, files.home)):
             return None
-        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        prefix = os.path.dirname(os.path.dirname(real))
         parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
         if any(within(part, grant) or within(grant, part) for part in parts for grant in write):
             return None
@@ -185,8 +185,8 @@ class PythonExecutor:
                 f"{name.partition('.')[0]}, then write `venv: .venv` beside exec.python.module."
             )
         file = config.module.replace(".", "/") + ".py"
-        there = os.path.join(files.resolve(config.cwd), file)  # noqa: PTH118
-        if within(there, files.root) and os.path.isfile(there):  # noqa: PTH113
+        there = os.path.join(files.resolve(config.cwd), file)
+        if within(there, files.root) and os.path.isfile(there):
             shown = os.path.relpath(there, files.root)
             return f"{shown} exists, but the tool may not read it: add it to permissions.fs.read."
         own = files.folder(self._tool) or files.root
@@ -256,7 +256,7 @@ def interpreter(files: ProjectFiles, venv: str | None, name: str) -> tuple[str, 
 
 def is_known(real: str, paths: Paths) -> bool:
     """Return True for the machine's interpreters and Toolcrib's own, which no project can bring."""
-    return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())  # noqa: PTH120
+    return os.path.dirname(real) in SYSTEM_FOLDERS or real == paths.real(_base())
 
 
 def _base() -> str:

@@ -64,9 +64,9 @@ def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
 
     config = tool.config
     assert isinstance(config, PythonExec)
-    own = [] if tool.source is None else [os.path.dirname(os.path.abspath(tool.source.path))]  # noqa: PTH100, PTH120
+    own = [] if tool.source is None else [os.path.dirname(os.path.abspath(tool.source.path))]
     homes = [path for name in HOMES if paths.is_folder(path := f"{root}/{name}")]
-    for folder in (*own, *homes, os.path.join(root, config.cwd)):  # noqa: PTH118
+    for folder in (*own, *homes, os.path.join(root, config.cwd)):
         if found := module_files(config.module, folder, paths):
             found += imported_files(found, folder, paths)
             yield from (CodeFile("module", path) for path in dict.fromkeys(found))

@@ -159,7 +159,7 @@ def _broader(path: str, root: str) -> tuple[str, ...]:
     repository = f"{before}/.git"[1:]
     own = () if (first := below.partition("/")[0]) in GIT_SETTINGS else (first,)
     names = (f"{repository}/{name}" for name in dict.fromkeys((*own, *_REPOSITORY)))
-    return tuple(name for name in names if os.path.lexists(os.path.join(root, name)))  # noqa: PTH118
+    return tuple(name for name in names if os.path.lexists(os.path.join(root, name)))
 
 
 def _up(line: Line) -> Iterator[str]:
@@ -227,7 +227,7 @@ def _unused(tool: Tool, reach: Reach, reads: Uses, writes: Uses) -> Iterator[Lin
     granted = (("read", tool.permissions.read, read), ("write", tool.permissions.write, write))
     for name, declared, mine in granted:
         for written in declared:
-            place = reach.place(os.path.join(reach.root, written))  # noqa: PTH118
+            place = reach.place(os.path.join(reach.root, written))
             if not _covered(place, mine) and not any(within(path, place) for path in mine):
                 only_read = name == "write" and any(within(path, place) for path in read)
                 why = "was only read in this run" if only_read else "was not used in this run"

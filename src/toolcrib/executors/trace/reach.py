@@ -38,12 +38,12 @@ def above(path: str) -> Iterator[str]:
 
 def there(path: str) -> bool:
     """Return True if the path is known to exist."""
-    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises without permission to look
+    return os.path.exists(path)
 
 
 def is_folder(path: str) -> bool:
     """Return True if the path is known to be a folder."""
-    return os.path.isdir(path)  # noqa: PTH112 - likewise
+    return os.path.isdir(path)
 
 
 def nearest(entry: str) -> str:
@@ -85,7 +85,7 @@ class Reach:
 
     def place(self, path: str) -> str:
         """Return the real path of one from the working folder."""
-        return os.path.realpath(os.path.join(self.cwd, path))  # noqa: PTH118 - any text is a path here
+        return os.path.realpath(os.path.join(self.cwd, path))
 
     def name(self, path: str) -> str:
         """Return the absolute path that a grant must name.
@@ -93,7 +93,7 @@ class Reach:
         That is the path with its symbolic links, because the tool needs those too; the real path if a link
         leads into or out of the project, or is followed by `..`.
         """
-        name = os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118
+        name = os.path.normpath(os.path.join(self.cwd, path))
         place = self.place(path)
         same = self.place(name) == place and self.in_project(name) == self.in_project(place)
         return name if same else place
@@ -101,7 +101,7 @@ class Reach:
     def entry(self, path: str) -> str:
         """Return the name of a folder's entry, which may itself be a link."""
         folder, name = os.path.split(path.rstrip("/"))
-        return os.path.join(self.name(folder), name)  # noqa: PTH118
+        return os.path.join(self.name(folder), name)
 
     def in_project(self, path: str) -> bool:
         """Return True if a path lies in the project."""
@@ -162,7 +162,7 @@ class Reach:
     def repository(self, path: str) -> str:
         """Return the protected `.git` that a grant must name to make a real path writable; else nothing."""
         for folder in self.protect:
-            if folder.endswith("/.git") and within(path, folder) and not os.path.islink(folder):  # noqa: PTH114
+            if folder.endswith("/.git") and within(path, folder) and not os.path.islink(folder):
                 inside = path[len(folder) + 1 :].partition("/")[0]
                 return "" if inside in GIT_SETTINGS else folder
         return ""

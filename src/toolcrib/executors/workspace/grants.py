@@ -92,10 +92,10 @@ class ProjectFiles:
         """Return the tool's own folder, beside its manifest."""
         if tool.source is None or tool.source.shared:
             return None
-        return self.paths.real(os.path.dirname(os.path.abspath(tool.source.path)))  # noqa: PTH100, PTH120
+        return self.paths.real(os.path.dirname(os.path.abspath(tool.source.path)))
 
     def _written(self, path: str) -> str:
-        return os.path.join(self.root, path)  # noqa: PTH118 - a Path would take a tenth of a call
+        return os.path.join(self.root, path)
 
     def grants(self, tool: Tool) -> FileGrants:
         """Return the tool's permissions as real paths.

@@ -52,7 +52,7 @@ def rotated_files(path: Path) -> list[tuple[int, int, Path]]:
     number = "([1-9][0-9]{0,17})"
     shape = re.compile(rf"{re.escape(path.stem)}\.{number}-{number}{re.escape(path.suffix)}")
     try:
-        names = os.listdir(path.parent)  # noqa: PTH208 - only the names are needed
+        names = os.listdir(path.parent)
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = [(int(m[1]), int(m[2]), path.parent / name) for name in names if (m := shape.fullmatch(name))]

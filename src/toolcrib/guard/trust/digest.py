@@ -132,19 +132,19 @@ class Digests:
             yield part, self._file(path, looks)
         for access in ("read", "write"):
             for path in getattr(tool.permissions, access):
-                yield f"grants/{access}/{path}", looks.paths.real(os.path.join(self._root, path))  # noqa: PTH118
+                yield f"grants/{access}/{path}", looks.paths.real(os.path.join(self._root, path))
 
     def _beside(self, tool: Tool, looks: _Looks) -> Iterator[tuple[str, str]]:
         """Digest every file of the tool's own folder: a link by its text, any other by its content."""
         assert tool.source is not None
-        manifest = os.path.abspath(tool.source.path)  # noqa: PTH100
+        manifest = os.path.abspath(tool.source.path)
         loaded = hashlib.sha256(tool.source.raw).hexdigest()
         real = looks.paths.real(manifest)
         if not looks.paths.leads_to(manifest) or not self._file(real, looks).endswith(loaded):
             raise _stale(tool.name, manifest)
         if tool.source.shared:
             return
-        folder = os.path.dirname(manifest)  # noqa: PTH120
+        folder = os.path.dirname(manifest)
         for path in _files_below(looks.paths.real(folder), looks):
             yield f"files/{os.path.relpath(path, looks.paths.real(folder))}", self._file(path, looks)
 
@@ -263,7 +263,7 @@ def _digest(parts: dict[str, str], looks: _Looks) -> ToolDigest:
 
 def _special(path: str, found: os.stat_result) -> str:
     if stat.S_ISLNK(found.st_mode):
-        return f"link {_sha(os.fsencode(os.readlink(path)))}"  # noqa: PTH115 - the text as it stands
+        return f"link {_sha(os.fsencode(os.readlink(path)))}"
     return f"special {stat.S_IFMT(found.st_mode):o} {found.st_rdev}"
 
 

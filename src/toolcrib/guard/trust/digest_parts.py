@@ -20,7 +20,7 @@ def code_of(tool: Tool, root: str, paths: Paths) -> Iterator[tuple[str, str]]:
 def code_parts(files: Iterable[CodeFile], root: str, paths: Paths) -> Iterator[tuple[str, str]]:
     """Yield part and real path of each of these files; of a virtual environment those that define it."""
     for part, path, _ in files:
-        real = paths.real(os.path.join(root, path))  # noqa: PTH118 - texts are faster
+        real = paths.real(os.path.join(root, path))
         if stat.S_ISREG(paths.leads_to(real)):
             yield f"{part}/{real}", real
         elif part == "venv":

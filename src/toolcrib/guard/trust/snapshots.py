@@ -105,7 +105,7 @@ class Snapshots:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 path = f"{folder}/{name}"
                 if said.startswith("link "):
-                    text = os.readlink(path)  # noqa: PTH115 - the text as it stands
+                    text = os.readlink(path)
                     _require_same(f"link {hashlib.sha256(os.fsencode(text)).hexdigest()}", said, path)
                     place.symlink_to(text)
                 elif not said.startswith("special "):

@@ -67,7 +67,7 @@ class ReviewedTexts:
                 yield path, said
 
     def _reviewed(self, tool: Tool, parts: Mapping[str, str]) -> dict[str, str]:
-        folder = "" if tool.source is None else os.path.dirname(os.path.realpath(tool.source.path))  # noqa: PTH120
+        folder = "" if tool.source is None else os.path.dirname(os.path.realpath(tool.source.path))
         paths = {}
         for part, said in parts.items():
             kind, _, rest = part.partition("/")

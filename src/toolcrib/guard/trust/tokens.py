@@ -235,7 +235,7 @@ class Tokens:
 
 def _file_state(path: str) -> tuple[int, int, int]:
     try:
-        found = os.stat(path)  # noqa: PTH116 - faster, and every call with a token does it
+        found = os.stat(path)
     except FileNotFoundError:
         return _NO_FILE
     return found.st_ino, found.st_mtime_ns, found.st_size

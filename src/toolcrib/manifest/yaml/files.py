@@ -27,7 +27,7 @@ class SourceFiles:
         """Refuse the file that was opened by a path, if it may not be read. Raises ManifestError."""
         if self is ANY_FILE:
             return
-        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - for every manifest
+        real = os.readlink(f"/proc/self/fd/{descriptor}")
         place, closed = f"{real}/", self.closed
         if real != path:
             closed = (*closed, *map(os.path.realpath, closed))

@@ -260,8 +260,8 @@ class Watch:
         if key.startswith("tools/"):
             yield path, None
             manifest = f"{path}/{FILE_NAME}"
-            if os.path.islink(manifest):  # noqa: PTH114 - for every tool
-                yield os.path.dirname(os.path.realpath(manifest)), None  # noqa: PTH120
+            if os.path.islink(manifest):
+                yield os.path.dirname(os.path.realpath(manifest)), None
             return
         above = Path(path).parent
         missing = Path(path).name
@@ -308,7 +308,7 @@ class Watch:
 
 def _listed(folder: str) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(folder) if name[0] != ".")  # noqa: PTH208 - names only
+        return sorted(name for name in os.listdir(folder) if name[0] != ".")
     except OSError:
         return []
 
@@ -336,7 +336,7 @@ def _files(source: ToolSource, path: str) -> list[str]:
 
 def _signature(path: str) -> _Signature:
     try:
-        found = os.stat(path)  # noqa: PTH116 - a third of the cost, for every tool
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

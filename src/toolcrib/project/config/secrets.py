@@ -165,7 +165,7 @@ def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str,
     for setting in settings:
         for n, word in enumerate(setting.argv):
             path = root / word
-            if ("/" in word or n > 0) and os.path.isfile(path):  # noqa: PTH113 - a Path fails for what is no name
+            if ("/" in word or n > 0) and os.path.isfile(path):
                 found[str(path)] = None
     return tuple(found)
 
@@ -193,5 +193,5 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
 
 def _searches_root(argv: Sequence[str], code: Sequence[str]) -> bool:
     """Return True for a Python that looks for modules in its working folder before anywhere else."""
-    is_python = os.path.basename(argv[0]).startswith("python")  # noqa: PTH119
+    is_python = os.path.basename(argv[0]).startswith("python")
     return is_python and (not code or "-m" in argv) and not {"-I", "-P"} & set(argv)

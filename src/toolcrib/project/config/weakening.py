@@ -169,7 +169,7 @@ def max_permissions(value: Mapping[str, Any]) -> str | None:
 def leads_out(source: Mapping[str, Any]) -> bool:
     """Return True for an entry of `sources` outside of the project."""
     path = os.path.normpath(source.get("dir") or source["file"])
-    return os.path.isabs(path) or path == os.pardir or path.startswith(os.pardir + os.sep)  # noqa: PTH117
+    return os.path.isabs(path) or path == os.pardir or path.startswith(os.pardir + os.sep)
 
 
 def outside_sources(value: Sequence[Mapping[str, Any]]) -> str | None:

@@ -58,7 +58,7 @@ class ApprovedCode:
     def _code(self, ctx: Context) -> Pinned:
         source = ctx.bound.tool.source
         digest = self.require_same(ctx)
-        own = None if source is None or source.shared else os.path.realpath(os.path.dirname(source.path))  # noqa: PTH120
+        own = None if source is None or source.shared else os.path.realpath(os.path.dirname(source.path))
         try:
             return self._snapshots.of(digest, own)
         except ConflictError as error:

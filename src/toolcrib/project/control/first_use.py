@@ -227,7 +227,7 @@ class FirstUse:
         root, permissions = str(self._place.root), tool.permissions
         found = []
         for path in dict.fromkeys((*permissions.read, *permissions.write)):
-            written = os.path.normpath(os.path.join(root, path))  # noqa: PTH118
+            written = os.path.normpath(os.path.join(root, path))
             real = os.path.realpath(written)
             if real != written:
                 found.append(

@@ -84,11 +84,11 @@ def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
     own = None
     if tool.source is not None:
         own = Path(tool.source.path).parent
-        yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))  # noqa: PTH114
+        yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))
     homes = tuple(f"{root}/{name}/" for name in HOMES)  # closed to all tools, except `scratch/`
     scratch = tuple(f"{home}scratch/" for home in homes)
     for part, path, place in kind_of(tool).code(tool, str(root), paths):
-        whole = os.path.join(root, path)  # noqa: PTH118 - texts
+        whole = os.path.join(root, path)
         real = paths.real(whole)
         is_closed = real.startswith(homes) and not real.startswith(scratch)
         if (place or part != "entrypoint") and not is_closed:
@@ -97,7 +97,7 @@ def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
     if own is not None and isinstance(module, str):
         # Its own files are closed to all tools; what is a link may lead out.
         first = module.partition(".")[0]
-        yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))  # noqa: PTH114
+        yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))
 
 
 def named_in(variable: str) -> list[str]:
@@ -119,12 +119,12 @@ def running_from(root: str) -> tuple[str, ...]:
 
     paths = Paths()
     base = getattr(sys, "_base_executable", None) or sys.executable
-    package = os.path.dirname(os.path.abspath(toolcrib.__file__))  # noqa: PTH100, PTH120
-    written = [sys.executable, package, os.path.dirname(package), *filter(os.path.isabs, sys.path)]  # noqa: PTH120
+    package = os.path.dirname(os.path.abspath(toolcrib.__file__))
+    written = [sys.executable, package, os.path.dirname(package), *filter(os.path.isabs, sys.path)]
     if sys.prefix != sys.base_prefix:
         parts = ("bin", "lib", "lib64", "pyvenv.cfg")
         written += [sys.prefix, *(f"{sys.prefix}/{name}" for name in parts)]
-    written += [os.path.abspath(place) for name in CODE_PLACES for place in named_in(name)]  # noqa: PTH100
+    written += [os.path.abspath(place) for name in CODE_PLACES for place in named_in(name)]
     found = runs_in(base, paths)
     for path in written:
         found += [*paths.links(path), paths.real(path)]

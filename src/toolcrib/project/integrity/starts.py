@@ -107,7 +107,7 @@ class Starts:
                     f"it runs code of the project ({', '.join(inside)}), so not with confined: false",
                     "Remove `confined: false`, and state what it needs under `permissions`.",
                 )
-            program = os.path.join(self._root, argv[0]) if "/" in argv[0] else argv[0]  # noqa: PTH118
+            program = os.path.join(self._root, argv[0]) if "/" in argv[0] else argv[0]
             return start_unconfined([program, *argv[1:]], timeout, self._root)
 
         return start

@@ -299,7 +299,7 @@ class Servers:
                         f"it runs unconfined, so not with code of the project ({', '.join(dict(code))})",
                         hint="Remove the variables and options that load these files.",
                     )
-                folder = os.path.join(self.root, line.cwd)  # noqa: PTH118
+                folder = os.path.join(self.root, line.cwd)
                 environment = environment_of(spec, secrets)
                 return await start_unconfined(line.unconfined, line.argv, folder, environment)
             process = job_of(spec, self._workspaces.workspace(), secrets, code)

@@ -80,7 +80,7 @@ class Workspaces:
         granted = [tool.permissions for tool in tools]
         granted += [spec.permissions for spec in self._setup.named_servers.specs]
         written = dict.fromkeys(path for one in granted for path in one.write)
-        real = (os.path.realpath(os.path.join(root, path)) for path in written)  # noqa: PTH118
+        real = (os.path.realpath(os.path.join(root, path)) for path in written)
         return tuple(path for path in real if not f"{path}/".startswith(f"{root}/"))
 
     def reset(self) -> None:

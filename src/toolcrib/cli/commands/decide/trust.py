@@ -147,7 +147,7 @@ class _State:
     def _print_settings(self) -> None:
         config = self.project.config
         path = config.document.path if config.document is not None else ""
-        path = path.removeprefix(os.getcwd() + os.sep)  # noqa: PTH109 - text is what is compared
+        path = path.removeprefix(os.getcwd() + os.sep)
         for weak in self.settings:
             line = _line(config, weak)
             place = f"{path}:{line}: " if line is not None else ""

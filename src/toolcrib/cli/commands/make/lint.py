@@ -129,7 +129,7 @@ def _annotation(found: Diagnostic) -> str:
     def field(text: str) -> str:
         return data(text).replace(":", "%3A").replace(",", "%2C")
 
-    path = os.path.relpath(found.path) if os.path.isabs(found.path) else found.path  # noqa: PTH117
+    path = os.path.relpath(found.path) if os.path.isabs(found.path) else found.path
     place = f"file={field(printable(path))},line={found.line},col={found.column}"
     message = printable(found.message + (f" (hint: {found.hint})" if found.hint else ""))
     return f"::{found.severity} {place},title={field(found.rule)}::{data(message)}"

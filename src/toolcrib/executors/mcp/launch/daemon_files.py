@@ -45,7 +45,7 @@ def _named_in(path: str, paths: Paths) -> Iterator[str]:
     except (ManifestError, AttributeError, TypeError):  # The client refuses another form as well.
         return
     texts = (text for one in named for text in _texts(one))
-    yield from (os.path.normpath(os.path.join(os.path.dirname(path), text)) for text in texts)  # noqa: PTH118, PTH120
+    yield from (os.path.normpath(os.path.join(os.path.dirname(path), text)) for text in texts)
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -61,9 +61,9 @@ def _texts(value: object) -> Iterator[str]:
 def _of_line(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths) -> Iterator[str]:
     given = [*_options(argv), ("DOCKER_CONFIG", os.environ.get("DOCKER_CONFIG", "")), *env.items()]
     given += [("-f", file) for file in env.get("COMPOSE_FILE", "").split(":")]
-    named = [(name, os.path.join(cwd, value)) for name, value in given if value]  # noqa: PTH118 - texts
+    named = [(name, os.path.join(cwd, value)) for name, value in given if value]
     yield from (path for name, path in named if name in _FILES)
-    composes = "compose" in argv or os.path.basename(argv[0]).endswith("-compose")  # noqa: PTH119
+    composes = "compose" in argv or os.path.basename(argv[0]).endswith("-compose")
     for folder in [cwd, *(path for name, path in named if name in _FOLDERS)] if composes else ():
         yield from (f"{folder}/{name}" for name in _COMPOSE)
         if b"COMPOSE_" in paths.text(f"{folder}/.env", 1 << 20):  # It may name further files.

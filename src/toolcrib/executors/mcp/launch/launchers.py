@@ -50,7 +50,7 @@ class _Words:
 
 def is_daemon_client(program: str) -> bool:
     """Return True for a program that controls this machine through a daemon's socket, such as docker."""
-    return os.path.basename(program) in _CLIENTS  # noqa: PTH119
+    return os.path.basename(program) in _CLIENTS
 
 
 def launched(launch: Launch, machine: MachineView) -> Launch:
@@ -66,7 +66,7 @@ def launched(launch: Launch, machine: MachineView) -> Launch:
         if (real := _of_pyenv(path, machine)) is not None:
             launch = replace(launch, argv=(real, *launch.argv[1:]))
             continue
-        read = _LAUNCHERS.get(os.path.basename(path))  # noqa: PTH119
+        read = _LAUNCHERS.get(os.path.basename(path))
         inner = None if read is None else read(launch, path, machine)
         if inner is None:
             return replace(launch, argv=(path, *launch.argv[1:]))
@@ -76,19 +76,19 @@ def launched(launch: Launch, machine: MachineView) -> Launch:
 
 def _of_pyenv(path: str, machine: MachineView) -> str | None:
     """Return the program behind one of pyenv's shims: that of the version chosen for the user."""
-    base = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
-    if os.path.dirname(path) != f"{base}/shims" or not os.path.isdir(f"{base}/versions"):  # noqa: PTH112, PTH120
+    base = os.path.dirname(os.path.dirname(path))
+    if os.path.dirname(path) != f"{base}/shims" or not os.path.isdir(f"{base}/versions"):
         return None
     text = machine.env.get("PYENV_VERSION") or packages.text_of(f"{base}/version")
     names = [name for name in text.replace(":", " ").split() if "/" not in name]
     if not names or names == ["system"]:
         return None
     for name in names:
-        found = f"{base}/versions/{name.removeprefix('python-')}/bin/{os.path.basename(path)}"  # noqa: PTH119
+        found = f"{base}/versions/{name.removeprefix('python-')}/bin/{os.path.basename(path)}"
         if os.access(found, os.X_OK):
             return found
     raise ToolUnavailable(
-        f"pyenv has no {os.path.basename(path)} in {', '.join(names)}",  # noqa: PTH119
+        f"pyenv has no {os.path.basename(path)} in {', '.join(names)}",
         hint="Choose an installed version: pyenv global VERSION",
         details={"path": path},
     )
@@ -113,16 +113,16 @@ def _uv(launch: Launch, path: str, machine: MachineView) -> Launch | None:
         (*flags, "--no-sync", "--frozen", "--locked", "--active", "--script", "-s"),
     )
     start = own.one("--directory") or words.one("--directory")
-    cwd = os.path.join(launch.cwd, start) if start else launch.cwd  # noqa: PTH118
+    cwd = os.path.join(launch.cwd, start) if start else launch.cwd
     project = own.one("--project") or words.one("--project") or "."
     env = machine.absolute(f"{project}/.venv", cwd)
-    if not os.path.isfile(f"{env}/pyvenv.cfg"):  # noqa: PTH113
+    if not os.path.isfile(f"{env}/pyvenv.cfg"):
         raise ToolUnavailable(
             f"`uv run` starts the server from {env}, which does not exist",
-            hint=f"Create it: uv sync --directory {os.path.dirname(env)}",  # noqa: PTH120
+            hint=f"Create it: uv sync --directory {os.path.dirname(env)}",
             details={"path": env},
         )
-    launch = replace(launch, cwd=cwd, project=os.path.dirname(env))  # noqa: PTH120
+    launch = replace(launch, cwd=cwd, project=os.path.dirname(env))
     if (module := own.one("-m")) is not None:
         return replace(launch, argv=(f"{env}/bin/python", "-m", module, *own.rest))
     if not own.rest:
@@ -158,7 +158,7 @@ def _uv_tool(launch: Launch, path: str, given: Iterable[str], machine: MachineVi
         spec = [word for one in words.options.get("--with", ()) for word in ("--with", one)]
         line = ["tool", "run", "--no-config", "--no-build", *spec, "--from", words.one("--from") or name]
         python = ["--python", python_version] if python_version else []
-        uv = os.path.join(os.path.dirname(path), "uv")  # noqa: PTH118, PTH120
+        uv = os.path.join(os.path.dirname(path), "uv")
         raise packages.missing("uvx", wanted[0].name, [uv, *line, *python, "python", "-I", "-S", "-c", ""])
     return replace(launch, argv=(f"{env}/bin/{command}", *rest))
 
@@ -194,7 +194,7 @@ def _npm_package(launch: Launch, path: str, given: Iterable[str], machine: Machi
 
 def _beside(path: str, name: str, machine: MachineView) -> str:
     """Return the program beside another one, else the machine's."""
-    own = os.path.join(os.path.dirname(path), name)  # noqa: PTH118, PTH120
+    own = os.path.join(os.path.dirname(path), name)
     return own if os.access(own, os.X_OK) else machine.which(name) or name
 
 
@@ -207,13 +207,13 @@ def _conda(launch: Launch, path: str, machine: MachineView) -> Launch | None:
         {"-n": "--name", "--name": "--name", "-p": "--prefix", "--prefix": "--prefix"},
         ("--no-capture-output", "--live-stream", "-v", "--verbose"),
     )
-    base = os.path.dirname(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
+    base = os.path.dirname(os.path.dirname(os.path.realpath(path)))
     name, prefix = words.one("--name"), words.one("--prefix")
     places = [machine.absolute(prefix)] if prefix else [base] if name in (None, "base") else []
     if name and "/" not in name:
         places += [f"{base}/envs/{name}", f"{machine.home}/.conda/envs/{name}"]
     for place in places:
-        if os.path.isdir(f"{place}/conda-meta") and words.rest:  # noqa: PTH112
+        if os.path.isdir(f"{place}/conda-meta") and words.rest:
             program = _in_bin(place, words.rest[0], machine, launch.cwd)
             return replace(launch, argv=(program, *words.rest[1:])).beside(path=(f"{place}/bin",))
     raise ToolUnavailable(

@@ -45,7 +45,7 @@ class MachineView:
     @property
     def home(self) -> str:
         """The user's home folder."""
-        return self.env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - text
+        return self.env.get("HOME") or os.path.expanduser("~")
 
     def which(self, name: str) -> str | None:
         """Return the program that the user's own shell would start for a name without a slash."""
@@ -54,11 +54,11 @@ class MachineView:
 
     def absolute(self, path: str, cwd: str = ".") -> str:
         """Return a path as it is written, from the project's root and a working folder in it."""
-        return os.path.normpath(os.path.join(self.root, cwd, path))  # noqa: PTH118
+        return os.path.normpath(os.path.join(self.root, cwd, path))
 
     def folder(self, variable: str, *default: str) -> str:
         """Return a folder that a variable names, or the default below the home folder."""
-        return self.env.get(variable) or os.path.join(self.home, *default)  # noqa: PTH118
+        return self.env.get(variable) or os.path.join(self.home, *default)
 
     def is_system(self, path: str) -> bool:
         """Return True for what every confined process sees."""

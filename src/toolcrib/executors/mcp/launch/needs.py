@@ -60,7 +60,7 @@ class _Finder:
 
     def _grant(self, path: str) -> None:
         system = self._machine.is_system(path) and self._machine.is_system(self.paths.real(path))
-        if not system and os.path.exists(path):  # noqa: PTH110 - text
+        if not system and os.path.exists(path):
             self.read[path] = None
 
     def program(self, path: str, depth: int = 0) -> None:
@@ -71,7 +71,7 @@ class _Finder:
         self._grant(path)
         for place in dict.fromkeys((path, real)):
             self._environment(place)
-        name = os.path.basename(real)  # noqa: PTH119
+        name = os.path.basename(real)
         start = beginning(real, _FIRST_LINE)
         if start.startswith(b"#!"):
             words = start[2:].partition(b"\n")[0].decode(errors="replace").split()
@@ -86,26 +86,26 @@ class _Finder:
         """Add the interpreter that a script names, or has `env` search."""
         if not words:
             return
-        if os.path.basename(words[0]) != "env":  # noqa: PTH119
+        if os.path.basename(words[0]) != "env":
             self.program(words[0], depth + 1)
             return
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         found = self._machine.which(names[0]) if names else None
         if found is not None:
             real = launched(Launch((found,)), self._machine).argv[0]
-            self.path[os.path.dirname(real)] = None  # noqa: PTH120
+            self.path[os.path.dirname(real)] = None
             self.program(real, depth + 1)
 
     def _environment(self, path: str) -> None:
         """Add the virtual environment or the conda environment that a program is installed in."""
-        folder = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
+        folder = os.path.dirname(os.path.dirname(path))
         if self._machine.is_too_wide(folder):
             return
-        if os.path.isfile(f"{folder}/pyvenv.cfg"):  # noqa: PTH113
+        if os.path.isfile(f"{folder}/pyvenv.cfg"):
             self._grant(folder)
             self.path[f"{folder}/bin"] = None
             self._python(f"{folder}/bin/python")
-        elif os.path.isdir(f"{folder}/conda-meta"):  # noqa: PTH112
+        elif os.path.isdir(f"{folder}/conda-meta"):
             self._grant(folder)
             self.path[f"{folder}/bin"] = None
 
@@ -114,13 +114,13 @@ class _Finder:
         real = self.paths.real(python)
         if not beginning(real, 4).startswith(b"\x7fELF"):
             return
-        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        prefix = os.path.dirname(os.path.dirname(real))
         self._grant(real)
         self._libraries(prefix)
-        settings = self.paths.text(f"{os.path.dirname(python)}/../pyvenv.cfg", _MOST)  # noqa: PTH120
+        settings = self.paths.text(f"{os.path.dirname(python)}/../pyvenv.cfg", _MOST)
         for home in re.findall(rb"(?m)^home\s*=\s*(/[^\r\n]*)", settings):
             # A project may have written this. It counts only where it leads to an interpreter's libraries.
-            self._libraries(os.path.dirname(os.fsdecode(home.strip())), os.fsdecode(home.strip()))  # noqa: PTH120
+            self._libraries(os.path.dirname(os.fsdecode(home.strip())), os.fsdecode(home.strip()))
 
     def _libraries(self, prefix: str, folder: str = "") -> None:
         if self._machine.is_inside(prefix) or not any(Path(prefix).glob("lib*/python3*/os.py")):
@@ -133,10 +133,10 @@ class _Finder:
 
     def _node(self, real: str) -> None:
         """Add Node with the packages that are installed beside it."""
-        prefix = os.path.dirname(os.path.dirname(real))  # noqa: PTH120
+        prefix = os.path.dirname(os.path.dirname(real))
         self._grant(f"{prefix}/lib/node_modules")
         if not self._machine.is_system(real):
-            self.path[os.path.dirname(real)] = None  # noqa: PTH120
+            self.path[os.path.dirname(real)] = None
 
     def _packages(self, real: str) -> None:
         """Add the outermost `node_modules` around a file."""
@@ -154,14 +154,14 @@ class _Finder:
             return
         self.program(path)
         if "/node_modules/" not in real and len(self.read) == before + 1:
-            folder = os.path.dirname(real)  # noqa: PTH120
-            self.package(folder) or self.package(os.path.dirname(folder))  # noqa: PTH120
+            folder = os.path.dirname(real)
+            self.package(folder) or self.package(os.path.dirname(folder))
 
     def package(self, folder: str) -> bool:
         """Add a folder outside of the project that holds a package, and is neither hidden nor a home."""
         below_home = folder.removeprefix(f"{self._machine.home}/")
         hidden = "/." in f"/{below_home}" or self._machine.is_too_wide(folder)
-        found = any(os.path.isfile(f"{folder}/{name}") for name in _PACKAGE) and not hidden  # noqa: PTH113
+        found = any(os.path.isfile(f"{folder}/{name}") for name in _PACKAGE) and not hidden
         if found:
             self._grant(folder)
         return found

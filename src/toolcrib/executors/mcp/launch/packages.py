@@ -65,9 +65,7 @@ def uv_environment(
     if python is not None and not re.fullmatch(r"\d+(\.\d+)?", python):
         raise _unsupported("uvx --python", python)
     tools = machine.folder("UV_TOOL_DIR", ".local", "share", "uv", "tools")
-    cache = machine.env.get("UV_CACHE_DIR") or os.path.join(  # noqa: PTH118
-        machine.folder("XDG_CACHE_HOME", ".cache"), "uv"
-    )
+    cache = machine.env.get("UV_CACHE_DIR") or os.path.join(machine.folder("XDG_CACHE_HOME", ".cache"), "uv")
     installed = [Path(tools, wanted[0].name)]
     cached = (one.parent for one in Path(cache).glob("archive-v*/*/pyvenv.cfg"))
     for env in (*installed, *sorted(cached, key=_changed, reverse=True)):
@@ -122,7 +120,7 @@ def npm_script(
 def _node_modules(node: str, cwd: str, machine: MachineView) -> Iterator[str]:
     """Yield the folders in which npx looks: the project's, the machine's, and those it has made itself."""
     yield f"{cwd}/node_modules"
-    yield f"{os.path.dirname(os.path.dirname(os.path.realpath(node)))}/lib/node_modules"  # noqa: PTH120
+    yield f"{os.path.dirname(os.path.dirname(os.path.realpath(node)))}/lib/node_modules"
     own = re.search(r"(?m)^cache\s*=\s*(/\S+)", text_of(f"{machine.home}/.npmrc"))
     cache = machine.env.get("npm_config_cache") or (own[1] if own else f"{machine.home}/.npm")
     made = sorted(Path(cache, "_npx").glob("*/node_modules"), key=_changed, reverse=True)
@@ -136,7 +134,7 @@ def _bin(folder: str, command: str | None, package: str) -> str | None:
     programs = {short: named} if isinstance(named, str) else named if isinstance(named, dict) else {}
     name = command or (short if short in programs or len(programs) != 1 else next(iter(programs)))
     path = os.path.normpath(f"{folder}/{programs.get(name, '')}") if name in programs else ""
-    return path if is_within(path, folder) and os.path.isfile(path) else None  # noqa: PTH113
+    return path if is_within(path, folder) and os.path.isfile(path) else None
 
 
 def is_for_node(script: str) -> bool:

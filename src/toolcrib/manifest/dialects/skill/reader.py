@@ -108,7 +108,7 @@ def _files(folder: FilePath, most: int = 20) -> list[str]:
 
 def _place(folder: FilePath) -> str:
     """Return the folder as a manifest of its project writes it."""
-    absolute = FilePath(os.path.abspath(folder))  # noqa: PTH100 - links stay as they are written
+    absolute = FilePath(os.path.abspath(folder))
     for parent in absolute.parents:
         if any((parent / home).is_dir() for home in HOMES):
             return os.fspath(absolute.relative_to(parent))
