@@ -77,6 +77,13 @@ def caller_of(project: Project) -> tuple[str, Caller | None]:
     return "cli" if identity is None else f"token:{identity.name}", identity
 
 
+def seen_by(project: Project) -> str | None:
+    """Return the caller whose calls, runs and sessions this command may see; None for those of all."""
+    from toolcrib.spec.calls.caller import seen_by
+
+    return seen_by(*caller_of(project))
+
+
 def require_open(name: str, command: click.Command) -> None:
     """Refuse a command of this machine's own user to everybody with a token: `InvalidToken`."""
     if _token is not None and name not in _WITHOUT_PROJECT and not _admits(command):

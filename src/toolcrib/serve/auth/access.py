@@ -10,6 +10,7 @@ from toolcrib.errors import DeniedError, InvalidToken
 from toolcrib.serve.auth.origin import TrustedHosts
 from toolcrib.serve.auth.sessions import LoginSessions
 from toolcrib.spec import Caller, Scope
+from toolcrib.spec.calls.caller import seen_by
 
 _MOST_KNOWN = 256
 
@@ -32,6 +33,11 @@ class Client:
     """As in `Call.caller`: `token:<name>`, or `page` for the person who used the login link."""
     identity: Caller | None = None
     """The token and its rights; None for this person, who may do everything."""
+
+    @property
+    def seen_by(self) -> str | None:
+        """The caller whose calls, runs and sessions it may see; None for those of all callers."""
+        return seen_by(self.caller, self.identity)
 
     def require(self, scope: Scope) -> None:
         """Raise DeniedError unless this client has a right."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from toolcrib.spec import Scope
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a body, unless the route says otherwise."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
+S = TypeVar("S")
 
 
 @dataclass(slots=True)
@@ -33,21 +34,27 @@ class Answer:
 
 
 @dataclass(slots=True)
-class HttpRequest:
+class HttpRequest(Generic[S]):
     """A request whose client may make it."""
 
     http: Request
     route: Route
-    services: Any
+    services: S
     """The services that `create_app` was given."""
-    client: Client | None
-    """None only on a route without a scope."""
+    sender: Client | None
+    """None on a route without a scope."""
     query: Any
     """The struct that the route names, or None."""
     data: bytes
     """The body as it was sent."""
     media_type: str
     """Of the body: lower case, without parameters; "" without a body."""
+
+    @property
+    def client(self) -> Client:
+        """The sender, on a route with a scope."""
+        assert self.sender is not None
+        return self.sender
 
     @property
     def path(self) -> dict[str, str]:
@@ -65,7 +72,7 @@ class HttpRequest:
 
 
 Handled = Answer | Response
-Handler = Callable[[HttpRequest], Handled | Awaitable[Handled]]
+Handler = Callable[[HttpRequest[Any]], Handled | Awaitable[Handled]]
 
 
 @dataclass(frozen=True, slots=True)

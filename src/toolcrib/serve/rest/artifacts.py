@@ -7,17 +7,15 @@ import re
 from starlette.responses import Response
 
 from toolcrib.errors import NotFoundError
-from toolcrib.serve.http import HttpRequest, Route
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.http import Route
+from toolcrib.serve.rest.services import RestRequest
 
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 
 
-def get_artifact(request: HttpRequest) -> Response:
+def get_artifact(request: RestRequest) -> Response:
     """Return the whole output of one of the client's own calls, or the range of bytes it asks for."""
-    services: Services = request.services
-    assert request.client is not None
-    outputs = services.project.outputs
+    outputs = request.services.project.outputs
     client = request.client
     owner = None if client.caller == "page" else outputs.readable(client.caller, client.identity)
     found = outputs.store.get(request.path["artifactID"], owner)

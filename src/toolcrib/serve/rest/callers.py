@@ -8,16 +8,15 @@ from functools import partial
 from hashlib import sha256
 
 from toolcrib.errors import DeniedError
-from toolcrib.serve.http import HttpRequest
+from toolcrib.serve.rest.services import RestRequest
 
 
 @contextmanager
-def noting_makers(request: HttpRequest, made: Mapping[str, bytes]) -> Iterator[None]:
+def noting_makers(request: RestRequest, made: Mapping[str, bytes]) -> Iterator[None]:
     """Record that the token of a request makes these tools, by name with their text, in this block.
 
     Then they count as made by an agent: a person has to see them before they run.
     """
-    assert request.client is not None
     reviews, caller = request.services.project.first_use.reviews, request.client.caller
     named = made.items() if request.client.identity is not None else ()
     entries = [reviews.note(name, caller, sha256(text).hexdigest()) for name, text in named]
@@ -29,26 +28,24 @@ def noting_makers(request: HttpRequest, made: Mapping[str, bytes]) -> Iterator[N
         raise
 
 
-def covers_all(request: HttpRequest) -> bool:
+def covers_all(request: RestRequest) -> bool:
     """Return True if the client may see every tool."""
-    assert request.client is not None
     identity = request.client.identity
     return identity is None or identity.tools is None
 
 
-def covers(request: HttpRequest, tool: str) -> bool:
+def covers(request: RestRequest, tool: str) -> bool:
     """Return True if the client may see the tool of this name."""
-    assert request.client is not None
     identity = request.client.identity
     return identity is None or identity.covers(tool)
 
 
-def sees(request: HttpRequest) -> Callable[[str], bool] | None:
+def sees(request: RestRequest) -> Callable[[str], bool] | None:
     """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
     return None if covers_all(request) else partial(covers, request)
 
 
-def require_all(request: HttpRequest) -> None:
+def require_all(request: RestRequest) -> None:
     """Raise DeniedError for a token that covers some tools only."""
     if not covers_all(request):
         raise DeniedError("this needs a token that covers every tool", hint="Create one without --tool.")

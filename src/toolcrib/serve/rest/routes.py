@@ -6,16 +6,17 @@ from functools import cache
 from typing import Any
 
 from toolcrib import __version__
-from toolcrib.serve.http import Answer, HttpRequest, Route, describe
+from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts, session
 from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 from toolcrib.serve.rest.runs import queue, runs, workflows
+from toolcrib.serve.rest.services import RestRequest
 
 
-def get_openapi(request: HttpRequest) -> Answer:
+def get_openapi(request: RestRequest) -> Answer:
     """Return the description of every route as OpenAPI 3.1."""
     return Answer(openapi(str(request.http.scope.get("root_path", ""))), etag=True)
 

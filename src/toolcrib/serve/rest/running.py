@@ -288,7 +288,7 @@ class ServerCalls:
         except NotFoundError:
             if self._durable is None:
                 raise
-        stored = await run_in_threadpool(self._durable.find, id_, self._whose(client))
+        stored = await run_in_threadpool(self._durable.find, id_, client.seen_by)
         call = opened(stored, client)
         if call.result is None:
             return self._running.get(id_) or self._follow(call, id_)
@@ -300,14 +300,10 @@ class ServerCalls:
         """Return calls of the store that this client may see, the newest first."""
         if self._durable is None or not states:
             return []
-        whose = self._whose(client)
-        found = await run_in_threadpool(self._durable.page, states, limit, before=before, caller=whose)
+        found = await run_in_threadpool(
+            self._durable.page, states, limit, before=before, caller=client.seen_by
+        )
         return [opened(stored, client) for stored in found]
-
-    @staticmethod
-    def _whose(client: Client) -> str | None:
-        identity = client.identity
-        return None if identity is None or identity.may("admin") else client.caller
 
     def same(self, ctx: Context) -> OpenCall | None:
         """Return the running call of which this one is a repetition, by its idempotency key; None if none."""
@@ -464,8 +460,7 @@ async def _left(receive: Receive) -> None:
 
 
 def _may_see(client: Client, call: OpenCall) -> bool:
-    identity = client.identity
-    return identity is None or identity.may("admin") or client.caller == call.client.caller
+    return client.seen_by in (None, call.client.caller)
 
 
 def _as_dict(result: Result) -> dict[str, Any]:

@@ -34,7 +34,10 @@ class Services:
         """The bundles of this user."""
         return self.project.bundles.store
 
-    def store_for(self, request: HttpRequest) -> Store:
+    def store_for(self, request: RestRequest) -> Store:
         """The bundles of this user, to be changed by the client of a request."""
-        assert request.client is not None
         return self.store.acting(request.client.caller)
+
+
+RestRequest = HttpRequest[Services]
+"""A request to the REST API."""

@@ -9,7 +9,8 @@ from starlette.responses import RedirectResponse, Response
 
 from toolcrib import __version__
 from toolcrib.errors import InvalidToken
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
 
@@ -45,12 +46,12 @@ class About(Struct, frozen=True, rename="camel"):
     openapi: str
 
 
-def about(request: HttpRequest) -> Answer:
+def about(request: RestRequest) -> Answer:
     """Return the name and version of this server."""
     return Answer(About("toolcrib", __version__, f"{_prefix(request)}/openapi.json"))
 
 
-def log_in(request: HttpRequest) -> Response:
+def log_in(request: RestRequest) -> Response:
     """Use a login link: begin a session and go to the start page."""
     if request.http.method == "HEAD":  # A program that looks at links must not use this one up.
         return Response()
@@ -65,14 +66,13 @@ def log_in(request: HttpRequest) -> Response:
     return response
 
 
-def create_login_link(request: HttpRequest) -> Answer:
+def create_login_link(request: RestRequest) -> Answer:
     """Create a login link, for one use within 15 minutes. For a token it gives that token's rights."""
-    assert request.client is not None
     code = request.services.access.sessions.new_code(request.client.identity)
     return Answer(LoginLink(f"{_prefix(request)}/login?code={code}"), 201, {"cache-control": "no-store"})
 
 
-def log_out(request: HttpRequest) -> Response:
+def log_out(request: RestRequest) -> Response:
     """End the session of this browser."""
     access = request.services.access
     access.sessions.log_out(request.http.cookies.get(access.cookie, ""))
@@ -81,9 +81,8 @@ def log_out(request: HttpRequest) -> Response:
     return response
 
 
-def show_identity(request: HttpRequest) -> Answer:
+def show_identity(request: RestRequest) -> Answer:
     """Return the client of this request and its rights."""
-    assert request.client is not None
     identity = request.client.identity
     if identity is None:
         return Answer(Identity(request.client.caller, user_name(), SCOPES))
@@ -91,7 +90,7 @@ def show_identity(request: HttpRequest) -> Answer:
     return Answer(Identity(request.client.caller, identity.owner, scopes))
 
 
-def _prefix(request: HttpRequest) -> str:
+def _prefix(request: RestRequest) -> str:
     """Return the path where the application is mounted; "" at the root."""
     root: Any = request.http.scope.get("root_path", "")
     return str(root)

@@ -64,3 +64,8 @@ class Caller:
         """Return the caller that `as_dict` has written. Its token is verified again at each call."""
         tools = None if data["tools"] is None else tuple(data["tools"])
         return cls(scopes=frozenset(data["scopes"]), tools=tools, **{name: data[name] for name in _TEXTS})
+
+
+def seen_by(caller: str, identity: Caller | None) -> str | None:
+    """Return the caller whose calls, runs and sessions this one may see; None for those of all callers."""
+    return None if identity is None or identity.may("admin") else caller

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.caller import caller_of
+from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options
 from toolcrib.cli.output import one_line, print_change, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -135,8 +135,7 @@ def _open(root: str | None) -> tuple[Project, str | None]:
     """Return the project, and the caller whose calls this command may see; None for all of them."""
 
     project = open_project(root)
-    caller, identity = caller_of(project)
-    return project, None if identity is None or identity.may("admin") else caller
+    return project, seen_by(project)
 
 
 def _one(project: Project, caller: str | None, beginning: str | None) -> str:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.arguments import parse_arguments
-from toolcrib.cli.caller import caller_of
+from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.review import ask_for_files
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
-from toolcrib.spec import Caller
 from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
@@ -61,7 +60,8 @@ def run_command(
     Variables are given as arguments of tools are: `name=text`, `name:=json`. They reach the tools of the run,
     and no model.
     """
-    project, caller, identity = _open(root)
+    project = open_project(root)
+    caller, identity = caller_of(project)
     ask_for_files(project)
     session_id = None if session is None else project.runs.store.resolve(session, "sessions")
     run_id = project.runs.start(
@@ -98,7 +98,7 @@ def list_command(
 
     Those of sub-agents are in `runs show`, below the run that called them.
     """
-    project, caller, identity = _open(root)
+    project = open_project(root)
     session_id = None if session is None else project.runs.store.resolve(session, "sessions")
     found = project.runs.page(
         state=state,
@@ -106,7 +106,7 @@ def list_command(
         before=before,
         session_id=session_id,
         agent=agent,
-        caller=_seen_by(caller, identity),
+        caller=seen_by(project),
         top=True,
     )
     print_listing(
@@ -149,8 +149,8 @@ def watch_command(
     Each has a number: `--after` continues from there. With `--json`, each line is one event.
     """
     if every:
-        project, caller, identity = _open(root)
-        if _seen_by(caller, identity) is not None:
+        project = open_project(root)
+        if seen_by(project) is not None:
             raise UsageError("a token without the scope admin cannot watch the runs of other callers")
         asyncio.run(_watch(project, None, after, as_json))
     else:
@@ -218,24 +218,13 @@ def fork_command(
 # -- the run that is meant ---------------------------------------------------------------------------
 
 
-def _open(root: str | None) -> tuple[Project, str, Caller | None]:
-
-    project = open_project(root)
-    return project, *caller_of(project)
-
-
-def _seen_by(caller: str, identity: Caller | None) -> str | None:
-    """Return the caller whose runs this command may see; None for all of them."""
-    return None if identity is None or identity.may("admin") else caller
-
-
 def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
     """Return the project, and the run that is meant."""
-    project, caller, identity = _open(root)
-    seen_by = _seen_by(caller, identity)
+    project = open_project(root)
+    whose = seen_by(project)
     if beginning is not None:
-        return project, project.runs.find(project.runs.store.resolve(beginning), seen_by)
-    newest = project.runs.page(limit=1, top=True, caller=seen_by)
+        return project, project.runs.find(project.runs.store.resolve(beginning), whose)
+    newest = project.runs.page(limit=1, top=True, caller=whose)
     if not newest:
         raise NotFoundError("there are no runs")
     return project, newest[0]

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from toolcrib.cli.caller import caller_of
+from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import one_line, print_json, print_result
 from toolcrib.cli.table import print_listing
@@ -26,9 +26,7 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
     """List sessions, the newest first."""
 
     project = open_project(root)
-    caller, identity = caller_of(project)
-    seen_by = None if identity is None or identity.may("admin") else caller
-    found = project.runs.sessions(limit, before=before, caller=seen_by)
+    found = project.runs.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
         {"sessions": [session.document for session in found]},

@@ -10,12 +10,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.guard import Approval, Grant
-from toolcrib.project.catalog.pages import page_token, read_page_token
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.project.control.approvals.service import ApprovalService
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.callers import covers
-from toolcrib.serve.rest.pages import PageQuery
+from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 
@@ -128,14 +128,14 @@ class Deny(Body, kw_only=True):
     """The reason. The caller gets it."""
 
 
-async def list_approvals(request: HttpRequest) -> Answer:
+async def list_approvals(request: RestRequest) -> Answer:
     """List calls that wait for a person, and decisions, the newest first.
 
     A token sees those of the tools that it covers.
     """
     query: ApprovalsQuery = request.query
     status = None if query.status is UNSET else query.status
-    service = _services(request).project.approval_service
+    service = _service(request)
     page, token = _page(
         request,
         ("approvals", status),
@@ -146,16 +146,14 @@ async def list_approvals(request: HttpRequest) -> Answer:
 
 
 def _page(
-    request: HttpRequest,
+    request: RestRequest,
     question: tuple[object, ...],
     fetch: Callable[[int, str | None], Sequence[_Listed]],
     of: Callable[[_Listed], Approval | Grant],
 ) -> tuple[list[_Listed], str | None]:
     """Return what the client may see of the next page, and the token of the page after it."""
     query: PageQuery = request.query
-    before: str | None = None
-    if query.page_token is not UNSET:
-        (before,) = read_page_token(query.page_token, question, str)
+    before = page_before(query, question)
     found: list[_Listed] = []
     while len(found) <= query.page_size:
         listed = fetch(query.page_size + 1, before)
@@ -163,27 +161,26 @@ def _page(
         if len(listed) <= query.page_size:
             break
         before = of(listed[-1]).id
-    page = found[: query.page_size]
-    return page, page_token(question, [of(page[-1]).id]) if len(found) > len(page) else None
+    return page_of(found, query, question, lambda one: [of(one).id])
 
 
-async def show_approval(request: HttpRequest) -> Answer:
+async def show_approval(request: RestRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
-    service = _services(request).project.approval_service
+    service = _service(request)
     sheet = service.show(request.path["approvalID"])
     if not covers(request, sheet.approval.tool):
         raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
     return Answer(msgspec.convert({**sheet.document, "facts": service.facts(sheet)}, ApprovalDetails))
 
 
-async def approve_call(request: HttpRequest) -> Answer:
+async def approve_call(request: RestRequest) -> Answer:
     """Approve a call: it runs now if its caller still waits, else when it is made again.
 
     A token never decides on its own calls, nor on those of its owner.
     """
     body: Approve = request.body()
     by, decider = _decider(request)
-    sheet = _services(request).project.approval_service.approve(
+    sheet = _service(request).approve(
         request.path["approvalID"],
         by,
         body.scope,
@@ -196,32 +193,32 @@ async def approve_call(request: HttpRequest) -> Answer:
     return Answer(_answer(sheet.document))
 
 
-async def deny_call(request: HttpRequest) -> Answer:
+async def deny_call(request: RestRequest) -> Answer:
     """Deny a call. Its caller gets the note."""
     body: Deny = request.body()
     by, decider = _decider(request)
-    sheet = _services(request).project.approval_service.deny(
+    sheet = _service(request).deny(
         request.path["approvalID"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
     )
     return Answer(_answer(sheet.document))
 
 
-async def list_grants(request: HttpRequest) -> Answer:
+async def list_grants(request: RestRequest) -> Answer:
     """List the decisions that are in force, the newest first.
 
     A token sees those about the tools that it covers.
     """
-    service = _services(request).project.approval_service
+    service = _service(request)
     page, token = _page(request, ("grants",), service.grants, lambda grant: grant)
     return Answer(GrantPage(grants=[_grant(one) for one in page], next_page_token=token))
 
 
-async def revoke_grant(request: HttpRequest) -> Answer:
+async def revoke_grant(request: RestRequest) -> Answer:
     """Revoke a decision: the next such call asks again.
 
     A token revokes approvals only: a denial is the person's to take back.
     """
-    service, id_ = _services(request).project.approval_service, request.path["approvalID"]
+    service, id_ = _service(request), request.path["approvalID"]
     grant = service.grant(id_)
     if not covers(request, grant.tool):
         raise NotFoundError(f"no valid decision has the id {id_!r}")
@@ -235,14 +232,12 @@ def _grant(grant: Grant) -> GrantAnswer:
     return msgspec.convert(grant.as_dict(), GrantAnswer)
 
 
-def _services(request: HttpRequest) -> Services:
-    services: Services = request.services
-    return services
+def _service(request: RestRequest) -> ApprovalService:
+    return request.services.project.approval_service
 
 
-def _decider(request: HttpRequest) -> tuple[str, Caller | None]:
+def _decider(request: RestRequest) -> tuple[str, Caller | None]:
     """Return who decides: the person at the session, or a token for its owner."""
-    assert request.client is not None
     identity = request.client.identity
     return (user_name(), None) if identity is None else (identity.owner or identity.name, identity)
 

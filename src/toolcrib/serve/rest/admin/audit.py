@@ -9,10 +9,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from toolcrib.errors import AuditUnavailable, UsageError
 from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
-from toolcrib.project.catalog.pages import page_token, read_page_token
-from toolcrib.serve.http import Answer, HttpRequest, Route
-from toolcrib.serve.rest.pages import PageQuery
-from toolcrib.serve.rest.services import Services
+from toolcrib.project.catalog.pages import page_token
+from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.rest.pages import PageQuery, page_start
+from toolcrib.serve.rest.services import RestRequest
 
 
 class LinesQuery(PageQuery, kw_only=True):
@@ -60,9 +60,8 @@ class AuditVerdict(Struct, kw_only=True):
     running: int
 
 
-def list_audit_lines(request: HttpRequest) -> Answer:
+def list_audit_lines(request: RestRequest) -> Answer:
     """List lines of the audit log, the newest first."""
-    services: Services = request.services
     query: LinesQuery = request.query
     names = ("tool", "event", "caller", "status", "code", "text", "since", "until")
     asked = {name: value for name in names if (value := getattr(query, name)) is not UNSET}
@@ -70,11 +69,10 @@ def list_audit_lines(request: HttpRequest) -> Answer:
         if name in asked and asked[name].tzinfo is None:
             asked[name] = asked[name].replace(tzinfo=UTC)
     question = ("audit", sorted((name, str(value)) for name, value in asked.items()))
-    if query.page_token is not UNSET:
-        (asked["before"],) = read_page_token(query.page_token, question, int)
-    path = services.project.place.audit
+    if (start := page_start(query, question, int)) is not None:
+        (asked["before"],) = start
     try:
-        with AuditReader(path) as reader:
+        with AuditReader(request.services.project.place.audit) as reader:
             found = reader.newest(AuditQuery(**asked), query.page_size + 1)[::-1]
     except OSError as error:
         raise _unreadable(error) from None
@@ -85,11 +83,12 @@ def list_audit_lines(request: HttpRequest) -> Answer:
     return Answer(LinePage(lines=[line.as_dict() for line in page], next_page_token=token))
 
 
-def verify_audit(request: HttpRequest) -> Answer:
+def verify_audit(request: RestRequest) -> Answer:
     """Check every line of the audit log: no line was changed, removed or added."""
-    services: Services = request.services
     try:
-        verdict = verify(services.project.place.audit, anchor=services.project.vault.path / ANCHOR)
+        verdict = verify(
+            request.services.project.place.audit, anchor=request.services.project.vault.path / ANCHOR
+        )
     except OSError as error:
         raise _unreadable(error) from None
     return Answer(AuditVerdict(**verdict.as_dict()))

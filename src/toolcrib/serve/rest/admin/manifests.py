@@ -12,10 +12,10 @@ from toolcrib.manifest.convert import convert, read_all
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
 from toolcrib.project import lint_sources, load_config, source_files
 from toolcrib.project.config.secrets import hidden_paths
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.callers import noting_makers
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
 
 _FILE = Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -101,10 +101,9 @@ class ImportedTools(Struct, kw_only=True):
     """Paths of the manifests."""
 
 
-def lint_project(request: HttpRequest) -> Answer:
+def lint_project(request: RestRequest) -> Answer:
     """Check the project: its settings, manifests and sources."""
-    services: Services = request.services
-    place = services.project.place
+    place = request.services.project.place
     try:
         config = load_config(place.config, place.root)
     except ConfigError as error:
@@ -114,7 +113,7 @@ def lint_project(request: HttpRequest) -> Answer:
     return Answer(Findings(**report([*lint_tree(place.tools, files), *lint_sources(config, place)])))
 
 
-def lint_text(request: HttpRequest) -> Answer:
+def lint_text(request: RestRequest) -> Answer:
     """Check the text of a file of tools. Nothing is stored."""
     body: Text = request.body()
     found: list[Diagnostic] = []
@@ -129,7 +128,7 @@ def lint_text(request: HttpRequest) -> Answer:
     return Answer(Findings(**report(found)))
 
 
-def convert_text(request: HttpRequest) -> Answer:
+def convert_text(request: RestRequest) -> Answer:
     """Convert the tools of a file to another format, with the losses. Nothing is stored."""
     body: Convert = request.body()
     tools = read_all(body.name, body.text.encode(), _format(body))
@@ -146,9 +145,8 @@ def convert_text(request: HttpRequest) -> Answer:
     return Answer(Converted(to=body.to, tools=made))
 
 
-def import_openapi(request: HttpRequest) -> Answer:
+def import_openapi(request: RestRequest) -> Answer:
     """Make tools of the operations of an OpenAPI document: report them, or write their manifests."""
-    services: Services = request.services
     body: ImportOpenApi = request.body()
     found = import_document(
         read_document(body.text.encode(), "openapi"),
@@ -162,7 +160,7 @@ def import_openapi(request: HttpRequest) -> Answer:
     written = []
     if body.write:
         with noting_makers(request, {one.name: one.text for one in drafts}):
-            written = write_manifests(drafts, services.project.place.tools, replace=body.replace)
+            written = write_manifests(drafts, request.services.project.place.tools, replace=body.replace)
     return Answer(ImportedTools(**found.as_json(), written=[str(path) for path in written]))
 
 

@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolcribError, ToolNotFound
 from toolcrib.guard import Tokens
 from toolcrib.project.reports import describe_machine, explain_call, secret_needs
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
 
 
 class SecretState(Struct, kw_only=True):
@@ -131,9 +131,9 @@ class Machine(Struct, kw_only=True):
     """Each that was tried: `name`, `ok`, `required`, `detail`, `cost`."""
 
 
-async def list_secrets(request: HttpRequest) -> Answer:
+async def list_secrets(request: RestRequest) -> Answer:
     """List every secret that a tool declares, and its state."""
-    services: Services = request.services
+    services = request.services
     for name, _ in services.project.described():
         with suppress(ToolcribError):
             services.project.get(name)
@@ -144,17 +144,16 @@ async def list_secrets(request: HttpRequest) -> Answer:
     return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
 
 
-async def show_policy(request: HttpRequest) -> Answer:
+async def show_policy(request: RestRequest) -> Answer:
     """Return the rules of the policy, in their order."""
-    services: Services = request.services
-    policy = services.project.config.policy
+    policy = request.services.project.config.policy
     rules = [rule.as_dict() for rule in policy.rules]
     return Answer(PolicyState(default=policy.default, self_approval=policy.self_approval, rules=rules))
 
 
-async def explain_policy(request: HttpRequest) -> Answer:
+async def explain_policy(request: RestRequest) -> Answer:
     """Explain the decision about a call. Nothing runs."""
-    services: Services = request.services
+    services = request.services
     body: Explain = request.body()
     identity = None
     if body.caller.startswith("token:"):
@@ -164,13 +163,12 @@ async def explain_policy(request: HttpRequest) -> Answer:
     return Answer(Explanation(**explain_call(services.project, tool, body.arguments, body.caller, identity)))
 
 
-async def show_trust(request: HttpRequest) -> Answer:
+async def show_trust(request: RestRequest) -> Answer:
     """Return what of the project its user has accepted, and every tool with its review.
 
     Acceptance and reviews are given on the command line: `toolcrib trust`, `toolcrib review`.
     """
-    services: Services = request.services
-    project = services.project
+    project = request.services.project
     sheets, errors = project.reviewing.sheets()
     return Answer(
         TrustState(
@@ -183,7 +181,7 @@ async def show_trust(request: HttpRequest) -> Answer:
     )
 
 
-def show_machine(request: HttpRequest) -> Answer:  # noqa: ARG001 - the signature of a handler
+def show_machine(request: RestRequest) -> Answer:  # noqa: ARG001 - the signature of a handler
     """Return how well this machine can confine tools."""
     return Answer(Machine(**describe_machine()))
 

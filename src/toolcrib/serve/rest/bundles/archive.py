@@ -23,9 +23,9 @@ from toolcrib.errors import (
     InvalidId,
     NotFoundError,
 )
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.callers import noting_makers, require_all
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
 
 _ZIP = "application/zip"
 
@@ -41,9 +41,9 @@ class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
     """Only say what would be done."""
 
 
-def export_to_zip(request: HttpRequest) -> Response:
+def export_to_zip(request: RestRequest) -> Response:
     """Return a bundle as a ZIP file. One that holds the value of a secret is refused."""
-    services: Services = request.services
+    services = request.services
     require_all(request)
     bundle = services.store.bundle(request.path["bundleID"])
     data = export_bundle(services.store, bundle.id, services.project.secrets)
@@ -51,16 +51,15 @@ def export_to_zip(request: HttpRequest) -> Response:
     return Response(data, headers=headers, media_type=_ZIP)
 
 
-def import_from_zip(request: HttpRequest) -> Answer:
+def import_from_zip(request: RestRequest) -> Answer:
     """Import a bundle from a ZIP file, all of it or nothing, and return what was done for each tool."""
-    services: Services = request.services
     query: ImportQuery = request.query
     require_all(request)
     use = plan_import if query.dry_run else apply_import
-    done = use(services.store_for(request), request.data, query.on_conflict, enable=query.enable)
+    done = use(request.services.store_for(request), request.data, query.on_conflict, enable=query.enable)
     if not query.dry_run:
         new = [one for one in done.tools if one.action in ("add", "replace")]
-        names = [services.name(done.bundle_id, one.slug, one.version) for one in new]
+        names = [request.services.name(done.bundle_id, one.slug, one.version) for one in new]
         with noting_makers(request, dict.fromkeys(names, request.data)):
             pass
     return Answer(done)

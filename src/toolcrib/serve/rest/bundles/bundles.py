@@ -20,11 +20,10 @@ from toolcrib.errors import (
     PreconditionFailed,
     UsageError,
 )
-from toolcrib.project.catalog.pages import page_token, read_page_token
-from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
-from toolcrib.serve.rest.pages import PageQuery, token_of
+from toolcrib.serve.http import Answer, Route, check_preconditions
+from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
 from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
 
 _PATH = "/tools/bundles"
 _ONE = f"{_PATH}/{{bundleID}}"
@@ -45,38 +44,30 @@ class BundlePage(Struct, frozen=True, kw_only=True, rename="camel"):
     next_page_token: str | None
 
 
-def list_bundles(request: HttpRequest) -> Answer:
+def list_bundles(request: RestRequest) -> Answer:
     """List the bundles, the newest first. Deleted ones are left out."""
-    services: Services = request.services
     query: BundlesQuery = request.query
-    question, token = (
-        ("bundles", sorted(query.bundle_ids), query.include_disabled),
-        token_of(query.page_token),
-    )
-    before = None if token is None else tuple(read_page_token(token, question, str, str))
+    question = ("bundles", sorted(query.bundle_ids), query.include_disabled)
+    before = page_start(query, question, str, str)
     found = [
         bundle
-        for bundle in services.store.bundles()
+        for bundle in request.services.store.bundles()
         if bundle.soft_deleted_at is None
         and (not query.bundle_ids or bundle.id in query.bundle_ids)
         and (query.include_disabled or bundle.is_enabled)
         and (before is None or (bundle.created_at, bundle.id) < before)
     ]
-    page = found[: query.page_size]
-    more = len(found) > len(page)
-    token = page_token(question, [page[-1].created_at, page[-1].id]) if more else None
+    page, token = page_of(found, query, question, lambda one: [one.created_at, one.id])
     return Answer(BundlePage(bundles=page, next_page_token=token))
 
 
-def get_bundle(request: HttpRequest) -> Answer:
+def get_bundle(request: RestRequest) -> Answer:
     """Return one bundle."""
-    services: Services = request.services
-    return Answer(services.store.bundle(request.path["bundleID"]), etag=True)
+    return Answer(request.services.store.bundle(request.path["bundleID"]), etag=True)
 
 
-def put_bundle(request: HttpRequest) -> Answer:
+def put_bundle(request: RestRequest) -> Answer:
     """Create or replace a bundle; restore one that was deleted."""
-    services: Services = request.services
     body: BundlePut = request.body()
     bundle_id = request.path["bundleID"]
 
@@ -92,27 +83,25 @@ def put_bundle(request: HttpRequest) -> Answer:
         refuse_ours(body, ours | {name: getattr(before, name) for name in times})
 
     content = BundleBody(**{name: getattr(body, name) for name in BundleBody.__struct_fields__})
-    bundle, new = services.store_for(request).put_bundle(bundle_id, content, check)
+    bundle, new = request.services.store_for(request).put_bundle(bundle_id, content, check)
     return Answer(bundle, 201 if new else 200, etag=True)
 
 
-def patch_bundle(request: HttpRequest) -> Answer:
+def patch_bundle(request: RestRequest) -> Answer:
     """Turn a bundle on or off."""
-    services: Services = request.services
-    store, bundle_id = services.store_for(request), request.path["bundleID"]
+    store, bundle_id = request.services.store_for(request), request.path["bundleID"]
     enabled = read_switch(request, lambda: store.bundle(bundle_id).is_built_in)
     check = partial(check_preconditions, request.http.headers)
     return Answer(store.switch_bundle(bundle_id, enabled=enabled, check=check), etag=True)
 
 
-def delete_bundle(request: HttpRequest) -> Answer:
+def delete_bundle(request: RestRequest) -> Answer:
     """Delete an empty bundle. PUT restores it within 48 hours."""
-    services: Services = request.services
     check = partial(check_preconditions, request.http.headers)
-    return Answer(services.store_for(request).delete_bundle(request.path["bundleID"], check), 202)
+    return Answer(request.services.store_for(request).delete_bundle(request.path["bundleID"], check), 202)
 
 
-def read_switch(request: HttpRequest, built_in: Callable[[], bool]) -> bool:
+def read_switch(request: RestRequest, built_in: Callable[[], bool]) -> bool:
     """Read a body that is a `Switch`. For something built in, other fields raise BuiltInReadOnly."""
     value = request.json()
     if isinstance(value, dict) and value.keys() - {"isEnabled"} and built_in():

@@ -10,11 +10,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.callers import sees
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest, Services
 
 
 class ToolsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -93,11 +93,10 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
     """Hits of each type."""
 
 
-def list_tools(request: HttpRequest) -> Answer:
+def list_tools(request: RestRequest) -> Answer:
     """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
-    services: Services = request.services
     query: ToolsQuery = request.query
-    page = services.project.bundles.tools(
+    page = request.services.project.bundles.tools(
         bundles=query.bundle_ids,
         tags=query.tags,
         include_disabled=query.include_disabled,
@@ -105,18 +104,17 @@ def list_tools(request: HttpRequest) -> Answer:
         page=token_of(query.page_token),
         sees=sees(request),
     )
-    return Answer(ToolList(tools=_items(services, page.tools), next_page_token=page.next))
+    return Answer(ToolList(tools=_items(request.services, page.tools), next_page_token=page.next))
 
 
-def search_tools(request: HttpRequest) -> Answer:
+def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
     The best come first: beginnings of words, whole words, then words with typing errors; in each class the
     names before tags, descriptions and names of arguments.
     """
-    services: Services = request.services
     query: SearchQuery = request.query
-    found = services.project.bundles.search(
+    found = request.services.project.bundles.search(
         query.q,
         bundles=query.bundle_ids,
         tags=query.tags,
@@ -125,7 +123,7 @@ def search_tools(request: HttpRequest) -> Answer:
         page=token_of(query.page_token),
         sees=sees(request),
     )
-    items = _items(services, [one.tool for one in found.hits])
+    items = _items(request.services, [one.tool for one in found.hits])
     hits = [
         FoundTool(**msgspec.structs.asdict(item), match=one.match, field=one.field)
         for item, one in zip(items, found.hits, strict=True)

@@ -33,11 +33,11 @@ from toolcrib.errors import (
     ToolNotFound,
 )
 from toolcrib.manifest import check_tool, entries, failure
-from toolcrib.serve.http import Answer, HttpRequest, Route, check_preconditions
+from toolcrib.serve.http import Answer, Route, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
 from toolcrib.serve.rest.callers import covers, covers_all, noting_makers
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest, Services
 
 _YAML = "application/yaml"
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
@@ -70,16 +70,15 @@ class History(Struct, frozen=True, kw_only=True):
     changes: list[RecordedChange]
 
 
-def get_tool(request: HttpRequest) -> Answer:
+def get_tool(request: RestRequest) -> Answer:
     """Return one version of a tool."""
-    services: Services = request.services
-    return Answer(_answer(services, services.store.tool(*named_tool(request))), etag=True)
+    return Answer(_answer(request.services, request.services.store.tool(*named_tool(request))), etag=True)
 
 
-def list_versions(request: HttpRequest) -> Answer:
+def list_versions(request: RestRequest) -> Answer:
     """List every version of a tool in a bundle, the newest first."""
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
-    services: Services = request.services
+    services = request.services
     found = [
         _answer(services, one)
         for one in _versions(services, bundle_id, slug)
@@ -98,36 +97,33 @@ def _versions(services: Services, bundle_id: str, slug: str) -> list[ToolRecord]
         return stored.listing.versions(slug, [bundle_id])
 
 
-def list_revisions(request: HttpRequest) -> Answer:
+def list_revisions(request: RestRequest) -> Answer:
     """List a version of a tool as it was before each change, the latest change first; a deleted one too.
 
     At most 50 are kept.
     """
-    services: Services = request.services
-    return Answer(Revisions(revisions=services.store.revisions(*named_tool(request))))
+    return Answer(Revisions(revisions=request.services.store.revisions(*named_tool(request))))
 
 
-def list_changes(request: HttpRequest) -> Answer:
+def list_changes(request: RestRequest) -> Answer:
     """List who changed a tool in any of its versions, and when: the latest 256 changes, the newest first."""
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
-    services: Services = request.services
     try:
-        found = services.store.history(bundle_id, slug)
+        found = request.services.store.history(bundle_id, slug)
     except OSError as error:
         raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
     seen = [
         one
         for one in found
-        if covers_all(request) or covers(request, services.name(bundle_id, slug, one.version))
+        if covers_all(request) or covers(request, request.services.name(bundle_id, slug, one.version))
     ]
     if not seen:
         raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
     return Answer(History(changes=seen))
 
 
-def put_tool(request: HttpRequest) -> Answer:
+def put_tool(request: RestRequest) -> Answer:
     """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
-    services: Services = request.services
     bundle_id, slug, version = named_tool(request)
     check_slug(slug)
     check_version(version)
@@ -137,17 +133,16 @@ def put_tool(request: HttpRequest) -> Answer:
     else:
         body = _from_record(request.body(), bundle_id, slug, version)
     if body.type == "native":
-        require_one_name(slug, body, _versions(services, bundle_id, slug))
+        require_one_name(slug, body, _versions(request.services, bundle_id, slug))
     made = _put(request, bundle_id, slug, version, body)
-    return Answer(_answer(services, made), 201, etag=True)
+    return Answer(_answer(request.services, made), 201, etag=True)
 
 
-def _put(request: HttpRequest, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
+def _put(request: RestRequest, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
     """Put a tool. One by a token counts as made by an agent: a person has to see it before it runs."""
-    services: Services = request.services
-    made = {services.name(bundle_id, slug, version): msgspec.json.encode(body, order="deterministic")}
+    made = {request.services.name(bundle_id, slug, version): msgspec.json.encode(body, order="deterministic")}
     with noting_makers(request, made):
-        return services.store_for(request).put_tool(bundle_id, slug, version, body)
+        return request.services.store_for(request).put_tool(bundle_id, slug, version, body)
 
 
 def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
@@ -168,28 +163,26 @@ def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolB
     return body
 
 
-def patch_tool(request: HttpRequest) -> Answer:
+def patch_tool(request: RestRequest) -> Answer:
     """Turn a version of a tool on or off."""
-    services: Services = request.services
+    services = request.services
     named = named_tool(request)
     enabled = read_switch(request, lambda: services.store.tool(*named).is_built_in)
     tool = services.store_for(request).switch_tool(*named, enabled=enabled, check=_check(request))
     return Answer(_answer(services, tool), etag=True)
 
 
-def delete_tool(request: HttpRequest) -> Answer:
+def delete_tool(request: RestRequest) -> Answer:
     """Remove a version of a tool for good."""
-    services: Services = request.services
-    services.store_for(request).delete_tool(*named_tool(request), _check(request))
+    request.services.store_for(request).delete_tool(*named_tool(request), _check(request))
     return Answer(status=204)
 
 
-def named_tool(request: HttpRequest) -> tuple[str, str, str]:
+def named_tool(request: RestRequest) -> tuple[str, str, str]:
     """Return bundle, slug and version of the path. Raises ToolNotFound if the token covers no such tool."""
     path = request.path
     bundle_id, slug, version = path["bundleID"], path["toolSlug"], path["v"]
-    services: Services = request.services
-    if not covers_all(request) and not covers(request, services.name(bundle_id, slug, version)):
+    if not covers_all(request) and not covers(request, request.services.name(bundle_id, slug, version)):
         raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
     return bundle_id, slug, version
 
@@ -201,7 +194,7 @@ def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:
     return ToolAnswer(**fields, availability=availability, unavailable_because=why)
 
 
-def _check(request: HttpRequest) -> Callable[[object], None]:
+def _check(request: RestRequest) -> Callable[[object], None]:
     """Return the check of `If-Match` against a tool as GET answers it."""
 
     def check(tool: object) -> None:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from msgspec import UNSET, Struct, UnsetType, field
 
 from toolcrib.errors import BundleDeleting, InvalidId, NotFoundError, ToolNotFound
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.bundles.tools import named_tool
 from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import BundleId
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec.moment import written
 
 _WEEK_S = 7 * 86_400
@@ -60,12 +60,11 @@ class Facets(Struct, kw_only=True):
     """By the id of the bundle."""
 
 
-def get_usage(request: HttpRequest) -> Answer:
+def get_usage(request: RestRequest) -> Answer:
     """Return how often a version of a tool was called, by hours."""
-    services: Services = request.services
     query: UsageQuery = request.query
-    tool = services.store.tool(*named_tool(request))
-    usage = services.project.bundles.usage
+    tool = request.services.store.tool(*named_tool(request))
+    usage = request.services.project.bundles.usage
     since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else _seconds(query.since)
     total = usage.of(tool.id)
     hours = [
@@ -87,11 +86,10 @@ def _seconds(moment: datetime) -> float:
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def count_tools(request: HttpRequest) -> Answer:
+def count_tools(request: RestRequest) -> Answer:
     """Count the tools by tag, type and bundle."""
-    services: Services = request.services
     query: FacetsQuery = request.query
-    stored = services.project.bundles.stored
+    stored = request.services.project.bundles.stored
     everything = covers_all(request)
     tags: Counter[str] = Counter()
     types: Counter[str] = Counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import AsyncIterator
 from itertools import chain
 from typing import Any, cast
 
@@ -31,14 +31,14 @@ from toolcrib.errors import (
     UnavailableError,
     UsageError,
 )
-from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.runs import CallState as StoredState
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.http.route import Handled
-from toolcrib.serve.rest.calls.event_stream import EVENT_STREAM, event_stream
-from toolcrib.serve.rest.pages import PageQuery
+from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
+from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.running import CallStatus, OpenCall
-from toolcrib.serve.rest.services import Services
+from toolcrib.serve.rest.services import RestRequest
+from toolcrib.spec import CallEvent
 from toolcrib.spec.moment import written
 
 _MOST_WAIT_S = 3_600
@@ -119,13 +119,27 @@ class Calls(Struct, frozen=True, kw_only=True, rename="camel"):
     next_page_token: str | None = None
 
 
+class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The data of an event."""
+
+    call_id: str
+    tool: str
+    attempt: int = 1
+    done: float | None = None
+    total: float | None = None
+    message: str = ""
+    text: str = ""
+    approval: str | None = None
+    missed: int = 0
+
+
 class CallsQuery(PageQuery, kw_only=True):
     """The query of a list of calls."""
 
     status: CallStatus | UnsetType = UNSET
 
 
-async def invoke_tool(request: HttpRequest) -> Handled:
+async def invoke_tool(request: RestRequest) -> Handled:
     """Call a tool of a bundle.
 
     200 has the result of a tool that ran. 202 is for a call that takes longer than the client waits (one
@@ -133,29 +147,25 @@ async def invoke_tool(request: HttpRequest) -> Handled:
     it then. With `Accept: text/event-stream` its events are streamed. Calls with one `Idempotency-Key` run
     once.
     """
-    services: Services = request.services
     path = request.path
     name = await run_in_threadpool(
-        services.project.bundles.name, path["bundleID"], path["toolSlug"], path["v"]
+        request.services.project.bundles.name, path["bundleID"], path["toolSlug"], path["v"]
     )
     return await _invoke(request, name)
 
 
-async def invoke_by_name(request: HttpRequest) -> Handled:
+async def invoke_by_name(request: RestRequest) -> Handled:
     """Call any tool of the project by its name, as providers and MCP clients know it.
 
     Otherwise as for a tool of a bundle.
     """
-    services: Services = request.services
     name = request.path["name"]
-    return await _invoke(request, services.project.toolset.same_name(name) or name)
+    return await _invoke(request, request.services.project.toolset.same_name(name) or name)
 
 
-async def _invoke(request: HttpRequest, tool: str) -> Handled:
+async def _invoke(request: RestRequest, tool: str) -> Handled:
     """Make a call and answer with its result; with 202 if it takes too long, or if a person must decide."""
-    services: Services = request.services
     client, headers = request.client, request.http.headers
-    assert client is not None
     arguments: Any = arguments_of(request.data)
     dry_run = False
     if arguments is None:
@@ -171,13 +181,13 @@ async def _invoke(request: HttpRequest, tool: str) -> Handled:
         dry_run=dry_run,
         trace=read_trace(headers.get("traceparent")),
     )
-    calls = services.calls
+    calls = request.services.calls
     call = calls.same(ctx)
     if EVENT_STREAM in headers.get("accept", ""):
         call = call or calls.start(ctx, client)
         await calls.begin(call, request.http.receive)
         if call.refusal is None:
-            return _stream(request, call, 0)
+            return event_stream(request, _events(call, 0))
         return call_answer(call, request.http.scope)
     wait_s = _wait_s(headers.get("prefer", ""))
     if call is None:
@@ -220,37 +230,33 @@ def _wait_s(prefer: str) -> float | None:
     return 0.0 if "respond-async" in prefer.lower() else None
 
 
-async def list_calls(request: HttpRequest) -> Answer:
+async def list_calls(request: RestRequest) -> Answer:
     """List the calls whose end was not waited for, and those that this server runs.
 
     The newest come first. A token sees its own calls; an administrator sees all.
     """
-    services: Services = request.services
     query: CallsQuery = request.query
-    assert request.client is not None
-    question, before = ("calls", query.status), None
-    if query.page_token is not UNSET:
-        (before,) = read_page_token(query.page_token, question, str)
+    question = ("calls", query.status)
+    before = page_before(query, question)
     states = _STATES[query.status] if query.status is not UNSET else tuple(chain(*_STATES.values()))
-    stored = await services.calls.page(request.client, states, query.page_size + 1, before)
-    here = services.calls.list(request.client)
+    stored = await request.services.calls.page(request.client, states, query.page_size + 1, before)
+    here = request.services.calls.list(request.client)
     by_id = {call.id: call for call in (*stored, *here)}
     found = [
         call
         for call in sorted(by_id.values(), key=lambda call: call.id, reverse=True)
         if (before is None or call.id < before) and (query.status is UNSET or call.status == query.status)
     ]
-    page = found[: query.page_size]
-    token = page_token(question, [page[-1].id]) if len(found) > len(page) else None
+    page, token = page_of(found, query, question, lambda call: [call.id])
     return Answer(Calls(calls=[_state(call) for call in page], next_page_token=token))
 
 
-async def show_call(request: HttpRequest) -> Answer:
+async def show_call(request: RestRequest) -> Answer:
     """Return a call, with its result once it has ended."""
     return Answer(_state(await _found(request)))
 
 
-async def stream_call_events(request: HttpRequest) -> Response:
+async def stream_call_events(request: RestRequest) -> Response:
     """Follow a call by server-sent events: `started`, `progress`, `chunk`, `approval`, and `result` at last.
 
     A stream begins with the events that are kept of the call, or after `Last-Event-ID`. A client that reads
@@ -258,32 +264,47 @@ async def stream_call_events(request: HttpRequest) -> Response:
     call. A client that has the result already gets 204, so that it does not ask again.
     """
     call = await _found(request)
-    last = request.http.headers.get("last-event-id", "0")
-    if not last.isdecimal() or len(last) > 9:
-        raise InvalidError(f"there is no event {last[:40]!r}", hint="Send the id of an event of this call.")
-    if call.result is not None and int(last) > call.last:
+    last = last_event_id(request)
+    if call.result is not None and last > call.last:
         return Response(status_code=204)
     call.kept = True
-    return _stream(request, call, int(last))
+    return event_stream(request, _events(call, last))
 
 
-async def cancel_call(request: HttpRequest) -> Answer:
+async def cancel_call(request: RestRequest) -> Answer:
     """Cancel a call, and return it as it is two seconds later at most. One that has ended stays as it is."""
     call = await _found(request)
     await request.services.calls.cancel(call)
     return Answer(_state(call))
 
 
-def _stream(request: HttpRequest, call: OpenCall, after: int) -> Response:
-    services: Services = request.services
-    assert request.client is not None
-    return event_stream(call, after, services.closing, partial(services.access.require_valid, request.client))
+async def _events(call: OpenCall, after: int) -> AsyncIterator[bytes]:
+    """Yield the events of a call after this number as they come, and its result."""
+    while True:
+        sent = []
+        for number, event, missed in call.after(after):
+            after = number
+            sent.append(sent_event(number, event.kind, msgspec.json.encode(_data(event, missed))))
+        if sent:
+            yield b"".join(sent)
+        if call.result is not None and after >= call.last:
+            yield sent_event(call.last + 1, "result", call.body)
+            return
+        change = call.change()
+        try:
+            if after >= call.last:  # Else events came while the client read slowly.
+                await change
+        finally:
+            call.forget(change)
 
 
-async def _found(request: HttpRequest) -> OpenCall:
-    services: Services = request.services
-    assert request.client is not None
-    return await services.calls.look(request.path["callID"], request.client)
+def _data(event: CallEvent, missed: int) -> EventData:
+    fields = {name: getattr(event, name) for name in EventData.__struct_fields__}
+    return EventData(**{**fields, "missed": missed})
+
+
+async def _found(request: RestRequest) -> OpenCall:
+    return await request.services.calls.look(request.path["callID"], request.client)
 
 
 def _state(call: OpenCall) -> CallState:

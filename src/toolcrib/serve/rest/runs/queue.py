@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.rest.services import RestRequest
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,19 +51,19 @@ class Queue(Struct, frozen=True, kw_only=True, rename="camel"):
     tools: list[QueuedRecord]
 
 
-def list_workers(request: HttpRequest) -> Answer:
+def list_workers(request: RestRequest) -> Answer:
     """List the workers with the tools that each of them has."""
     return Answer(Workers(workers=[WorkerRecord(**one) for one in _status(request)["workers"]]))
 
 
-def get_queue(request: HttpRequest) -> Answer:
+def get_queue(request: RestRequest) -> Answer:
     """Return how many durable calls wait and run, and which tools have calls that no worker can serve."""
     status = _status(request)
     tools = [QueuedRecord(**one, served=one["tool"] not in status["unserved"]) for one in status["queue"]]
     return Answer(Queue(**status["calls"], tools=tools))
 
 
-def _status(request: HttpRequest) -> dict[str, Any]:
+def _status(request: RestRequest) -> dict[str, Any]:
     found: dict[str, Any] = request.services.project.calls.status()
     return found
 

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from toolcrib.core.context import read_trace
 from toolcrib.errors import (
     ApprovalRequired,
     ConflictError,
     InvalidError,
-    InvalidToken,
     NotFoundError,
     NotTrusted,
     UnavailableError,
 )
-from toolcrib.project.catalog.pages import page_token, read_page_token
-from toolcrib.serve.http import Answer, HttpRequest, Route
-from toolcrib.serve.rest.calls.event_stream import EVENT_STREAM
-from toolcrib.serve.rest.pages import PageQuery
-from toolcrib.serve.rest.services import Services
+from toolcrib.runs.agents.runs import AgentRuns
+from toolcrib.runs.sessions import Run, RunEvent, Session
+from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
+from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
+from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec.moment import written
 
-_QUIET_S = 15.0
 _RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 
@@ -129,63 +127,59 @@ class RunsQuery(PageQuery, kw_only=True):
     session_id: str | UnsetType = UNSET
 
 
-def list_agents(request: HttpRequest) -> Answer:
+def list_agents(request: RestRequest) -> Answer:
     """List the agents of the project."""
     agents = request.services.project.agents.all()
     return Answer(Agents(agents=[agent.document for agent in agents.values()]))
 
 
-def get_agent(request: HttpRequest) -> Answer:
+def get_agent(request: RestRequest) -> Answer:
     """Return an agent: its model, instructions, tools, sub-agents and budgets."""
     return Answer(request.services.project.agents.find(request.path["agent"]).document)
 
 
-def create_session(request: HttpRequest) -> Answer:
+def create_session(request: RestRequest) -> Answer:
     """Create a session, in which runs see those before them."""
-    runs, caller = _runs(request)
-    session = runs.session(runs.create_session(request.body().metadata, caller=caller))
+    runs = _runs(request)
+    session = runs.session(runs.create_session(request.body().metadata, caller=request.client.caller))
     return Answer(_session(session), status=201)
 
 
-def list_sessions(request: HttpRequest) -> Answer:
+def list_sessions(request: RestRequest) -> Answer:
     """List sessions, the newest first. A token sees its own; an administrator sees all."""
-    runs, _ = _runs(request)
     query: PageQuery = request.query
-    before = _before(query, ("sessions",))
-    found = runs.sessions(query.page_size + 1, before=before, caller=_seen_by(request))
-    page = found[: query.page_size]
-    token = page_token(("sessions",), [page[-1].id]) if len(found) > len(page) else None
+    before = page_before(query, ("sessions",))
+    found = _runs(request).sessions(query.page_size + 1, before=before, caller=request.client.seen_by)
+    page, token = page_of(found, query, ("sessions",), lambda one: [one.id])
     return Answer(Sessions(sessions=[_session(one) for one in page], next_page_token=token))
 
 
-def get_session(request: HttpRequest) -> Answer:
+def get_session(request: RestRequest) -> Answer:
     """Return a session."""
-    runs, _ = _runs(request)
-    return Answer(_session(runs.session(request.path["sessionID"], _seen_by(request))))
+    found = _runs(request).session(request.path["sessionID"], request.client.seen_by)
+    return Answer(_session(found))
 
 
-async def create_run(request: HttpRequest) -> Answer:
+async def create_run(request: RestRequest) -> Answer:
     """Begin a run of an agent. It runs by itself; follow it by its events."""
     body: NewRun = request.body()
-    assert request.client is not None
-    runs, caller = _runs(request)
+    runs, client = _runs(request), request.client
     run_id = runs.start(
         body.session_id,
         body.agent,
         body.prompt,
         body.variables,
         stream=body.stream,
-        caller=caller,
-        identity=request.client.identity,
+        caller=client.caller,
+        identity=client.identity,
         trace=read_trace(request.http.headers.get("traceparent")),
     )
     location = f"{request.http.scope.get('root_path', '')}/runs/{run_id}"
     return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})
 
 
-def list_runs(request: HttpRequest) -> Answer:
+def list_runs(request: RestRequest) -> Answer:
     """List the runs that no agent called, the newest first. A token sees its own; an administrator all."""
-    runs, _ = _runs(request)
     query: RunsQuery = request.query
     filters = {
         name: value
@@ -193,164 +187,100 @@ def list_runs(request: HttpRequest) -> Answer:
         if (value := getattr(query, name)) is not UNSET
     }
     question = ("runs", sorted(filters.items()))
-    found = runs.page(
+    found = _runs(request).page(
         limit=query.page_size + 1,
-        before=_before(query, question),
-        caller=_seen_by(request),
+        before=page_before(query, question),
+        caller=request.client.seen_by,
         top=True,
         **filters,
     )
-    page = found[: query.page_size]
-    token = page_token(question, [page[-1].id]) if len(found) > len(page) else None
+    page, token = page_of(found, query, question, lambda one: [one.id])
     return Answer(Runs(runs=[_run(one) for one in page], next_page_token=token))
 
 
-def get_run(request: HttpRequest) -> Answer:
+def get_run(request: RestRequest) -> Answer:
     """Return a run, with its answer or error once it has ended."""
     return Answer(_run(_found(request)))
 
 
-def get_run_tree(request: HttpRequest) -> Answer:
+def get_run_tree(request: RestRequest) -> Answer:
     """Return a run and those of the agents below it, each after the one that called it."""
-    runs, _ = _runs(request)
-    return Answer(Runs(runs=[_run(one) for one in runs.tree(_found(request).id)]))
+    tree = _runs(request).tree(_found(request).id)
+    return Answer(Runs(runs=[_run(one) for one in tree]))
 
 
-def get_run_timeline(request: HttpRequest) -> Answer:
+def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
-    runs, _ = _runs(request)
-    return Answer(runs.timeline(_found(request).id))
+    return Answer(_runs(request).timeline(_found(request).id))
 
 
-async def stream_run_events(request: HttpRequest) -> Response:
+async def stream_run_events(request: RestRequest) -> Response:
     """Follow a run and those below it by server-sent events, up to its end.
 
     A stream begins with the first event, or after `Last-Event-ID`: nothing is missed.
     """
-    runs, _ = _runs(request)
     run = _found(request)
-    return _stream(request, runs.events(run.id, _after(request), tree=run.root_id == run.id))
+    events = _runs(request).events(run.id, last_event_id(request), tree=run.root_id == run.id)
+    return event_stream(request, _written(events))
 
 
-async def stream_all_run_events(request: HttpRequest) -> Response:
+async def stream_all_run_events(request: RestRequest) -> Response:
     """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
-    runs, _ = _runs(request)
-    return _stream(request, runs.events(None, _after(request)))
+    events = _runs(request).events(None, last_event_id(request))
+    return event_stream(request, _written(events))
 
 
-def cancel_run(request: HttpRequest) -> Answer:
+def cancel_run(request: RestRequest) -> Answer:
     """Cancel a run and everything below it. What workers report later is refused."""
-    runs, _ = _runs(request)
+    runs = _runs(request)
     run = _found(request)
     runs.cancel(run.id)
     return Answer(_run(runs.find(run.id)))
 
 
-async def retry_run(request: HttpRequest) -> Answer:
+async def retry_run(request: RestRequest) -> Answer:
     """Let a failed or cancelled run go on after an iteration, with its agent as it is defined now.
 
     A token retries its own runs only: a run goes on for the caller who began it.
     """
-    runs, _ = _runs(request)
+    runs = _runs(request)
     body: Point = request.body()
     run = _found(request)
-    assert request.client is not None
     runs.retry(run.id, body.iteration, identity=request.client.identity)
     return Answer(_run(runs.find(run.id)))
 
 
-async def fork_run(request: HttpRequest) -> Answer:
+async def fork_run(request: RestRequest) -> Answer:
     """Begin another run, in a session of its own, that continues after an iteration of this one."""
-    runs, caller = _runs(request)
+    runs, client = _runs(request), request.client
     body: ForkPoint = request.body()
-    assert request.client is not None
-    known, identity = _found(request), request.client.identity
-    forked = runs.fork(known.id, body.iteration, body.prompt, caller=caller, identity=identity)
+    forked = runs.fork(
+        _found(request).id, body.iteration, body.prompt, caller=client.caller, identity=client.identity
+    )
     return Answer(_run(runs.find(forked)), status=201)
 
 
-def _runs(request: HttpRequest) -> tuple[Any, str]:
-    services: Services = request.services
-    assert request.client is not None
-    return services.project.runs, request.client.caller
+def _runs(request: RestRequest) -> AgentRuns:
+    return request.services.project.runs
 
 
-def _seen_by(request: HttpRequest) -> str | None:
-    """Return the caller whose sessions and runs the client may see; None for all of them."""
-    assert request.client is not None
-    identity = request.client.identity
-    return None if identity is None or identity.may("admin") else request.client.caller
+def _found(request: RestRequest) -> Run:
+    return _runs(request).find(request.path["runID"], request.client.seen_by)
 
 
-def _found(request: HttpRequest) -> Any:
-    runs, _ = _runs(request)
-    return runs.find(request.path["runID"], _seen_by(request))
+async def _written(events: AsyncIterator[RunEvent]) -> AsyncIterator[bytes]:
+    async for event in events:
+        yield sent_event(event.number, event.kind, msgspec.json.encode(event.document))
 
 
-def _before(query: PageQuery, question: tuple[Any, ...]) -> str | None:
-    if query.page_token is UNSET:
-        return None
-    (before,) = read_page_token(query.page_token, question, str)
-    return str(before)
-
-
-def _run(run: Any) -> RunRecord:
+def _run(run: Run) -> RunRecord:
     document = run.document
     times = {name: written(document.pop(name)) for name in ("created_at", "ended_at")}
     return RunRecord(**document, **times)
 
 
-def _session(session: Any) -> SessionRecord:
+def _session(session: Session) -> SessionRecord:
     return SessionRecord(**{**session.document, "created_at": written(session.created_at)})
-
-
-def _after(request: HttpRequest) -> int:
-    last = request.http.headers.get("last-event-id", "0")
-    if not (last.isascii() and last.isdecimal()) or len(last) > 15:
-        raise InvalidError(f"there is no event {last[:40]!r}", hint="Send the id of an event.")
-    return int(last)
-
-
-def _stream(request: HttpRequest, events: AsyncIterator[Any]) -> Response:
-    services: Services = request.services
-    client = request.client
-    assert client is not None
-
-    def check() -> None:
-        services.access.require_valid(client)
-
-    return StreamingResponse(_written(events, services.closing, check), media_type=EVENT_STREAM)
-
-
-async def _written(
-    events: AsyncIterator[Any], closing: asyncio.Event, check: Callable[[], None]
-) -> AsyncGenerator[bytes]:
-    """Yield events as they are sent; the end of the token, or of the server, ends the stream."""
-    stopping: asyncio.Future[Any] = asyncio.ensure_future(closing.wait())
-    following: asyncio.Future[Any] | None = None
-    try:
-        while True:
-            check()
-            following = following or asyncio.ensure_future(anext(events, None))
-            ready = {following, stopping}
-            done, _ = await asyncio.wait(ready, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED)
-            if following in done:
-                event, following = following.result(), None
-                if event is None:
-                    return
-                data = msgspec.json.encode(event.document)
-                yield b"id: %d\nevent: %s\ndata: %s\n\n" % (event.number, event.kind.encode(), data)
-            elif stopping in done:
-                yield b": the server stops\n\n"
-                return
-            else:
-                yield b":\n\n"
-    except InvalidToken:
-        yield b": the token is no longer valid\n\n"
-    finally:
-        stopping.cancel()
-        if following is not None:
-            following.cancel()
 
 
 _ONE = "/runs/{runID}"

@@ -8,10 +8,10 @@ from msgspec import Struct, field
 
 from toolcrib.core.context import read_trace
 from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
-from toolcrib.project import Project
 from toolcrib.runs.workflows import Workflow
-from toolcrib.serve.http import Answer, HttpRequest, Route
+from toolcrib.serve.http import Answer, Route
 from toolcrib.serve.rest.records import Body
+from toolcrib.serve.rest.services import RestRequest
 
 
 class WorkflowAnswer(Struct, kw_only=True, frozen=True):
@@ -46,22 +46,21 @@ class WorkflowRun(Struct, kw_only=True, frozen=True):
     state: str
 
 
-def list_workflows(request: HttpRequest) -> Answer:
+def list_workflows(request: RestRequest) -> Answer:
     """List the workflows of the project."""
-    found = _project(request).workflows.all().values()
+    found = request.services.project.workflows.all().values()
     return Answer(WorkflowList(workflows=[_answer(one) for one in found]))
 
 
-def get_workflow(request: HttpRequest) -> Answer:
+def get_workflow(request: RestRequest) -> Answer:
     """Return one workflow with its steps."""
-    return Answer(_answer(_project(request).workflows.find(request.path["workflow"])))
+    return Answer(_answer(request.services.project.workflows.find(request.path["workflow"])))
 
 
-async def start_workflow(request: HttpRequest) -> Answer:
+async def start_workflow(request: RestRequest) -> Answer:
     """Store a run of a workflow. It continues whatever becomes of the client."""
     body: WorkflowStart = request.body()
-    project, client = _project(request), request.client
-    assert client is not None
+    project, client = request.services.project, request.client
     run_id = project.workflows.start(
         request.path["workflow"],
         body.inputs,
@@ -72,11 +71,6 @@ async def start_workflow(request: HttpRequest) -> Answer:
     )
     project.calls.serve()
     return Answer(WorkflowRun(run=run_id, state=project.runs.find(run_id).state), status=202)
-
-
-def _project(request: HttpRequest) -> Project:
-    project: Project = request.services.project
-    return project
 
 
 def _answer(workflow: Workflow) -> WorkflowAnswer:
