@@ -11,15 +11,14 @@ from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import BuiltinFunction, Site
 from toolcrib.errors import ToolNotFound
 from toolcrib.spec import Executor, Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 
 @cache
 def builtin(name: str) -> Builtin:
     """Return a built-in tool. Raises ToolNotFound with the nearest name."""
     if name not in FOLDER_OF:
-        close = nearest(name, NAMES)
-        hint = f"Did you mean {close}?" if close else f"Known: {', '.join(NAMES)}."
+        hint = suggestion(name, NAMES, f"Known: {', '.join(NAMES)}.")
         raise ToolNotFound(f"there is no built-in tool named {name!r}", hint=hint)
     found: Builtin = import_module(f"toolcrib.builtin.{FOLDER_OF[name]}.{name}").BUILTIN
     return found

@@ -19,7 +19,7 @@ from toolcrib.manifest.lint.runner import check_tool
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.spec import ABSENT, Tool
-from toolcrib.spec.naming import json_path, nearest
+from toolcrib.spec.naming import json_path, suggestion
 from toolcrib.template import Namespaces, untied
 
 _MEANING: dict[str, str] = {
@@ -153,10 +153,7 @@ def _target(name: str) -> Dialect:
     known = ", ".join(targets())
     if dialect is not None:
         raise UsageError(f"the format {name} is read only", hint=f"Written are {known}.")
-    close = nearest(name, targets())
-    raise UsageError(
-        f"no format {name!r} is written", hint=f"Did you mean {close}?" if close else f"Known: {known}."
-    )
+    raise UsageError(f"no format {name!r} is written", hint=suggestion(name, targets(), f"Known: {known}."))
 
 
 def _inexpressible(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:

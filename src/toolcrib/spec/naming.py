@@ -121,6 +121,18 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return None if found is None else found[2]
 
 
+def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """Return the hint of a finding about a name that does not exist: the nearest one, else `otherwise`."""
+    close = nearest(name, known)
+    return otherwise if close is None else f"did you mean `{close}`?"
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the hint of an error about a name that does not exist: the nearest one, else `otherwise`."""
+    close = nearest(name, known)
+    return otherwise if close is None else f"Did you mean {close}?"
+
+
 def printable(text: str, keep: str = "") -> str:
     """Replace every character that controls a terminal or reorders what it shows, but those in `keep`."""
     if text.isascii() and text.isprintable():

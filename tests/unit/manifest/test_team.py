@@ -34,7 +34,7 @@ def test_the_printed_lists_are_read() -> None:
     assert team.member("reporter").more["model"] == "claude-sonnet-4-20250514"
     with pytest.raises(NotFoundError, match="no member 'gary'") as caught:
         team.member("gary")
-    assert caught.value.hint == "Did you mean 'Gary'?"
+    assert caught.value.hint == "Did you mean Gary?"
 
 
 def test_a_toolset_is_cut_down_to_a_member() -> None:
@@ -59,11 +59,11 @@ def test_a_tool_that_there_is_not_is_reported_with_its_place_and_the_nearest() -
     ("text", "rule", "expected"),
     [
         ("a: 1", "not-a-mapping", "`members:`"),
-        ("members: {}", "wrong-type", "must be a list"),
-        ("agents: []", "wrong-type", "must be a mapping"),
+        ("members: {}", "wrong-type", "or a list"),
+        ("agents: []", "wrong-type", "or a mapping"),
         ("members: [x]", "wrong-type", "must be a mapping"),
         ("members: [{skills: [a]}]", "missing-key", "`name`"),
-        ("members: [{name: A, skills: a}]", "wrong-type", "`skills`"),
+        ("members: [{name: A, skills: a}]", "wrong-type", "skills` must be nothing or a list"),
         ("members: [{name: A, skils: [a]}]", "unknown-key", "`skils`"),
         ("members: [{name: A}, {name: A}]", "wrong-value", "twice"),
         ("members: [{name: A}]\nmembers: []", "yaml-duplicate-key", "twice"),

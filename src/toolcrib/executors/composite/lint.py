@@ -11,7 +11,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CompositeExec, Step, Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean
 from toolcrib.template import LOOP_NAMES, STEPS_NAME, Namespaces, problems, step_namespaces, steps_used
 
 _START: KeyPath = ("exec", "composite", "steps")
@@ -90,8 +90,7 @@ def _no_step(document: Document, path: KeyPath, name: str, ids: list[str]) -> Di
     if not name:
         text = "`${steps}` alone names no step"
         return document.diagnostic("step", text, path, hint="write `${steps.ID.value}`")
-    close = nearest(name, ids)
-    hint = f"did you mean `{close}`?" if close else f"there are: {', '.join(ids)}"
+    hint = did_you_mean(name, ids, f"there are: {', '.join(ids)}")
     return document.diagnostic("step", f"there is no step {quoted(name)}", path, hint=hint)
 
 
@@ -137,7 +136,6 @@ def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Di
             yield document.diagnostic("step", "a composite tool cannot call itself", path)
         elif beside and not (folder.parent / step.tool).is_dir():
             known = [other.name for other in folder.parent.iterdir()]
-            close = nearest(step.tool, known)
-            hint = f"did you mean `{close}`?" if close else "a function that a program registers is no error"
+            hint = did_you_mean(step.tool, known, "a function that a program registers is no error")
             text = f"there is no manifest of a tool {quoted(step.tool)} beside this one"
             yield document.diagnostic("step-tool", text, path, hint=hint)

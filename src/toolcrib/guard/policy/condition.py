@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.schema import SchemaCheck
-from toolcrib.spec.naming import json_path, nearest
+from toolcrib.spec.naming import did_you_mean, json_path, nearest
 
 _Place = tuple[str | int, ...]
 
@@ -169,8 +169,7 @@ def _unknown(key: str, at: _Place) -> str:
     if key in _WHY_NOT:
         return f"`{key}` {_WHY_NOT[key]}"
     if not at:
-        close = nearest(key, _TOP)
-        fix = f"did you mean `{close}`?" if close else f"for an argument write `properties: {{{key}: …}}`"
+        fix = did_you_mean(key, _TOP, f"for an argument write `properties: {{{key}: …}}`")
         return f"`{key}` does not apply to arguments, which are an object; {fix}"
     close = nearest(key, _KNOWN)
     fix = f"; did you mean `{close}`?" if close else ""

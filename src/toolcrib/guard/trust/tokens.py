@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 from toolcrib.state import Database, ForwardClock, SqliteDatabase, Vault
 
 MOST = 1_000
@@ -136,11 +136,8 @@ class Tokens:
         """Return the token of this name; `NotFoundError`."""
         known = {token.caller.name: token for token in self.all()}
         if name not in known:
-            close = nearest(name, known)
-            raise NotFoundError(
-                f"there is no token named {name!r}",
-                hint=f"Did you mean {close}?" if close else "To see all: toolcrib token list",
-            )
+            hint = suggestion(name, known, "To see all: toolcrib token list")
+            raise NotFoundError(f"there is no token named {name!r}", hint=hint)
         return known[name]
 
     def revoke(self, name: str) -> Caller:

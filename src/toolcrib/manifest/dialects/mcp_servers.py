@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean
 
 _NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -147,8 +147,7 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         raise ValueError("must be a mapping with `command` or `url`")
     for key in entry:
         if key not in _KEYS:
-            close = nearest(str(key), _KEYS)
-            hint = f"did you mean `{close}`?" if close else f"known: {', '.join(_KEYS)}"
+            hint = did_you_mean(str(key), _KEYS, f"known: {', '.join(_KEYS)}")
             raise ValueError(f"`{key}` is not a key of a server; {hint}")
     if {"command", "url"}.isdisjoint(entry):
         raise ValueError("a server has `command` or `url`")

@@ -23,7 +23,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 _FOLDER = "toolcrib.manifest.dialects"
 DIALECTS: Registry[Dialect] = Registry(
@@ -47,8 +47,7 @@ def dialect_named(name: str) -> Dialect:
     """Return the format of that name. Raises UsageError with the nearest one."""
     dialect = DIALECTS.get(name)
     if dialect is None:
-        close = nearest(name, DIALECTS.names())
-        hint = f"Did you mean {close}?" if close else f"Known: {', '.join(DIALECTS.names())}."
+        hint = suggestion(name, DIALECTS.names(), f"Known: {', '.join(DIALECTS.names())}.")
         raise UsageError(f"there is no format {name!r}", hint=hint)
     return dialect
 

@@ -10,7 +10,7 @@ from toolcrib.builtin.names import NAMES
 from toolcrib.builtin.settings import RootFolder
 from toolcrib.builtin.table import builtin
 from toolcrib.project.config.reader import KeyPath, Reader, truth
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean
 
 _ROOT_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
@@ -38,8 +38,7 @@ def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, M
 
 
 def _unknown(reader: Reader, name: str, at: KeyPath) -> Exception:
-    close = nearest(name, NAMES)
-    hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(NAMES)}"
+    hint = did_you_mean(name, NAMES, f"known here: {', '.join(NAMES)}")
     return reader.misfit(at, "is no built-in tool", hint)
 
 

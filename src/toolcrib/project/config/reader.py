@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from toolcrib.manifest import Diagnostic, Document
 from toolcrib.spec import Network, Permissions, SecretSpec
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean, nearest
 from toolcrib.state import is_database
 
 KeyPath = tuple[str | int, ...]
@@ -42,8 +42,7 @@ class Reader:
 
     def unknown(self, at: KeyPath, known: tuple[str, ...]) -> SettingError:
         """Return the error for a key that does not exist."""
-        close = nearest(str(at[-1]), known)
-        hint = f"did you mean `{close}`?" if close else f"known here: {', '.join(known)}"
+        hint = did_you_mean(str(at[-1]), known, f"known here: {', '.join(known)}")
         return self.misfit(at, "is not a setting", hint, "unknown-key")
 
     def mapping(self, value: Any, at: KeyPath, known: tuple[str, ...]) -> dict[str, Any]:

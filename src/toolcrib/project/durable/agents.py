@@ -29,7 +29,7 @@ from toolcrib.runs.agents import (
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
@@ -74,8 +74,7 @@ class ProjectAgents:
         broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
         if broken is not None:
             raise NotFoundError(f"agent {name[:100]!r} does not load: {broken.render(hint=False)}")
-        close = nearest(name, self.all())
-        hint = f"Did you mean {close}?" if close else "`toolcrib agents list` shows those that there are."
+        hint = suggestion(name, self.all(), "`toolcrib agents list` shows those that there are.")
         raise NotFoundError(f"there is no agent named {name[:100]!r}", hint=hint)
 
     def reviewed(self) -> list[Tool]:

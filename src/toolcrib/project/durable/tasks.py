@@ -22,7 +22,7 @@ from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns
 from toolcrib.spec import Call, Caller, CallEvent, Invoke, Tool
 from toolcrib.spec.identifier import new_id
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 if TYPE_CHECKING:
     from toolcrib.search import MarkedIndex
@@ -125,8 +125,7 @@ class ProjectTasks:
             name = agent or record["last"] or self._best(prompt, caller, identity)
             there = self.candidates(caller, identity)
             if name not in there:
-                close = nearest(name, there)
-                hint = f"Did you mean {close}?" if close else f"There are: {', '.join(there) or 'none'}."
+                hint = suggestion(name, there, f"There are: {', '.join(there) or 'none'}.")
                 raise NotFoundError(f"there is no agent {name[:100]!r} to hand a task to", hint=hint)
             record["last"] = name
             resume = record["agents"].get(name)

@@ -25,7 +25,7 @@ from toolcrib.runs.workflows import (
 )
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 
 class ProjectWorkflows:
@@ -66,8 +66,7 @@ class ProjectWorkflows:
         broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
         if broken is not None:
             raise NotFoundError(f"workflow {name[:100]!r} does not load: {broken.render(hint=False)}")
-        close = nearest(name, workflows)
-        hint = f"Did you mean {close}?" if close else "`toolcrib workflows list` shows those that there are."
+        hint = suggestion(name, workflows, "`toolcrib workflows list` shows those that there are.")
         raise NotFoundError(f"there is no workflow named {name[:100]!r}", hint=hint)
 
     def reviewed(self) -> list[Tool]:

@@ -35,7 +35,7 @@ from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import ApprovalRule, Call, Executor, McpExec, Result, Tool
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
 _HINT = "Run `toolcrib trust` to see what the project would start, and to allow it."
@@ -219,11 +219,8 @@ class Servers:
     def get(self, name: str) -> Mounted:
         """Return one server. Raises NotFoundError with the nearest name."""
         if name not in self.mounted:
-            close = nearest(name, self.mounted)
-            raise NotFoundError(
-                f"there is no MCP server {name!r} here",
-                hint=f"Did you mean {close}?" if close else f"Name it in mcp_servers, or in {FILE}.",
-            )
+            hint = suggestion(name, self.mounted, f"Name it in mcp_servers, or in {FILE}.")
+            raise NotFoundError(f"there is no MCP server {name!r} here", hint=hint)
         return self.mounted[name]
 
     def _owner(self, tool: str) -> Mounted | None:

@@ -23,7 +23,7 @@ from toolcrib.manifest import (
 )
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.agents.agent import Agent
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean
 
 _SUFFIX = ".yml"
 _File = TypeVar("_File")
@@ -118,10 +118,7 @@ def check_agents(
         for key, there in known.items():
             for at, name in enumerate(getattr(agent, key)):
                 if name not in there:
-                    close = nearest(name, there)
-                    hint = (
-                        f"did you mean `{close}`?" if close else f"known here: {', '.join(there) or 'none'}"
-                    )
+                    hint = did_you_mean(name, there, f"known here: {', '.join(there) or 'none'}")
                     message = f"there is no {key[:-1]} `{name}`"
                     found.append(document.diagnostic("agent", message, (key, at), hint=hint))
     return found

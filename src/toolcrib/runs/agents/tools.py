@@ -16,7 +16,7 @@ from toolcrib.runs.sessions import ClaimedRun, NewUse, RunDraft
 from toolcrib.schema.provider_shapes import Shaped, shape_tools
 from toolcrib.spec import Tool
 from toolcrib.spec.model_provider import ModelApi
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 from toolcrib.spec.views import error_text
 
 if TYPE_CHECKING:
@@ -133,8 +133,7 @@ def _own_name(wanted: WantedCall, agent: Agent, shaped: Shaped) -> tuple[str, Ma
     """Return the full name of the tool that a model means, and the arguments in the tool's own form."""
     if wanted.name not in shaped.names:
         known = [*shaped.names, *agent.agents]
-        close = nearest(wanted.name, known)
-        hint = f"Did you mean {close}?" if close else f"Yours are: {', '.join(known) or 'none'}."
+        hint = suggestion(wanted.name, known, f"Yours are: {', '.join(known) or 'none'}.")
         raise ToolNotFound(f"you have no tool named {wanted.name[:100]!r}", hint=hint)
     try:
         arguments = json.loads(wanted.arguments)

@@ -15,7 +15,7 @@ from toolcrib.manifest import Diagnostic, Document, failure, load
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.runs.workflows.workflow import KINDS, Workflow
 from toolcrib.schema import ArgumentCheck
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean
 
 _KNOWN = (
     Misfit(("name",), rule="name"),
@@ -67,7 +67,6 @@ def check_workflows(
         for at, block in enumerate(workflow.document["steps"]):
             for kind in KINDS:
                 if kind in block and block[kind] not in known[kind]:
-                    close = nearest(block[kind], known[kind])
-                    hint = f"did you mean `{close}`?" if close else None
+                    hint = did_you_mean(block[kind], known[kind])
                     message = f"there is no {kind} `{block[kind]}`"
                     yield document.diagnostic("step", message, ("steps", at, kind), hint=hint)

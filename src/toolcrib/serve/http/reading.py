@@ -19,7 +19,7 @@ from toolcrib.errors import (
     Violation,
 )
 from toolcrib.schema import SchemaCheck, decode_value
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 JSON = "application/json"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
@@ -65,8 +65,7 @@ def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
     values: dict[str, Any] = {}
     for name, text in items:
         if name not in kinds:
-            close = nearest(name, kinds)
-            known = f"Did you mean {close}?" if close else f"Known: {', '.join(kinds) or 'none'}."
+            known = suggestion(name, kinds, f"Known: {', '.join(kinds) or 'none'}.")
             raise InvalidError(
                 f"there is no query parameter {name!r}",
                 hint=known,

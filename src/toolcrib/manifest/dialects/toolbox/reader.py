@@ -13,7 +13,7 @@ from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import did_you_mean
 from toolcrib.spec.tools.policies import MCP_HINTS
 
 TYPES: dict[str, dict[str, Any]] = {
@@ -174,8 +174,7 @@ def _toolsets(whole: Draft, data: dict[str, Any]) -> dict[str, list[str]]:
             if name in data["tools"]:
                 tags.setdefault(name, []).append(toolset)
                 continue
-            close = nearest(name, data["tools"])
-            hint = f"did you mean `{close}`?" if close else None
+            hint = did_you_mean(name, data["tools"])
             message = f"the toolset {toolset} names {quoted(name)}, but the file has no such tool"
             whole.fault(message, ("toolsets", toolset, number), hint=hint)
     return {name: list(dict.fromkeys(found)) for name, found in tags.items()}
