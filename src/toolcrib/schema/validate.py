@@ -23,14 +23,15 @@ _OFTEN = 3
 """The call from which on a tool has a `typed_check`: importing msgspec costs more than a few slow calls."""
 
 
-def check_schema(schema: Mapping[str, Any]) -> None:
+def check_schema(schema: Mapping[str, Any]) -> SchemaCheck:
     """Refuse a schema that is not valid 2020-12, does not describe an object, or points outside itself."""
-    SchemaCheck(schema)
+    check = SchemaCheck(schema)
     if schema.get("type") != "object":
         raise DefinitionError(
             "an input schema must have type: object",
             violations=[Violation("$.type", 'must be "object"')],
         )
+    return check
 
 
 class SchemaCheck:
@@ -118,10 +119,9 @@ class ArgumentCheck:
     __slots__ = ("_lenient", "_schema", "_settle", "_times", "check")
 
     def __init__(self, schema: Mapping[str, Any], *, lenient: bool = False) -> None:
-        check_schema(schema)
+        self._schema = check_schema(schema)
         self._lenient = lenient
         """True if arguments that do not match are read again by `lenient.relaxed`."""
-        self._schema = SchemaCheck(schema)
         self._settle = settler(schema)
         self._times = 0
         self.check: Callable[[Mapping[str, Any] | bytes | str], dict[str, Any]] = self._check

@@ -8,7 +8,6 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.executors.command.programs import Command, Piece, code_word, is_steering
-from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.spec import CommandExec, Tool
 from toolcrib.template.parser import Namespaces, parse, parse_conditional
 from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
@@ -74,6 +73,8 @@ def _found(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[CodeV
 def _commands(config: CommandExec, names: Namespaces) -> Iterator[tuple[tuple[str | int, ...], Command]]:
     """The commands that a tool runs, each with its place where that is one text."""
     if config.shell is not None:
+        from toolcrib.executors.command.shell import parse_shell, variables_with_values
+
         line = parse_shell(parse_conditional(config.shell, names), variables_with_values(config.env, names))
         for chosen in line.lines.values():
             yield from ((("shell",), command) for command in chosen.commands)

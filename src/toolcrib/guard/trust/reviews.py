@@ -6,7 +6,6 @@ who made it.
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
 import unicodedata
@@ -62,6 +61,8 @@ class ReviewStatus:
 
         Invisible characters, and those that control a terminal, are escaped.
         """
+        import difflib
+
         new = b"" if tool.source is None else tool.source.raw
         old = b"" if self.last is None else self.last.manifest
         names = ("/dev/null" if self.last is None else "reviewed/tool.yml", "now/tool.yml")

@@ -6,7 +6,6 @@ difference. Large files and those that are no text are named, not shown.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -102,6 +101,8 @@ def _text(data: bytes, mask: Callable[[str], str]) -> list[str] | None:
 
 def _shown(name: str, then: list[str] | None, now: list[str], *, changed: bool) -> Iterator[str]:
     if then is not None:
+        import difflib
+
         yield from difflib.unified_diff(then, now, f"reviewed/{name}", f"now/{name}", lineterm="")
         return
     yield f"{name}, as it is now (no earlier text is kept):" if changed else f"{name}:"

@@ -132,9 +132,10 @@ class HotReload:
         """Read a manifest; None if it is the one in effect."""
         registry = self._registry
         folder = f"{registry.place.tools}/{name}"
-        good, mark, old = not registry.errors(name), registry.marks.get(name), registry.current(name)
+        good, mark = not registry.errors(name), registry.marks.get(name)
         if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
             return None
+        old = registry.current(name)
         if good and old is not None and _is_unchanged(old, registry.files):
             return None
         found: list[Diagnostic] = []

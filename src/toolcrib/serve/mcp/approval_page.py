@@ -12,7 +12,6 @@ import os
 import re
 import socket
 from contextlib import suppress
-from html import escape
 from urllib.parse import parse_qs
 
 from toolcrib.serve.mcp.elicitation import ApprovalQuestion, Approver, UserAnswer
@@ -87,6 +86,8 @@ class ApprovalPage:
         given_answer = given.get("answer", [""])[0]
         # A program that looks at links must not decide, nor a form that did not come whole.
         if method != "POST" or given_answer not in ("approve", "deny"):
+            from html import escape
+
             return "200 OK", _FORM.format(text=escape(question.text))
         del self._open[path]
         approved = given_answer == "approve"
