@@ -80,7 +80,7 @@ def create_file(path: Path, value: Any) -> bool:
     processes exactly one succeeds.
     """
     try:
-        new = _write_beside(path, value)
+        new = _write_beside(path, encoded(value))
         try:
             os.link(new, path)
         except FileExistsError:
@@ -95,8 +95,13 @@ def create_file(path: Path, value: Any) -> bool:
 
 def replace_file(path: Path, value: Any) -> None:
     """Write a JSON file in place of the one that is there. Readers see the old one or the new one."""
+    replace_bytes(path, encoded(value))
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Write any file in the same way."""
     try:
-        new = _write_beside(path, value)
+        new = _write_beside(path, data)
         try:
             new.replace(path)
         except OSError:
@@ -121,14 +126,13 @@ def encoded(value: Any) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
-def _write_beside(path: Path, value: Any) -> Path:
+def _write_beside(path: Path, data: bytes) -> Path:
     """Write a synced temporary file in the same folder. Its name starts with a dot, so no reader takes it."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    text = encoded(value)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

@@ -61,7 +61,7 @@ def read_record(
         violation = next(iter(error.violations), Violation("$", error.message))
         raise InvalidError(
             f"the tool is not a JSON object: {violation.path} {violation.message}",
-            hint="A native manifest is read from a file that ends in .yml or .yaml.",
+            hint="A native manifest ends in .yml or .yaml, or needs --manifest; over HTTP application/yaml.",
         ) from None
     fixed = {"schemaVersion": SCHEMA_VERSION, "bundleID": bundle_id, "isBuiltIn": False}
     named = {"slug": slug, "version": version}

@@ -2,22 +2,28 @@
 
 Each change adds a line, `<bundle id> <file name>` or `<bundle id> -`, before the record itself is written,
 and under the lock of the store. A reader that takes the lock alone therefore finds every change whose line it
-read. The journal is no truth: when it is gone, or the machine was restarted, readers look at every record.
+read. The journal is no truth: when it is gone, readers look at every record. After a restart of the machine
+its last lines may be lost; then the first reader compares the files with those that it knows.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.bundles.files import StoreLock, create_file, replace_file, unavailable
+from toolcrib.bundles.files import StoreLock, create_file, encoded, replace_bytes, unavailable
 from toolcrib.state import boot_id
 
 _MOST_BYTES = 16 * 1024 * 1024
 """A longer journal begins anew."""
+_CONTINUES = re.compile(r" after (\w+) (\d+) (\d+)\"")
+"""The end of a first line: the journal before this one, and the place behind which its changes are here too,
+up to its end."""
 
 
 class Change(NamedTuple):
@@ -64,27 +70,45 @@ class Journal:
         """Return True if there are lines behind this position, or it is of before a restart."""
         return self._end() != since or not _is_of_this_boot(since)
 
-    def read(self, since: Position | None) -> tuple[list[Change] | None, Position]:
+    def read(
+        self, since: Position | None, differing: Callable[[], list[Change]] = list
+    ) -> tuple[list[Change] | None, Position]:
         """Return the changes since a position, and the new one; None in place of changes to look at all.
 
-        No writer is at work when the position is taken.
+        No writer is at work when the position is taken. `differing` returns the records that differ from
+        those of the position: after a restart of the machine lines may be lost.
         """
         with self._lock.alone():
             end = self._end()
+            begin = None if since is None else _place(since, end)
             if end.offset > _MOST_BYTES or not _is_of_this_boot(end):
-                replace_file(self._path, _header())
+                begin = self._begin(begin, end, differing)
                 end = self._end()
-        if since is None or since.journal != end.journal or since.offset > end.offset:
-            return None, end
+        return (None if begin is None else self._between(begin, end.offset)), end
+
+    def _begin(self, place: int | None, end: Position, differing: Callable[[], list[Change]]) -> int | None:
+        """Begin a new journal, with the lines behind a place in this one; return where they begin."""
+        if place is None:
+            replace_bytes(self._path, encoded(_header()))
+            return None
+        changes = self._between(place, end.offset)
+        if not _is_of_this_boot(end):
+            changes += differing()
+        first = encoded(f"{_header()} after {_name(end)} {place} {end.offset}")
+        lines = "".join(f"{bundle} {file or '-'}\n" for bundle, file in dict.fromkeys(changes))
+        replace_bytes(self._path, first + lines.encode())
+        return len(first)
+
+    def _between(self, begin: int, end: int) -> list[Change]:
         with self._path.open("rb") as file:
-            file.seek(since.offset)
-            lines = file.read(end.offset - since.offset).decode(errors="replace").splitlines()
+            file.seek(begin)
+            lines = file.read(end - begin).decode(errors="replace").splitlines()
         changes: dict[Change, None] = {}
         for line in lines:
             bundle, _, name = line.partition(" ")
             if name:  # a line that a full disk cut off belongs to no change
                 changes[Change(bundle, None if name == "-" else name)] = None
-        return list(changes), end
+        return list(changes)
 
     def _end(self) -> Position:
         try:
@@ -92,7 +116,7 @@ class Journal:
                 return self._last[1]  # Asked before each list and search
             with self._path.open("rb") as file:
                 found = os.fstat(file.fileno())
-                end = Position(file.readline(100).decode(errors="replace"), found.st_size)
+                end = Position(file.readline(200).decode(errors="replace"), found.st_size)
         except FileNotFoundError:
             return Position("", 0)
         self._last = _state(found), end
@@ -108,5 +132,19 @@ def _is_of_this_boot(position: Position) -> bool:
 
 
 def _header() -> str:
-    """Return the first line of a new journal. After a restart of the machine its last lines may be lost."""
     return f"{boot_id()} {secrets.token_hex(8)}"
+
+
+def _name(position: Position) -> str:
+    return position.journal.split()[1].strip('"')
+
+
+def _place(since: Position, end: Position) -> int | None:
+    """Return where the changes since a position begin in the journal that ends at `end`; None if nowhere."""
+    if since.journal == end.journal:
+        return since.offset if since.offset <= end.offset else None
+    continued = _CONTINUES.search(end.journal)
+    if not since.journal or continued is None or continued[1] != _name(since):
+        return None
+    first = len(end.journal.encode())
+    return first if int(continued[2]) <= since.offset <= int(continued[3]) else None

@@ -33,7 +33,7 @@ _PART = 50
 """nor does one in so many."""
 
 
-class ListedTool(Struct, frozen=True, gc=False):
+class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     """The part of a tool's record that lists and search need."""
 
     bundle: str
@@ -53,6 +53,8 @@ class ListedTool(Struct, frozen=True, gc=False):
     arguments: tuple[str, ...]
     function: str
     """The function of the program that it calls; empty for other kinds."""
+    mark: int
+    """Of its file, as it was before it was read."""
 
     @property
     def order(self) -> _Order:
@@ -126,17 +128,19 @@ class Listing:
         first, self._loaded = not self._loaded, True
         if self._position is not None and not self._store.journal.has_grown(self._position):
             return first
-        changes, self._position = self._store.journal.read(self._position)
+        before = self._position
+        changes, self._position = self._store.journal.read(before, self._differing)
         if changes is None:
             self._read_all()
-            self._unsaved = len(self._tools)
-            self.save_if_worth()
         elif changes:
             self._unsaved += len(changes)
             for change in changes:
                 self._apply(change)
             if any(change.file is None for change in changes):
                 self._read_bundles()
+        if before is None or before.journal != self._position.journal:
+            self._unsaved = len(self._tools)
+            self.save_if_worth()
         return True
 
     def save_if_worth(self) -> None:
@@ -225,12 +229,20 @@ class Listing:
 
     def _read_all(self) -> None:
         self._set(
-            _listed(tool, file)
+            _listed(found[0], file, found[1])
             for bundle in self._store.bundles()
             for file in self._store.files(bundle.id)
-            if (tool := self._store.tool_in(bundle.id, file)) is not None
+            if (found := self._store.tool_in(bundle.id, file)) is not None
         )
         self._read_bundles()
+
+    def _differing(self) -> list[Change]:
+        """Return the tools whose files are not those that were read, and every bundle."""
+        bundles = self._store.bundles()
+        now = {(one.id, file): mark for one in bundles for file, mark in self._store.marks(one.id)}
+        known = {key: tool.mark for key, tool in self._tools.items() if tool.mark}
+        differ = [Change(*key) for key in known.keys() | now.keys() if known.get(key) != now.get(key)]
+        return differ + [Change(one.id, None) for one in bundles]
 
     def _set(self, tools: Iterable[ListedTool]) -> None:
         self._tools = {(tool.bundle, tool.file): tool for tool in tools}
@@ -250,12 +262,13 @@ class Listing:
         for bundle in self.bundles.values():
             for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
                 file = file_of(tool.slug, tool.version)
-                self._put((bundle.id, file), _listed(tool, file))
+                self._put((bundle.id, file), _listed(tool, file, 0))
 
     def _apply(self, change: Change) -> None:
         if change.file is not None:
-            record = self._store.tool_in(change.bundle, change.file)
-            self._put((change.bundle, change.file), None if record is None else _listed(record, change.file))
+            found = self._store.tool_in(change.bundle, change.file)
+            tool = None if found is None else _listed(found[0], change.file, found[1])
+            self._put((change.bundle, change.file), tool)
 
     def _put(self, key: _Key, after: ListedTool | None) -> None:
         before = self._tools.pop(key, None)
@@ -276,7 +289,7 @@ class Listing:
                 self._begin_log()
 
 
-def _listed(tool: ToolRecord, file: str) -> ListedTool:
+def _listed(tool: ToolRecord, file: str, mark: int) -> ListedTool:
     properties = tool.arg_schema.get("properties")
     return ListedTool(
         bundle=tool.bundle_id,
@@ -294,6 +307,7 @@ def _listed(tool: ToolRecord, file: str) -> ListedTool:
         tags=tool.tags,
         arguments=tuple(properties) if isinstance(properties, dict) else (),
         function=str(tool.impl.get("goFunc", "")) if tool.type == "go" else "",
+        mark=mark,
     )
 
 

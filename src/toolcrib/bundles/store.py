@@ -117,7 +117,8 @@ class Store:
         bundle = self._any_bundle(id)
         if bundle.soft_deleted_at is not None:
             raise BundleDeleting(
-                f"the bundle {id} is deleted", hint="PUT it again within 48 hours to restore it."
+                f"the bundle {id} is deleted",
+                hint="PUT it again within 48 hours to restore it, or create it with --id and --replace.",
             )
         return bundle
 
@@ -361,11 +362,21 @@ class Store:
     def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
         keep(self._folder / tool.bundle_id, tool, change, self._by, *self.now())
 
-    def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
-        """Return the tool in a file that the journal names; None if it is gone or damaged."""
+    def tool_in(self, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
+        """Return the tool in a file that the journal names, and its mark as in `marks`.
+
+        None if it is gone or damaged.
+        """
         with suppress(StateUnavailable):
-            return _read(self._path(bundle_id, file), ToolRecord)
+            return _read_marked(self._path(bundle_id, file), ToolRecord)
         return None
+
+    def marks(self, bundle_id: str) -> Iterator[tuple[str, int]]:
+        """Yield the name of each file of a bundle's tools, with a number that differs if it was replaced."""
+        for file in self.files(bundle_id):
+            with suppress(FileNotFoundError):
+                path = self._path(bundle_id, file)
+                yield file, _mark(os.stat(path, follow_symlinks=False))  # noqa: PTH116 - as in `_path`
 
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
@@ -473,22 +484,34 @@ def _moment(seconds: float) -> str:
 
 def _read(path: Path | str, form: type[_Form]) -> _Form | None:
     """Return the record in a file; None if there is no such file. StateUnavailable for a damaged one."""
+    found = _read_marked(path, form)
+    return None if found is None else found[0]
+
+
+def _read_marked(path: Path | str, form: type[_Form]) -> tuple[_Form, int] | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            facts = os.fstat(descriptor)
+            data = os.read(descriptor, facts.st_size)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb", 0) as file:
-        data = file.read()
     try:
-        return decode(data, form)
+        return decode(data, form), _mark(facts)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StateUnavailable(
             f"{path} is not a record of this store: {error}",
             hint="Restore the file from a backup, or move it away.",
             details={"path": str(path)},
         ) from None
+
+
+def _mark(facts: os.stat_result) -> int:
+    return hash((facts.st_ino, facts.st_mtime_ns))
 
 
 def _visible(folder: Path) -> Iterator[Path]:

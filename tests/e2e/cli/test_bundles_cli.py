@@ -424,6 +424,22 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(shelf: Shelf) -> Non
     shelf.refused(3, "not_found", "search", "forecast", "--bundle", "nothing")
 
 
+def test_search_outside_of_a_project_finds_what_is_built_in_too(shelf: Shelf) -> None:
+    assert hits(shelf, "read", "--bundle", "builtin") == []  # Switched off, until somebody wants them
+    assert "builtin/read-file@v1" in hits(shelf, "read", "--bundle", "builtin", "--disabled")
+    shelf.ok("tool", "enable", "builtin/read-file")
+    assert hits(shelf, "read", "--bundle", "builtin") == ["builtin/read-file@v1"]
+
+
+def test_a_hint_about_versions_can_be_typed(shelf: Shelf) -> None:
+    shelf.ok("bundle", "create", "weather")
+    shelf.put("weather")
+    for name in ("forecast", "weather/forecast"):
+        text = shelf.refused(3, "tool_not_found", "tool", "get", f"{name}@v9")
+        command = text.partition("toolcrib ")[2].split()
+        assert command == ["tool", "versions", name]
+
+
 def test_a_call_without_bundle_or_version_says_which_tool_it_was(shelf: Shelf) -> None:
     root = Crib(shelf.folder / "shop").root
     (root / "notes.txt").write_text("noted")

@@ -11,8 +11,9 @@ import pytest
 
 from tests.commands import Forked
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
-from toolcrib.bundles.journal import Journal
+from toolcrib.bundles.journal import Journal, Position
 from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.bundles.records import file_of
 from toolcrib.spec.identifier import new_id
 
 TOOL = ToolBody(display_name="x", type="http", impl={}, arg_schema={"properties": {"city": {}}})
@@ -111,7 +112,7 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
     read: list[str] = []
     real = Store.tool_in
 
-    def tool_in(self: Store, bundle_id: str, file: str) -> ToolRecord | None:
+    def tool_in(self: Store, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
         read.append(file)
         return real(self, bundle_id, file)
 
@@ -185,21 +186,65 @@ def test_the_journal_of_a_store_that_is_read_only_is_an_error_before_the_change(
     assert store.tools(bundle) == []
 
 
-def test_after_a_restart_every_record_is_looked_at_because_lines_may_be_lost(
+def test_after_a_restart_the_records_that_differ_are_read_because_lines_may_be_lost(
     store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.put_tool(bundle, "a", "1", TOOL)
+    for slug in ("a", "b", "c", "d"):
+        store.put_tool(bundle, slug, "1", TOOL)
     before = Listing(store, tmp_path / "listing")
     before.refresh()
     before.save()
-    size = (tmp_path / "journal").stat().st_size
+    store.put_tool(bundle, "written", "1", TOOL)
+    before.refresh()
+    journal = tmp_path / "journal"
+    size = journal.stat().st_size
+    store.put_tool(bundle, "lost", "1", TOOL)
+    store.switch_tool(bundle, "b", "1", enabled=False)
+    store.delete_tool(bundle, "c", "1")
+    with journal.open("r+b") as file:
+        file.truncate(size)  # The records were synced, their lines were not.
+    read: list[str] = []
+    real = Store.tool_in
+
+    def tool_in(self: Store, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
+        read.append(file)
+        return real(self, bundle_id, file)
+
+    monkeypatch.setattr(Store, "tool_in", tool_in)
+    for boot in ("second", "third"):
+        monkeypatch.setattr("toolcrib.bundles.journal.boot_id", lambda boot=boot: boot)
+        after = Listing(store, tmp_path / "listing")
+        in_step(store, after)
+        assert not after.refresh()
+        assert set(read) == {file_of(slug, "1") for slug in ("written", "lost", "b", "c")}
+        read.clear()
+    in_step(store, before)  # Its snapshot is of two restarts ago.
+
+
+def test_who_was_at_the_end_of_a_journal_goes_on_in_the_next_one(
+    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_tool(bundle, "a", "1", TOOL)
+    early = store.journal.read(None)[1]
     store.put_tool(bundle, "b", "1", TOOL)
-    with (tmp_path / "journal").open("r+b") as file:
-        file.truncate(size)  # The record was synced, its line was not.
+    listing = Listing(store, tmp_path / "listing")
+    listing.refresh()
+    assert listing.position is not None
+    at = listing.position
+    store.put_tool(bundle, "c", "1", TOOL)
+    store.put_tool(bundle, "d", "1", TOOL)
+    between = Position(at.journal, at.offset + (store.journal.read(None)[1].offset - at.offset) // 2)
     monkeypatch.setattr("toolcrib.bundles.journal.boot_id", lambda: "another")
-    after = Listing(store, tmp_path / "listing")
-    in_step(store, after)
-    assert not after.refresh()
+    in_step(store, listing)
+    store.put_tool(bundle, "e", "1", TOOL)
+    for place in (at, between):
+        changes, now = store.journal.read(place)
+        assert changes is not None
+        assert {file_of(slug, "1") for slug in "cde"} <= {change.file for change in changes}
+        assert store.journal.read(now) == ([], now)
+    assert store.journal.read(early)[0] is None  # Nobody knows what changed before the list was at the end.
+    beyond = Position(at.journal, at.offset + 10_000)
+    assert store.journal.read(beyond)[0] is None
 
 
 def test_a_snapshot_is_written_where_it_saves_time(

@@ -48,10 +48,14 @@ class Bundles:
     @classmethod
     def without_project(cls, data: Path) -> Bundles:
         """Return the bundles in a data folder, to be listed and searched. No tool of them can be called."""
+        from toolcrib.project.catalog.shipped import builtin_bundle
         from toolcrib.project.catalog.stored import StoredTools
 
         registry = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), _refuse_to_bind)
-        return cls(data, (), lambda _: StoredTools(data, registry, lambda _: None, lambda: None))
+        own = (builtin_bundle(),)
+        return cls(
+            data, own, lambda _: StoredTools(data, registry, lambda _: None, lambda: None, built_in=own)
+        )
 
     @property
     def exist(self) -> bool:

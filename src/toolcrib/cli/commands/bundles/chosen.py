@@ -101,13 +101,15 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
     ]
     if len(found) > 1:
         names = ", ".join(f"{bundle.slug}/{slug} ({bundle.id})" for bundle, _ in found)
-        raise UsageError(f"{target!r} may be any of these tools: {names}", hint="Give BUNDLE/SLUG.")
+        raise UsageError(
+            f"{target!r} may be any of these tools: {names}", hint="Give BUNDLE/SLUG; BUNDLE may be the id."
+        )
     if found:
         return found[0]
     if every:
         raise ToolNotFound(
             f"{slug} has no version {version!r}",
-            hint=f"To see all: toolcrib tool versions {named or ''}/{slug}",
+            hint=f"To see all: toolcrib tool versions {target.partition('@')[0]}",
         )
     ids = {bundle.id for bundle in bundles}
     close = nearest(slug, {tool.slug for tool in listing.tools() if tool.bundle in ids})
