@@ -375,8 +375,7 @@ class Store:
         """Yield the name of each file of a bundle's tools, with a number that differs if it was replaced."""
         for file in self.files(bundle_id):
             with suppress(FileNotFoundError):
-                path = self._path(bundle_id, file)
-                yield file, _mark(os.stat(path, follow_symlinks=False))  # noqa: PTH116 - as in `_path`
+                yield file, _mark(os.stat(self._path(bundle_id, file), follow_symlinks=False))
 
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
