@@ -1,7 +1,7 @@
 """The public conformance suite of MCP through a project that mounts a server: nothing gets lost on the way.
 
-The mounted server is `typescript_sdk/everythingServer.ts`, with which the official TypeScript SDK is tested. It
-is as in modelcontextprotocol/typescript-sdk at 3924de99 (test/conformance/src). The gateway mounts it over
+The mounted server is `typescript_sdk/everythingServer.ts`, with which the official TypeScript SDK is tested,
+as it is in modelcontextprotocol/typescript-sdk at 3924de99 (test/conformance/src). The gateway mounts it over
 HTTP, and reviews, records and limits its tools like any other.
 """
 
