@@ -49,7 +49,7 @@ toolcrib calls cancel 019bb1c2
 toolcrib calls retry --last
 toolcrib calls retry 019bb1c2
 toolcrib completion bash > ~/.toolcrib-completion.bash
-toolcrib completion fish
+toolcrib completion fish > ~/.config/fish/completions/toolcrib.fish
 toolcrib agents list
 toolcrib agents list --json
 toolcrib agents show forecaster

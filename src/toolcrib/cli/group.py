@@ -30,7 +30,7 @@ COMMANDS = {
     "init": ("make.init", "Create a project in FOLDER (default: here)."),
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project."),
-    "lock": ("decide.lock", "Pin every tool, agent and workflow as it is now, or check the pins."),
+    "lock": ("decide.lock", "Pin all tools, agents and workflows, or check the pins."),
     "new": ("make.new", "Create a manifest for a new tool."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "review": ("decide.review", "Review new and changed tools, agents and workflows."),
@@ -98,6 +98,10 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if ctx.resilient_parsing:  # A shell completes words: nothing is printed.
+            args = args[args[:1] == ["help"] :]
+            if not args or args[0] not in COMMANDS:
+                return None, None, []
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from toolcrib.spec.naming import nearest
 
@@ -146,7 +150,11 @@ class _Commands(click.Group):
 
 
 def _add_examples(command: click.Command, path: str) -> None:
-    """End the help of a command, and of those below it, with examples; `\\b` keeps the line breaks."""
+    """End the help of a command, and of those below it, with examples; `\\b` keeps the line breaks.
+
+    Lists and completions show the whole first sentence.
+    """
+    command.short_help = (command.help or "").partition("\n")[0].partition(". ")[0].rstrip(".") + "."
     command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples_of(path))])
     for name, part in getattr(command, "commands", {}).items():
         _add_examples(part, f"{path} {name}")

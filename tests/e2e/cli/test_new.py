@@ -33,6 +33,7 @@ def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
         ("count_lines", "--run", "wc -l ${path}", "--read", "src"),
         ("stats", "--kind", "python", "--argument", "n:integer", "--argument", "word"),
         ("weather", "--kind", "http", "--run", "https://api.example.com/x/${city}?q=${word}"),
+        ("rates", "--kind", "http", "--run", "https://api.example.com/${day}", "--argument", "base"),
         ("notes", "--kind", "file", "--run", "src"),
         ("things", "--kind", "sql", "--run", "SELECT ${a} AS a"),
         ("both", "--kind", "composite", "--run", "count_lines", "--argument", "path"),
@@ -41,7 +42,8 @@ def test_every_kind_lints_clean_and_runs(folder: Path) -> None:
         assert (done.code, done.document["diagnostics"]) == (0, []), done.out
     linted = cli(folder, "lint", "--json")
     assert linted.code == 0, linted.out
-    assert len(cli(folder, "list", "--json").document["tools"]) == 6
+    assert len(cli(folder, "list", "--json").document["tools"]) == 7
+    assert cli(folder, "run", "rates", "day=x", "base=y", "--dry-run").out.count('"query":{"base":"y"}') == 1
     assert cli(folder, "run", "count_lines", "path=src/a.txt").out == "2 src/a.txt\n"
     assert cli(folder, "run", "notes", "path=src/a.txt").out == "one\ntwo\n"
     with sqlite3.connect(folder / "data.db") as base:
@@ -82,11 +84,37 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
         screen.read_until("[y/N]")
         screen.type("y\n")
         assert screen.end() == 0, screen.text
-    # Only what its kind uses is asked for, and Ctrl-D makes nothing.
+
+
+def test_at_a_terminal_it_asks_only_for_what_its_kind_uses(folder: Path) -> None:
+    """What cannot work is asked for again, a name that is taken is refused at once, Ctrl-D makes nothing."""
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    cli(folder, "new", "lines", "--run", "true")
     url = "https://api.example.com/${city}"
     for words, replies, code in (
         (["weather", "--kind", "http", "--run", url], [("for?", ""), ("arguments?", ""), ("[y/N]", "n")], 0),
-        (["file", "--kind", "file"], [("for?", ""), ("does it read?", "src"), ("[y/N]", "n")], 0),
+        (
+            ["page", "--kind", "http"],
+            [
+                ("for?", ""),
+                ("Which URL?", "example.com"),
+                ("begins with https://", url),
+                ("s?", ""),
+                ("N]", "n"),
+            ],
+            0,
+        ),
+        (
+            ["file", "--kind", "file"],
+            [("for?", ""), ("does it read?", "src"), ("[y/N]", "y"), ("(path=src/…)", "path=src/a.txt")],
+            0,
+        ),
+        (
+            ["rows", "--kind", "sql", "--run", "SELECT 1"],
+            [("for?", ""), ("file? [data.db]", "shop.db"), ("arguments?", ""), ("[y/N]", "n")],
+            0,
+        ),
+        (["lines"], [], 7),
         (["none"], [("Which kind?", "\x04")], 130),
     ):
         with terminal([PROGRAM, "new", *words], folder, env, 120) as screen:
@@ -95,6 +123,7 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
                 screen.type(f"{answer}\n")
             assert screen.end() == code, screen.text
     assert cli(folder, "show", "none").code == 3
+    assert "shop.db" in (folder / ".toolcrib/tools/rows/tool.yml").read_text()
 
 
 def test_an_unreviewed_tool_shows_its_card_once_and_then_one_line(folder: Path) -> None:

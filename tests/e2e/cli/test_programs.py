@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import PROGRAM as TOOLCRIB
 from tests.commands import run
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
 
@@ -105,6 +106,29 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         done = cli(program, *words)
         assert done.code == code, (words, done.err)
         assert told in done.err, (words, done.err)
+
+
+def test_bash_completes_what_the_printed_function_returns(program: Path) -> None:
+    script = f"""
+        eval "$({TOOLCRIB} completion bash)"
+        for typed in "ru" "help ser" "nosuch x" "servers a"; do
+            COMP_WORDS=(toolcrib $typed); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
+            _toolcrib_completion {TOOLCRIB}
+            echo "$typed: ${{COMPREPLY[*]}}"
+        done
+    """
+    done = subprocess.run(
+        ["/bin/bash", "-c", script], cwd=program, capture_output=True, text=True, timeout=60, check=True
+    )
+    expected = "ru: run runs\nhelp ser: serve servers\nnosuch x: \nservers a: add\n"
+    assert (done.stdout, done.stderr) == (expected, "")
+
+
+def test_summaries_are_completed_in_whole(program: Path) -> None:
+    asked = {"COMP_WORDS": "toolcrib run", "COMP_CWORD": "run", "_TOOLCRIB_COMPLETE": "fish_complete"}
+    summary = "Run agents, and follow, cancel, retry and fork their runs."
+    assert f"plain,runs\t{summary}" in cli(program, env=asked).out
+    assert 'string split --max 1 ","' in cli(program, "completion", "fish").out
 
 
 def test_help_completion_and_colours(program: Path) -> None:

@@ -155,13 +155,19 @@ def test_folders_that_a_person_would_grant(stocked: Crib) -> None:
     assert "not a git repository" in failed
     assert "hint: If a permission is missing, `toolcrib trace plain` shows which." in failed
     assert "hint:" not in cli(stocked, "trace", "plain").err
+    with on_terminal(stocked, "trace", "plain", "--apply", columns=200) as screen:
+        assert screen.end() == 0, screen.text
+    assert screen.text.endswith("Nothing was written: with this block the tool would fail again.\n")
 
     words = ("trace", "log", "--allow-read", ".git", "--allow-read", "lib", "--approve")
     done = cli(stocked, *words)
     smallest = block(done.out)["fs"]["read"]
     assert {".git/config", "lib/site-packages/pack/data.txt"} <= {*smallest}
     assert any(path.startswith(".git/objects/") for path in smallest)
-    assert "# by folders: fs.read: [.git/HEAD, .git/objects, .git/refs, lib/site-packages]\n" in done.out
+    assert (
+        "# by folders: fs.read: [.git/HEAD, .git/objects, .git/refs, lib/site-packages]\n"
+        in done.out
+    )
     assert "zoneinfo" not in done.out
     assert cli(stocked, *words, "--apply").code == 5, "only a person at a terminal writes"
 

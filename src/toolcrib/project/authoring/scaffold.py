@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,7 @@ class Scaffold:
         if arguments:
             schema["required"] = list(arguments)
         schema["properties"] = {
-            name: {"type": of, "description": f"The {name.replace('_', ' ')}"}
-            for name, of in arguments.items()
+            name: {"type": of, "description": self._about(name)} for name, of in arguments.items()
         }
         manifest = {
             "name": self.name,
@@ -65,6 +64,12 @@ class Scaffold:
             own = {"network": False, "fs": {"read": [*self.read], "write": [*self.write]}}
             manifest["permissions"] = own | permissions
         return manifest
+
+    def example(self) -> str:
+        """Return the arguments of a first call, with `…` for each value."""
+        if self.kind == "file":
+            return f"path={self._folders()[0]}/…".replace("=./", "=")
+        return " ".join(f"{one}=…" for one in self.manifest()["inputs"]["schema"]["properties"])
 
     def code(self) -> dict[str, str]:
         """Return the files beside the manifest by name."""
@@ -96,18 +101,27 @@ class Scaffold:
         args = [f"${{{name}}}" for name in arguments]
         return {"module": self._module, "function": "run", "args": args, "return": "json"}, {}
 
-    def _http(self, _arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _about(self, argument: str) -> str:
+        if self.kind == "file":
+            return f"The file, from the project root; it lies below {' or '.join(self._folders())}"
+        return f"The {argument.replace('_', ' ')}"
+
+    def _folders(self) -> list[str]:
+        return [*self.read] or [self.runs or "."]
+
+    def _http(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         host = urlsplit(self.runs).hostname
         if not self.runs.startswith(("https://", "http://")) or not host or "$" in host:
-            raise UsageError("an HTTP tool needs a URL", hint="--run 'https://api.example.com/v1/${id}'")
+            hint = "--run 'https://api.example.com/v1/${id}'"
+            raise UsageError("an HTTP tool needs a URL that begins with https:// and a host", hint=hint)
         url, _, query = self.runs.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+        pairs |= {name: f"${{{name}}}" for name in arguments if f"${{{name}}}" not in self.runs}
         block = {"method": "GET", "url": url, **({"query": pairs} if pairs else {})}
         return block, {"network": {"allow": [host]}}
 
     def _file(self, _arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-        folders = [*self.read] or [self.runs or "."]
-        return {"action": "read", "path": "${path}"}, {"fs": {"read": folders, "write": []}}
+        return {"action": "read", "path": "${path}"}, {"fs": {"read": self._folders(), "write": []}}
 
     def _sql(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         if not self.runs:
@@ -146,12 +160,17 @@ _PYTHON = {
 }
 
 
+def require_free(place: Place, name: str, files: Iterable[str] = (FILE_NAME,)) -> None:
+    """Raise ConflictError if one of these files of a tool is there already."""
+    if taken := [str(path) for file in files if (path := place.tools / name / file).exists()]:
+        raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
+
+
 def write(place: Place, tool: Scaffold) -> list[Path]:
     """Write the manifest and its code; return their paths. Raises ConflictError if one is there already."""
     made = {FILE_NAME: _HEAD + dump(tool.manifest()), **tool.code()}
     files = {place.tools / tool.name / name: text for name, text in made.items()}
-    if taken := [str(path) for path in files if path.exists()]:
-        raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
+    require_free(place, tool.name, made)
     for path, text in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

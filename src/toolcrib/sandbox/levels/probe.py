@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 MACHINES = ("aarch64", "x86_64")
 NO_SANDBOX = "command and Python tools are refused"
 LOWER = "command and Python tools run at level landlock only, where the project allows it"
-UNLIMITED_MEMORY = "tools that state limits.memory_bytes are refused; the memory of others is not limited"
+UNLIMITED_MEMORY = (
+    "tools that state limits.memory_bytes are refused; the memory of other tools is not limited"
+)
 UNLIMITED = "tools that state limits.memory_bytes or limits.processes are refused; others have no such limit"
 BY_NUMBER = "processes are ended by their number (kill), after a check that it is still theirs"
 NO_PROXY = "tools with a list of hosts or network: true fail"

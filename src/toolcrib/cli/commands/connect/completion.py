@@ -12,8 +12,9 @@ from toolcrib.cli.output import print_result
 def command(shell: str) -> None:
     """Print the completion of commands for a shell.
 
-    It completes commands, options and names of tools. Load it in the file that your shell reads at its
-    start: ~/.bashrc, ~/.zshrc, or ~/.config/fish/completions/toolcrib.fish.
+    It completes commands, options and names of tools. bash: add `eval "$(toolcrib completion bash)"` to
+    ~/.bashrc. zsh: add the same line with zsh to ~/.zshrc, below compinit. fish: write the output to
+    ~/.config/fish/completions/toolcrib.fish.
     """
     from click.shell_completion import get_completion_class
 
@@ -21,4 +22,6 @@ def command(shell: str) -> None:
 
     kind = get_completion_class(shell)
     assert kind is not None
-    print_result(kind(toolcrib, {}, "toolcrib", "_TOOLCRIB_COMPLETE").source())
+    source = kind(toolcrib, {}, "toolcrib", "_TOOLCRIB_COMPLETE").source()
+    # Else fish cuts each summary at its first comma.
+    print_result(source.replace('string split "," $', 'string split --max 1 "," $'))

@@ -17,7 +17,7 @@ from toolcrib.errors import UsageError
 
 
 @click.command("connect")
-@click.argument("host", type=click.Choice(sorted(HOSTS)))
+@click.argument("host", type=click.Choice(sorted(HOSTS)), metavar="HOST")
 @click.option("--name", help="Name of the server in that program (default: toolcrib, or toolcrib-FOLDER).")
 @click.option(
     "--http",
@@ -33,7 +33,8 @@ def command(
 ) -> None:
     """Let an agent host use the project's tools over MCP.
 
-    Prints what would change in the host's own configuration file; with --write, changes it.
+    HOST is claude-code, claude-desktop, codex, cursor, gemini or vscode. Prints what would change in the
+    host's own configuration file; with --write, changes it.
 
     With --http the host sends the token in its environment variable TOOLCRIB_TOKEN.
     """

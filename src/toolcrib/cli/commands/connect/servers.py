@@ -62,7 +62,7 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
     if found:
         print_table(("NAME", "STATE", "TOOLS", "WHERE"), [_row(one) for one in found])
     elif not wrong:
-        print_note("The project names no MCP server.")
+        print_note("The project names no MCP server. To add one: toolcrib servers add NAME -- COMMAND")
     for one in found:
         for line in _problems(one):
             print_note(line)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @project_options
 @click.option("--check", is_flag=True, help="Change nothing; exit 1 if a tool differs from its pin.")
 def command(root: str | None, as_json: bool, check: bool) -> int:
-    """Pin every tool, agent and workflow as it is now, or check the pins.
+    """Pin all tools, agents and workflows, or check the pins.
 
     The pins in toolcrib.lock cover the manifest, the files beside it and the program that it runs, the files
     of agents and workflows, and the code inside the project that the settings start. What differs from its

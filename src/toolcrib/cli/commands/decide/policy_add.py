@@ -53,6 +53,8 @@ def add_command(
     require_person(_ABOUT, refuse=DeniedError)
     if tool is None and not writes and not callers:
         raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
+    if tool is not None and tool.startswith("-"):
+        raise UsageError(f"there is no option {tool}", hint="See toolcrib policy add --help")
     project = open_project(root)
     is_pattern = tool is None or "*" in tool or "?" in tool
     schema = None if is_pattern else find_tool(project, str(tool)).input_schema

@@ -35,9 +35,7 @@ _QUESTIONS = {
 @click.option(
     "--sqlite",
     "database",
-    default="data.db",
-    show_default=True,
-    help="Of an SQL tool: its file.",
+    help="Of an SQL tool: its SQLite file (default: asked for, or data.db).",
 )
 @project_options
 def command(
@@ -48,7 +46,7 @@ def command(
     arguments: tuple[str, ...],
     read: tuple[str, ...],
     write: tuple[str, ...],
-    database: str,
+    database: str | None,
     root: str | None,
     as_json: bool,
 ) -> int:
@@ -58,7 +56,7 @@ def command(
     """
     from toolcrib.manifest import lint_tool
     from toolcrib.project import find
-    from toolcrib.project.authoring.scaffold import Scaffold
+    from toolcrib.project.authoring.scaffold import Scaffold, require_free
     from toolcrib.project.authoring.scaffold import write as write_files
 
     if not name.isidentifier() or not name.isascii():
@@ -66,19 +64,25 @@ def command(
         raise UsageError(f"{name!r} is no name of a tool", hint=hint)
     ask = at_terminal() and not as_json
     place = find(root)
+    require_free(place, name)
+    typed = _typed(arguments)
     if kind is None:
         kind = _kind(_asked(f"Which kind? ({', '.join(_KINDS)}) [command]", ask, _kind))
     description = description or _asked("What is it for? (one sentence)", ask)
-    if runs is None:
-        runs = _asked(_QUESTIONS[kind], ask, _needed) if kind in _QUESTIONS else ""
-    if not arguments and kind != "file":
+    if runs is not None:
+        _usable(name, kind, runs)
+    elif kind in _QUESTIONS:
+        runs = _asked(_QUESTIONS[kind], ask, lambda answer: _usable(name, kind, _needed(answer)))
+    if kind == "sql" and database is None:
+        database = _asked("Which SQLite file? [data.db]", ask)
+    if not typed and kind != "file":
         question = "Further arguments? (such as: path count:integer)"
-        arguments = tuple(_asked(question, ask, lambda answer: _typed(answer.split())).split())
+        typed = _typed(_asked(question, ask, lambda answer: _typed(answer.split())).split())
     if kind in ("command", "python"):
         read = read or tuple(_asked("Which folders may it read? (such as: src docs)", ask).split())
         write = write or tuple(_asked("Which folders may it write?", ask).split())
     said = description or name.replace("_", " ").capitalize()
-    made = Scaffold(name, kind, said, runs, _typed(arguments), read, write, database)
+    made = Scaffold(name, kind, said, runs or "", typed, read, write, database or "data.db")
     paths = write_files(place, made)
     found = lint_tool(paths[0])
     if as_json:
@@ -88,15 +92,17 @@ def command(
     for path in paths:
         print_note(f"created {path}")
     print_diagnostics(found)
-    needed = " ".join(f"{one}=…" for one in made.manifest()["inputs"]["schema"]["properties"])
     if ask and _asked("Run it now? [y/N]", ask).lower() in ("y", "yes"):
-        from toolcrib.cli.commands.run.run import command as run
-
-        words = _asked(f"With which arguments? ({needed})", ask) if needed else ""
-        given = tuple(shlex.split(words))
-        return int(click.get_current_context().invoke(run, tool=name, arguments=given, root=root))
-    print_note(f"Next: toolcrib run {name} {needed}".rstrip())
+        return _first_run(name, made.example(), root)
+    print_note(f"Next: toolcrib run {name} {made.example()}".rstrip())
     return 0
+
+
+def _first_run(name: str, needed: str, root: str | None) -> int:
+    from toolcrib.cli.commands.run.run import command as run
+
+    given = shlex.split(_asked(f"With which arguments? ({needed})", ask=True)) if needed else []
+    return int(click.get_current_context().invoke(run, tool=name, arguments=tuple(given), root=root))
 
 
 def _kind(answer: str) -> str:
@@ -108,9 +114,17 @@ def _kind(answer: str) -> str:
     return kind
 
 
-def _needed(answer: str) -> None:
+def _needed(answer: str) -> str:
     if not answer:
         raise UsageError("This cannot be left out")
+    return answer
+
+
+def _usable(name: str, kind: str, runs: str) -> None:
+    """Raise UsageError for what a tool of this kind cannot run."""
+    from toolcrib.project.authoring.scaffold import Scaffold
+
+    Scaffold(name, kind, "", runs, {}).manifest()
 
 
 def _typed(arguments: Iterable[str]) -> dict[str, str]:

@@ -88,7 +88,9 @@ def command(
         print_json(_document(trace, result))
     else:
         _print(trace, result)
-    if apply:
+    if apply and result.error is not None and trace.block.missing:
+        print_note("Nothing was written: with this block the tool would fail again.")
+    elif apply:
         _apply(trace)
     return 0
 
