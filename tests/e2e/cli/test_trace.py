@@ -164,10 +164,7 @@ def test_folders_that_a_person_would_grant(stocked: Crib) -> None:
     smallest = block(done.out)["fs"]["read"]
     assert {".git/config", "lib/site-packages/pack/data.txt"} <= {*smallest}
     assert any(path.startswith(".git/objects/") for path in smallest)
-    assert (
-        "# by folders: fs.read: [.git/HEAD, .git/objects, .git/refs, lib/site-packages]\n"
-        in done.out
-    )
+    assert "# by folders: fs.read: [.git/HEAD, .git/objects, .git/refs, lib/site-packages]\n" in done.out
     assert "zoneinfo" not in done.out
     assert cli(stocked, *words, "--apply").code == 5, "only a person at a terminal writes"
 
