@@ -57,6 +57,14 @@ def test_servers_are_shown_reviewed_and_their_tools_run(crib: Crib) -> None:
     assert "MCP_SERVER_REVIEWED" in {line.event for line in crib.audit()}
 
 
+def test_a_missing_permission_is_named(crib: Crib) -> None:
+    crib.write("data/.keep", "")
+    mount(crib, "db", "open('./data/x.db', 'w')")
+    shown = toolcrib(crib, "servers", "list").stderr
+    assert "hint: To allow it, write under mcp_servers.db in config.yml: permissions:" in shown
+    assert '"write": ["data"]' in shown
+
+
 def test_what_is_not_there_is_told(crib: Crib) -> None:
     assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}}
     assert "names no MCP server" in toolcrib(crib, "servers", "list").stderr

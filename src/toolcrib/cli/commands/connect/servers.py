@@ -152,5 +152,8 @@ def _problems(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"{one['name']}: {one['error']['message']}"
         for line in one["stderr"].strip().splitlines()[-_MOST_LINES:]:
             yield f"  {line}"
+        hint = one["error"]["hint"]
+        if hint and "toolcrib servers list" not in hint:  # which is this command
+            yield f"  hint: {hint}"
     for text in one["unusable"]:
         yield f"{one['name']}: not usable: {text}"
