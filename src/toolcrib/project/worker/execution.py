@@ -54,7 +54,7 @@ def _follow_supervisor() -> None:
 def _set_up(app: str, project: Project) -> None:
     """Call `MODULE:FUNCTION` with the project: it registers the tools of a program."""
     module, _, name = app.partition(":")
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, os.getcwd())  # Only a program's own `--app` is imported from here.
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

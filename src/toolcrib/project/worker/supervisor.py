@@ -14,7 +14,7 @@ from toolcrib.runs import worker_name
 from toolcrib.runs.executors import Executors
 from toolcrib.state import named_database
 
-_EXECUTOR = (sys.executable, "-m", "toolcrib.project.worker.execution")
+_EXECUTOR = (sys.executable, "-P", "-m", "toolcrib.project.worker.execution")
 
 
 async def serve_worker(
