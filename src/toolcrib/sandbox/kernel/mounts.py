@@ -158,6 +158,8 @@ def bind_all(old: int, new: int, job: dict[str, Any]) -> list[tuple[int, int] | 
         seen = None
         if mode == "own":
             make_folder(place)
+            if make:
+                make_folder(target)  # Now: the folder above may become read-only.
             attach[number] = place
         elif mode == "symlink":
             make_folder(place.rpartition("/")[0])
@@ -167,8 +169,6 @@ def bind_all(old: int, new: int, job: dict[str, Any]) -> list[tuple[int, int] | 
         found.append(seen)
     for number, place in attach.items():
         _, target, _, make = job["mounts"][number]
-        if make:
-            make_folder(target)
         try:
             origin, to = resolve(new, place), resolve(new, target)
         except OSError as error:

@@ -170,7 +170,7 @@ def test_a_tool_sees_its_grants_as_before(crib: Crib) -> None:
 def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
     crib.accept = "reviewed"
     (crib.root / "out").mkdir()
-    crib.write("scripts/s.sh", "sleep 0.02; grep '^#' $0 # good\n")
+    crib.write("scripts/s.sh", "sleep 0.02; grep '#' $0 # good\n")
     fs = {"read": ["scripts"], "write": ["out"]}
     config = {"entrypoint": "sh", "args": ["-o", "errexit", "scripts/s.sh"]}
     crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs})
@@ -181,7 +181,7 @@ def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
     def change(number: int) -> None:
         word = "evil" if number % 2 else "good"
         for path, text in (
-            (crib.root / "scripts/s.sh", f"sleep 0.02; grep '^#' $0 # {word}\n"),
+            (crib.root / "scripts/s.sh", f"sleep 0.02; grep '#' $0 # {word}\n"),
             (module, f"def run():\n    return '{word}'\n"),
         ):
             new = path.with_name(f".{path.name}")
@@ -190,6 +190,8 @@ def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
 
     async def main() -> list[Result]:
         async with crib.open() as project:
+            assert (await project.call("t")).unwrap() == "sleep 0.02; grep '#' $0 # good\n"
+            assert (await project.call("py")).unwrap() == "good"
             with changing(change):
                 return [await project.call(name) for _ in range(15) for name in ("t", "py")]
 
