@@ -15,7 +15,7 @@ from toolcrib.guard import EnvironmentSecrets, ToolDigest, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
-from toolcrib.project.config.settings import Config, load_config, source_files
+from toolcrib.project.config.settings import Config, load_config
 from toolcrib.project.control.acceptance import (
     Acceptance,
     ProjectDigest,
@@ -173,7 +173,7 @@ class Project:
         """Return the digest of the whole project: its settings, agents, workflows and all of its tools."""
         if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
             return Project.inspect(self.root).digest()
-        files = source_files(self.root, self.place.home, self._setup.hidden)
+        files = self._setup.files
         tools = self.catalog.every(stored=False)
         return digest_of_project(self.config.digest, self.place, files, tools, self.fingerprint)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from toolcrib.executors.workspace.closed import ClosedPlaces
 from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust, UserSecrets
+from toolcrib.manifest import SourceFiles
 from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
-from toolcrib.project.config.settings import Config
+from toolcrib.project.config.settings import Config, source_files
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.project.integrity.starts import Starts
 from toolcrib.project.root import Place
@@ -45,6 +46,11 @@ class Setup:
     """The rule about what the settings start."""
     snapshots: Snapshots
     """Copies of the code that was approved."""
+
+    @property
+    def files(self) -> SourceFiles:
+        """The files of the project that are read and shown."""
+        return source_files(self.place.root, self.place.home, self.hidden)
 
     @classmethod
     def of(

@@ -13,6 +13,7 @@ from tests import commands
 from tests.crib import Crib, failed
 from toolcrib import Project
 from toolcrib.errors import ConfigError
+from toolcrib.state import Vault
 
 CANARY = "canary-4711"
 REQUESTS = (
@@ -73,6 +74,35 @@ def test_a_manifest_that_is_a_link_shows_no_line_of_what_no_tool_may_read(crib: 
         said += cli(crib, *command)
     assert CANARY not in said
     assert "so it is not read" in said
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_script_that_no_tool_may_read_is_not_shown_as_code(crib: Crib, linked: bool) -> None:
+    crib.accept = "reviewed"
+    crib.write(".env", f"PASSWORD={CANARY}\n")
+    crib.write(".toolcrib/tools/x/run.sh", "echo shown\n")
+    script = ".toolcrib/tools/x/link.sh" if linked else ".env"
+    args = ["-c", f". .toolcrib/tools/x/run.sh; . {script}"]
+    crib.tool("x", "command", {"entrypoint": "sh", "args": args}, permissions={"fs": {"write": ["."]}})
+    if linked:
+        (crib.root / script).symlink_to("../../../.env")
+    said = cli(crib, "review", "--json") + cli(crib, "run", "x") + cli(crib, "trust", "--show")
+    crib.review("x")
+    kept = [path.read_text() for path in Vault(crib.root).path.glob("reviewed/*")]
+    assert "echo shown" in said
+    assert "closed to tools, so it is not shown" in said
+    assert CANARY not in said + str(kept)
+
+
+def test_an_agent_to_import_that_is_a_link_shows_nothing(crib: Crib) -> None:
+    crib.write(".env", f'PASSWORD: "{CANARY}')
+    crib.write(".claude/agents/notes", "")
+    (crib.root / ".claude/agents/a.md").symlink_to(crib.root / ".env")
+    (crib.root / ".claude/agents/gone.md").symlink_to("nowhere")
+    said = cli(crib, "agents", "import")
+    assert "so it is not read" in said
+    assert "gone.md" not in said
+    assert CANARY not in said
 
 
 @pytest.mark.parametrize("name", [".toolcrib/config.yml", ".mcp.json"])

@@ -16,6 +16,7 @@ from typing import Literal
 
 from toolcrib.guard.trust.digest import ToolDigest
 from toolcrib.guard.trust.texts import ReviewedTexts
+from toolcrib.manifest import ANY_FILE, SourceFiles
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Transaction, Vault
@@ -71,11 +72,16 @@ class ReviewStatus:
 
 
 class Reviews:
-    """The reviews of one project. Nothing is created on disk before there is something to store."""
+    """The reviews of one project. Nothing is created on disk before there is something to store.
 
-    def __init__(self, vault: Vault, *, clock: Callable[[], float] = time.time) -> None:
+    `files` are those whose text may be shown.
+    """
+
+    def __init__(
+        self, vault: Vault, files: SourceFiles = ANY_FILE, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._vault = vault
-        self.texts = ReviewedTexts(vault)
+        self.texts = ReviewedTexts(vault, files)
         """The scripts and modules of tools, as text."""
         self._clock = clock
         self._opened: Database | None = None

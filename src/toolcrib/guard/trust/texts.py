@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from toolcrib.errors import StateUnavailable
+from toolcrib.errors import ManifestError, StateUnavailable
 from toolcrib.guard.trust.digest import ToolDigest
+from toolcrib.manifest import ANY_FILE, SourceFiles
 from toolcrib.spec import Tool
 from toolcrib.state import Vault
 from toolcrib.state.private import put_private
@@ -22,16 +23,17 @@ _LARGEST = 65_536
 
 
 class ReviewedTexts:
-    """The texts of one project's tools, as they are and as they were reviewed."""
+    """The texts of one project's tools, as they are and as they were reviewed; only those of `files`."""
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: Vault, files: SourceFiles) -> None:
         self._vault = vault
+        self._files = files
         self._root = f"{vault.root}/"
 
     def keep(self, tool: Tool, digest: ToolDigest) -> None:
         """Keep the texts that a person has reviewed. One that cannot be kept is shown whole the next time."""
         for path, said in self._code(tool, digest):
-            place, data = self._place(self._vault.folder, said), _read(path)
+            place, data = self._place(self._vault.folder, said), _read(path, self._files)
             if data is not None and said.endswith(hashlib.sha256(data).hexdigest()):
                 with suppress(StateUnavailable):
                     put_private(place, data, first=True)
@@ -45,15 +47,15 @@ class ReviewedTexts:
             earlier, name = before.get(path), path.removeprefix(self._root)
             if earlier == said:
                 continue
-            data = _read(path)
+            data = _read(path, self._files)
             if data is None:
-                yield f"{name}: larger than {_LARGEST:,} bytes, so it is not shown; read it yourself"
+                yield f"{name}: over {_LARGEST:,} bytes or closed to tools, so it is not shown here"
             elif not said.endswith(hashlib.sha256(data).hexdigest()):
                 yield f"{name}: it changes while it is shown; look again"
             elif (now := _text(data, mask)) is None:
                 yield f"{name}: {len(data):,} bytes that are no text, so they are not shown"
             else:
-                old = None if earlier is None else _read(str(self._place(self._vault.path, earlier)))
+                old = None if earlier is None else _read(self._place(self._vault.path, earlier), ANY_FILE)
                 then = None if old is None else _text(old, mask)
                 yield from _shown(name, then, now, changed=earlier is not None)
 
@@ -77,13 +79,14 @@ class ReviewedTexts:
         return folder / "reviewed" / said.rpartition(" ")[2]
 
 
-def _read(path: str) -> bytes | None:
-    """Return a file of at most 64 KiB; None for a larger one, and for one that cannot be read."""
+def _read(path: str | Path, files: SourceFiles) -> bytes | None:
+    """Return a file of at most 64 KiB; None for a larger one, and for one that may not or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
+            files.check(descriptor, str(path))
             data = file.read(_LARGEST + 1)
-    except OSError:
+    except (OSError, ManifestError):
         return None
     return data if len(data) <= _LARGEST else None
 

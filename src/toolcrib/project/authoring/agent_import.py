@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConflictError, InvalidInput
-from toolcrib.manifest import dump
+from toolcrib.manifest import ANY_FILE, dump, read
 from toolcrib.manifest.dialects.skill.reader import load_skill
 from toolcrib.project.project import Project
 from toolcrib.runs.agents import Agent, read_agent
@@ -57,7 +57,7 @@ class ImportedAgent:
 
 def importable(root: Path) -> list[Path]:
     """Return the files of agents of both programs in a project."""
-    return [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.md"))]
+    return [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.md")) if path.is_file()]
 
 
 def import_agent(
@@ -69,7 +69,8 @@ def import_agent(
     a file without front matter, InvalidInput for what cannot be an agent here, ConflictError for a name that
     is taken.
     """
-    document = load_skill(source.read_bytes(), str(source))
+    files = project.catalog.files if source in importable(project.root) else ANY_FILE
+    document = load_skill(read(str(source), files), str(source))
     front = document.data
     if not isinstance(front, dict) or not isinstance(front.get("name"), str):
         raise InvalidInput(f"{source} has no `name` in its front matter, so it is no agent")

@@ -14,7 +14,6 @@ from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.project.catalog.external import ExternalTools
 from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry
-from toolcrib.project.config.settings import source_files
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.project.setup import Setup
@@ -51,7 +50,7 @@ class ProjectCatalog:
     ) -> None:
         self._setup, self.toolset, self._steps = setup, toolset, steps
         self._binder, self.workspaces = binder, workspaces
-        self.files = source_files(setup.place.root, setup.place.home, setup.hidden)
+        self.files = setup.files
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
         self._external = ExternalTools(setup.config.sources, self.registry)

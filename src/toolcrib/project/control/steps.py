@@ -45,7 +45,7 @@ class ProjectSteps:
         self.fingerprint = fingerprint = Fingerprints(place.root, parts).of
         self.pins = pins = Pins(place.root, fingerprint, config.started)
         known, asks = (fingerprint, parts, find, place, acceptance, pins), config.review == "ask"
-        self.first_use = first_use = FirstUse(Reviews(setup.vault), *known, asks=asks)
+        self.first_use = first_use = FirstUse(Reviews(setup.vault, setup.files), *known, asks=asks)
         code = ApprovedCode(fingerprint, setup.snapshots)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)
