@@ -148,6 +148,7 @@ async def test_port_465_is_encrypted_from_the_start(serve: Serve, tmp_path: Path
     [
         {"subject": "Hi\r\nBcc: other@to.example"},
         {"subject": "Hi\nX: y"},
+        {"subject": "Hi\u2028X: y"},
         {"to": "you@to.example\r\nBcc: other@to.example"},
         {"to": "you@to.example, other@to.example"},
         {"to": "nobody"},

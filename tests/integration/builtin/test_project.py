@@ -157,6 +157,21 @@ async def test_listed_ones_work_inside_the_project_only(crib: Crib) -> None:
     ]
 
 
+async def test_a_file_beside_secrets_is_read_whole_in_parts_of_any_size(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", "builtins: [read_file, web_search]\n")
+    crib.secrets["BRAVE_API_KEY"] = secret = "brave-key-12345"
+    crib.write("a.txt", text := f"brave-key é {secret} b YnJhdmUt é brave-key-1234")
+    async with crib.open() as project:
+        for limit in (1, 7, 40):
+            read, offset = "", 0
+            while offset < len(text.encode()):
+                part = await project.call("read_file", {"path": "a.txt", "offset": offset, "limit": limit})
+                body, cut, note = part.unwrap().partition("\n[cut: bytes ")
+                read += body
+                offset = int(note.rpartition("=")[2].rstrip(".]")) if cut else len(text.encode())
+            assert read == text.replace(secret, "***BRAVE_API_KEY***")
+
+
 async def test_without_roots_the_project_is_only_read(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", "builtins: [write_file]\n")
     async with Project.open(crib.root, accept="all") as project:

@@ -31,6 +31,11 @@ async def test_output_errors_and_exit_code_are_one_text(tools: Toolset, name: st
     assert await run(tools, "echo out; echo bad >&2; exit 3", name) == "out\n\nSTDERR: bad\n\n(exit code: 3)"
     assert await run(tools, "true", name) == "(no output)"
     assert await run(tools, "echo only", name) == "only\n"
+    killed = await tools.call(name, {"command": "echo begun; kill -9 $$"})
+    assert (killed.value, killed.warnings) == (
+        "begun\n\n(exit code: 137)",
+        ("the command was ended by SIGKILL",),
+    )
 
 
 async def test_the_command_is_confined_to_the_workspace(tools: Toolset, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from toolcrib import Toolset
 from toolcrib.errors import UnavailableError
 from toolcrib.middleware import tracing_middleware
 
+FEED = "<rss><item><link>https://a.example/</link><title><![CDATA[New]]></title></item></rss>"
 PAGE = '<head><title>T</title></head><body><h1>Hi</h1><p>See <a href="/next">next</a>.</p></body>'
 
 
@@ -38,6 +39,11 @@ class Site:
                 return web.Response(text=PAGE, content_type="text/html")
             case "/json":
                 return web.Response(text='{"a":  1}', content_type="application/json")
+            case "/latin":
+                page = '<meta charset="iso-8859-1"><p>café</p>'.encode("latin-1")
+                return web.Response(body=page, headers={"Content-Type": "text/html"})
+            case "/feed":
+                return web.Response(text=FEED, content_type="application/rss+xml")
             case "/image":
                 return web.Response(body=b"\x89PNG\xff", content_type="image/png")
             case "/missing":
@@ -51,7 +57,11 @@ class Site:
                 seen = {"query": list(request.query.items()), "headers": headers, "body": body}
                 return web.json_response({"method": request.method, **seen}, status=201)
             case "/res/v1/web/search":
-                found = {"title": "A <b>t</b>", "url": "https://a.example/", "description": "one &amp; two"}
+                found = {
+                    "title": "A <b>t</b>",
+                    "url": "https://a.example/",
+                    "description": "1 < 2 &amp; 3 > 2",
+                }
                 return web.json_response({"web": {"results": [found] * int(request.query["count"])}})
             case "/search":
                 found = {"title": "S", "url": "https://s.example/", "content": "text", "engine": "x"}
@@ -90,6 +100,8 @@ async def test_a_page_is_readable_text_and_json_stays_as_it_is(site: Site, tmp_p
     page = await tools.execute("fetch_url", {"url": f"{site.url}/page"})
     assert page == f"# Hi\n\nSee next ({site.url}/next)."
     assert await tools.execute("fetch_url", {"url": f"{site.url}/json"}) == '{"a":  1}'
+    assert await tools.execute("fetch_url", {"url": f"{site.url}/latin"}) == "café"
+    assert await tools.execute("fetch_url", {"url": f"{site.url}/feed"}) == FEED
     headers = {"X-Mine": "1"}
     await tools.execute("fetch_url", {"url": f"{site.url}/page", "headers": headers})
     assert site.seen[-1].headers["X-Mine"] == "1"
@@ -181,7 +193,7 @@ async def test_brave_and_searxng_have_one_shape(
     brave = toolset(site, tmp_path, web_search={"url": site.url})
     asked = {"query": "a b", "count": 3, "freshness": "week"}
     found = await brave.execute("web_search", asked)
-    assert found == [{"title": "A t", "url": "https://a.example/", "description": "one & two"}] * 3
+    assert found == [{"title": "A t", "url": "https://a.example/", "description": "1 < 2 & 3 > 2"}] * 3
     assert site.seen[-1].headers["X-Subscription-Token"] == "brave-key-12345"
     assert dict(site.seen[-1].query) == {
         "q": "a b",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from mimetypes import guess_type
 
 from toolcrib.builtin.definition import Builtin
-from toolcrib.builtin.files.text import whole_characters
 from toolcrib.builtin.site import Site
-from toolcrib.executors.output import uncut
+from toolcrib.executors.output import redactor_of
+from toolcrib.guard import BytesMasker, Redactor
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome, Permissions
 from toolcrib.spec.calls.binary import content_of, is_binary
 
@@ -26,9 +26,12 @@ async def read_file(
         warnings = () if end == content.total and not offset else ("only a part of the file is returned",)
         return Outcome(block, warnings, {"bytes": content.total})
     more = end < content.total
-    if more:  # Never half a character, and never half a secret.
-        data = whole_characters(uncut(ctx, data))
-        end = offset + len(whole_characters(content.data))
+    if more:  # Half a character, or what could be half a secret, is the beginning of the next part.
+        masker = BytesMasker(redactor_of(ctx) or Redactor(()))
+        data = masker.feed(data)
+        end -= masker.kept_back
+        if end == offset:
+            return await read_file(site, ctx, path, offset, 2 * limit)
     text = data.decode(errors="replace")
     if more:
         text += (

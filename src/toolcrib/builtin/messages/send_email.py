@@ -72,7 +72,7 @@ def _message(sender: str, to: str, subject: str, body: str, is_html: bool) -> Em
     wrong = []
     if not _ADDRESS.fullmatch(to):
         wrong.append(Violation("$.to", "must be one email address: name@example.com"))
-    if any(ord(char) < 32 for char in subject):
+    if any(ord(char) < 32 for char in subject) or len(subject.splitlines()) > 1:
         wrong.append(Violation("$.subject", "holds a line break or another control character"))
     if wrong:
         first = wrong[0]

@@ -9,7 +9,16 @@ from typing import Any
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
-from toolcrib.executors.output import MAX_OUTPUT, Lines, decoded, facts, masked, place_warnings, uncut
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    Lines,
+    decoded,
+    ending,
+    facts,
+    masked,
+    place_warnings,
+    uncut,
+)
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import CallContext, Network, Outcome, Permissions
@@ -86,8 +95,11 @@ def _text(ctx: CallContext, done: Completed, warnings: list[str]) -> str:
     if done.stderr:
         error = _stream(ctx, done.stderr, done.stderr_total, "standard error", warnings)
         text += ("\n" if text else "") + f"STDERR: {error}"
-    if done.exit_code:
-        text += f"\n(exit code: {done.exit_code})"
+    code = done.exit_code if done.signal is None else 128 + done.signal  # As a shell counts them.
+    if done.signal is not None:
+        warnings.append(f"the command {ending(done)}")
+    if code:
+        text += f"\n(exit code: {code})"
     return text or "(no output)"
 
 

@@ -27,6 +27,7 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
 """Headers that decide where a request goes or ends."""
 _EXCERPT = 2_000
+_DECLARED = re.compile(r"<(?:meta|\?xml)[^>]*\b(?:charset|encoding)\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 
 
 def web_permissions(name: str, settings: BuiltinSettings) -> Permissions:
@@ -84,13 +85,19 @@ def status_failure(response: EgressResponse) -> HttpFailed:
 
 
 def text_of(response: EgressResponse) -> str:
-    """Return the body as text in its character set, else in UTF-8; bad bytes are replaced."""
+    """Return the body as text in its character set, which a page may name itself, else in UTF-8.
+
+    Bad bytes are replaced.
+    """
     _, _, parameters = (response.header("content-type") or "").partition(";")
     match = re.search(r"charset=[\"']?([\w-]+)", parameters, re.IGNORECASE)
+    if match is None and response.content_type.endswith(("html", "xml")):
+        match = _DECLARED.search(response.body[:1024].decode("latin-1"))
     try:
-        return response.body.decode(match[1] if match else "utf-8-sig", errors="replace")
+        text = response.body.decode(match[1] if match else "utf-8", errors="replace")
     except LookupError:
-        return response.body.decode("utf-8-sig", errors="replace")
+        text = response.body.decode(errors="replace")
+    return text.removeprefix("\ufeff")
 
 
 def missing_extra(tool: str, extra: str) -> ToolUnavailable:

@@ -46,8 +46,8 @@ async def fetch_url(
 
 def _text(response: EgressResponse) -> str:
     text, media = text_of(response), response.content_type
-    looks_so = not media.startswith("text/") and "json" not in media and text.lstrip().startswith("<")
-    if media in ("text/html", "application/xhtml+xml") or looks_so:
+    unnamed = media in ("", "application/octet-stream") and text.lstrip().startswith("<")
+    if media in ("text/html", "application/xhtml+xml") or unnamed:
         return readable(text, response.url)
     return text
 

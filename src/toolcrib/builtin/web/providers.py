@@ -18,7 +18,7 @@ from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import CallContext
 
 BRAVE = "https://api.search.brave.com"
-_TAG = re.compile(r"<[^<>]*>")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 Provider = Callable[[Site, CallContext, str, int, str | None], Awaitable[list[dict[str, str]]]]
 """Returns results for a query, a number of them, and how new they must be."""

@@ -28,20 +28,21 @@ class StreamMasker:
         self._first = re.compile(f"[{re.escape(firsts)}]" if firsts else r"(?!)")
         self._start_longest = max((one.start_longest for one in self._encodings), default=0)
         self._mask = redactor.fallback
-        self._pending = ""
+        self.pending = ""
+        """The end of the text, which is kept back."""
         self._begun = False
 
     def feed(self, chunk: str) -> str:
         """Add text and return what can be shown by now."""
-        text = self._pending + chunk
+        text = self.pending + chunk
         if not self._begun and self._redactor.whole_texts and len(text) < MIN_LENGTH:
-            self._pending = text  # It could be a very short value, which is masked as a whole text.
+            self.pending = text  # It could be a very short value, which is masked as a whole text.
             return ""
         return self._release(text, self._beginning(text, 0))
 
     def flush(self) -> str:
         """Return the rest at the end of the stream."""
-        text, self._pending = self._pending, ""
+        text, self.pending = self.pending, ""
         if not self._begun and text in self._redactor.whole_texts:
             return self._redactor.whole_texts[text]
         shown = self._release(text, len(text))
@@ -62,7 +63,7 @@ class StreamMasker:
             if position > open_at:
                 open_at = len(text) if final else self._beginning(text, position)
         shown.append(text[position:open_at])
-        self._pending = text[open_at:]
+        self.pending = text[open_at:]
         self._begun = self._begun or open_at > 0
         return "".join(shown)
 
@@ -95,6 +96,12 @@ class BytesMasker:
     def feed(self, chunk: bytes) -> bytes:
         """Add bytes and return what can be shown by now."""
         return self._masker.feed(self._decoder.decode(chunk)).encode(errors="surrogateescape")
+
+    @property
+    def kept_back(self) -> int:
+        """The bytes that were fed last and are not in what was returned."""
+        pending = self._masker.pending.encode(errors="surrogateescape")
+        return len(pending) + len(self._decoder.getstate()[0])
 
     def flush(self) -> bytes:
         """Return the rest at the end of the stream."""
