@@ -74,7 +74,7 @@ class Context(Call):
     single: bool = field(default=False, init=False)
     """True to make one attempt only: whoever makes the call does what `follows` says."""
     follows: AttemptDecision | None = field(default=None, init=False)
-    """The decision on a failed attempt of a `single` call."""
+    """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
     on_run: Callable[[], None] | None = field(default=None, init=False)
     """Called once the call has passed all checks, before its first attempt."""
 

@@ -181,6 +181,8 @@ class Pipeline:
         assert isinstance(ctx, Context)
         if call is not ctx and call.arguments != ctx.arguments:
             call = self._changed(call, ctx)
+        if ctx.follows is not None and not ctx.single:  # A middleware repeats what has failed.
+            ctx.attempt += 1
         while True:
             ended = await run_attempt(call, ctx, self._safe_retry)
             if isinstance(ended, Outcome):
@@ -189,6 +191,7 @@ class Pipeline:
                 ctx.follows = ended
                 raise failure_of(ended)
             if isinstance(ended, Fail):
+                ctx.follows = ended
                 raise ended.error
             if isinstance(ended, RetryAfter):
                 ctx.attempt += 1

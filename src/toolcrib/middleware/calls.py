@@ -62,8 +62,8 @@ def retry_middleware(
 ) -> Middleware:
     """Repeat calls that fail with a retryable error, after `delay_s`, twice that, and so on.
 
-    Only calls of tools with `annotations.read_only` or `annotations.idempotent` are repeated. A tool's own
-    `retry` is inside: each of these attempts has all of those. A server that asks for a longer wait gets it.
+    Only calls of tools with `annotations.read_only` or `annotations.idempotent` are repeated. The first of
+    these attempts has all those of the tool's own `retry`. A server that asks for a longer wait gets it.
     """
 
     def retry(following: Handler) -> Handler:

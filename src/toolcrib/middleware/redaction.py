@@ -9,6 +9,7 @@ from typing import Any
 from toolcrib.errors import ToolcribError
 from toolcrib.middleware.handler import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Outcome
+from toolcrib.spec.calls.content import Content, blocks_of
 
 
 def redaction_middleware(
@@ -16,8 +17,8 @@ def redaction_middleware(
 ) -> Middleware:
     """Mask parts of texts that match a pattern, and the values of these keys in any case of letters.
 
-    It covers the value, warnings and details of a result, and the message and details of an error. Chunks
-    that a tool sends while it runs are not covered.
+    It covers the value, warnings and details of a result, and the message and details of an error. Images,
+    sound and other binary data, and chunks that a tool sends while it runs, are not covered.
     """
     found = [re.compile(pattern) for pattern in patterns]
     hidden = frozenset(key.lower() for key in keys)
@@ -28,11 +29,14 @@ def redaction_middleware(
                 value = pattern.sub(mask, value)
             return value
         if isinstance(value, dict):
-            return {
-                masked(key): mask if isinstance(key, str) and key.lower() in hidden else masked(part)
-                for key, part in value.items()
-            }
+            return {masked(key): member(value, key, part) for key, part in value.items()}
         return [masked(part) for part in value] if isinstance(value, list | tuple) else value
+
+    def member(block: dict[Any, Any], key: Any, part: Any) -> Any:
+        if isinstance(key, str) and key.lower() in hidden:
+            return mask
+        is_image = key == "data" and block.get("type") in ("image", "audio")
+        return part if is_image or (key == "blob" and "uri" in block) else masked(part)
 
     def redaction(following: Handler) -> Handler:
         async def handle(call: Call, ctx: CallContext) -> Outcome:
@@ -44,8 +48,13 @@ def redaction_middleware(
                 error.message, error.details = masked(error.message), masked(error.details)
                 error.args = (error.message,)
                 raise
-            warnings = tuple(masked(list(outcome.warnings)))
-            return Outcome(masked(to_json(outcome.value)), warnings, masked(outcome.details))
+            value = outcome.value
+            if found := blocks_of(value):
+                value = [Content(masked(block)) for block in found]
+            elif not isinstance(value, bytes):
+                value = masked(to_json(value))
+            warnings, blocks = (tuple(masked(list(one))) for one in (outcome.warnings, outcome.blocks))
+            return Outcome(value, warnings, masked(outcome.details), blocks)
 
         return handle
 

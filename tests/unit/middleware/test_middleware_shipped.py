@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from toolcrib import Toolset
-from toolcrib.errors import DefinitionError, DeniedError, HttpFailed
+from toolcrib.errors import DefinitionError, DeniedError, HttpFailed, RetryableError
 from toolcrib.middleware import (
     as_middleware,
     cache_middleware,
@@ -26,7 +26,7 @@ from toolcrib.middleware import (
     tracing_middleware,
 )
 from toolcrib.middleware.handler import names_for
-from toolcrib.spec import Annotations, Call, Outcome
+from toolcrib.spec import Annotations, Call, Content, Outcome
 
 READS = Annotations(read_only=True)
 
@@ -152,6 +152,32 @@ async def test_redaction_of_results_and_errors() -> None:
     error = (await tools.call("card", {"fail": True})).error
     assert error is not None
     assert (error.message, error.details) == ("card *** is blocked", {"pin": "***", "at": ["***"]})
+
+
+async def test_redaction_masks_texts_and_leaves_images_whole() -> None:
+    tools, data = Toolset(), b"\x89PNG\r\n\x1a\n\0\xd7\x6d\xf8"
+    tools.use(redaction_middleware([r"\d{4}"]))
+    tools.register("image", lambda: data)
+    tools.register("both", lambda: [Content.text("card 1234"), Content.image(data)])
+    tools.register(
+        "own", lambda: Outcome("1234", blocks=(Content.text("1234").block, Content.image(data).block))
+    )
+    image = Content.image(data).block
+    assert "1234" in image["data"]
+    assert (await tools.call("image")).blocks == (image,)
+    assert (await tools.call("both")).blocks == (Content.text("card ***").block, image)
+    own = await tools.call("own")
+    assert (own.value, own.blocks) == ("***", (Content.text("***").block, image))
+
+
+async def test_a_repeated_call_counts_all_of_its_attempts() -> None:
+    bench = Bench()
+    bench.tools.use(retry_middleware(3, delay_s=0))
+    bench.failing = [RetryableError("busy")] * 9  # It has two attempts of its own, in the first of three.
+    failed = await bench.tools.call("look")
+    assert (failed.attempts, len(bench.runs)) == (4, 4)
+    bench.failing = [RetryableError("busy")] * 2
+    assert (await bench.tools.call("look")).attempts == 3
 
 
 async def test_spans_follow_the_conventions() -> None:
