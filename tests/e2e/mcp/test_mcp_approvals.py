@@ -279,6 +279,17 @@ async def test_a_dry_run_says_what_a_call_would_do(crib: Crib, mode: Mode) -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_a_dry_run_of_a_tool_with_an_output_schema_gives_the_plan_too(crib: Crib, mode: Mode) -> None:
+    crib.tool(
+        "list", "command", {"entrypoint": "/bin/ls"}, outputs={"format": "json", "schema": {"type": "array"}}
+    )
+    async with Client(server(crib), mode=mode) as client:
+        result = await client.call_tool("list", {}, meta={"toolcrib/dry_run": True})
+        assert json.loads(result.content[0].text) == result.structured_content  # type: ignore[union-attr]
+        assert (result.structured_content or {})["would"] == {"entrypoint": "/bin/ls"}
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "meta", [{"toolcrib/wait": "forever"}, {"toolcrib/idempotency_key": 7}, {"toolcrib/dry_run": 1}]
 )

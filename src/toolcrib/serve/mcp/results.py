@@ -35,6 +35,8 @@ def call_result(
     out: dict[str, Any] = {"content": content}
     if listed is not None and (check := listed.output_check) is not None:
         if not check.is_valid(value):
+            if result.details == {"dry_run": True}:  # Clients check all but errors.
+                return _with_meta({"content": content, "structuredContent": value, "isError": True}, result)
             error = InvalidOutput(
                 "the output, which follows as it came, does not match the tool's output schema",
                 violations=check.violations(value),
