@@ -284,7 +284,8 @@ async def test_a_dry_run_of_a_tool_with_an_output_schema_gives_the_plan_too(crib
         "list", "command", {"entrypoint": "/bin/ls"}, outputs={"format": "json", "schema": {"type": "array"}}
     )
     async with Client(server(crib), mode=mode) as client:
-        result = await client.call_tool("list", {}, meta={"toolcrib/dry_run": True})
+        dry: Any = {"toolcrib/dry_run": True}
+        result = await client.call_tool("list", {}, meta=dry)
         assert json.loads(result.content[0].text) == result.structured_content  # type: ignore[union-attr]
         assert (result.structured_content or {})["would"] == {"entrypoint": "/bin/ls"}
 
