@@ -107,6 +107,8 @@ class ToolcribError(Exception):
         if retryable is not None:
             self.retryable = retryable
         super().__init__(self.message)
+        if hint:
+            self.add_note(f"hint: {hint}")  # A traceback shows it, also in a notebook.
 
     @classmethod
     def _default_message(cls) -> str:

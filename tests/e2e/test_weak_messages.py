@@ -99,7 +99,7 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
         (
             ("list", str(app)),
             4,
-            "app.py does not load: line 4: TypeError: 'timout_ms' is no option of a tool; did you",
+            "app.py does not load: line 4: TypeError: 'timout_ms' is not an option of a tool; did you",
         ),
     ):
         done = cli(crib, *words)

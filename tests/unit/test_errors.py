@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 
 import pytest
 
@@ -51,6 +52,11 @@ def test_the_one_shape() -> None:
         "violations": [{"path": "$.a", "message": "is required"}],
         "details": {"n": 1},
     }
+
+
+def test_a_traceback_shows_the_hint() -> None:
+    shown = "".join(traceback.format_exception(InvalidInput("no", hint="Correct it.")))
+    assert shown == "toolcrib.errors.InvalidInput: no\nhint: Correct it.\n"
 
 
 def test_retryable_is_of_the_class_unless_said() -> None:

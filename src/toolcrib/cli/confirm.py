@@ -91,7 +91,10 @@ def page(text: str, *, ask: bool) -> None:
     for number, part in enumerate(parts, 1):
         print_note(part)
         if ask and at_terminal():
-            print_note(f"-- page {number} of {len(parts)}: Enter goes on, else nothing is decided ", nl=False)
+            print_note(
+                f"-- page {number} of {len(parts)}: press Enter to continue; anything else decides nothing ",
+                nl=False,
+            )
             if sys.stdin.readline() != "\n":
                 raise ApprovalRequired("nothing was decided: not all of it was shown")
 

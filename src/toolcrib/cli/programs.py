@@ -38,7 +38,9 @@ def load_program(text: str) -> Toolset:
     if name:
         found = getattr(module, name, None)
         if not isinstance(found, Toolset):
-            raise UsageError(f"{name} in {file} is no Toolset", hint=_named(module) or "Make one: Toolset()")
+            raise UsageError(
+                f"{name} in {file} is not a Toolset", hint=_named(module) or "Make one: Toolset()"
+            )
         return found
     toolsets = {id(one): one for one in vars(module).values() if isinstance(one, Toolset)}
     if len(toolsets) != 1:

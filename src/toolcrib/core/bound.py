@@ -239,7 +239,7 @@ class Options:
             if name not in ToolOptions.__annotations__:
                 near = nearest(name, ToolOptions.__annotations__)
                 raise TypeError(
-                    f"{name!r} is no option of a tool" + (f"; did you mean {near!r}?" if near else "")
+                    f"{name!r} is not an option of a tool" + (f"; did you mean {near!r}?" if near else "")
                 )
         return cls(**given)
 

@@ -213,7 +213,7 @@ class Toolset:
         shape = inspect_function(target.execute, _CONTEXTS, typed=False)
         if len(shape.parameters) != 1:
             raise DefinitionError(
-                f"{name}: execute takes the arguments as one dict, and a Context if it wants"
+                f"{name}: execute takes the arguments as one dict, and optionally a Context"
             )
         options.isolation = isolation_of(name, shape, options.isolation)
         if options.isolation == "process":

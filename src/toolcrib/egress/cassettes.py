@@ -89,7 +89,7 @@ class Cassette:
         if not found:
             raise HttpFailed(
                 f"{self._path} has no answer for {asked['method']} {asked['url']}",
-                hint="Record it again: the request is another one than then.",
+                hint="Record it again: the request has changed since.",
                 details={"reason": "not_recorded"},
             )
         key = json.dumps(asked, sort_keys=True)

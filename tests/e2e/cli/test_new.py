@@ -193,7 +193,7 @@ def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "printed"),
     [
-        (["a b"], 2, "no name"),
+        (["a b"], 2, "not the name"),
         (["x", "--kind", "http", "--run", "api.example.com"], 2, "URL"),
         (["x", "--run", "echo", "--argument", "n:int"], 2, "integer"),
         (["x", "--run", "echo 'a"], 2, "cannot be read"),

@@ -116,7 +116,7 @@ def test_a_pipe_in_place_of_a_log_holds_nobody_up(crib: Crib, name: str) -> None
     os.mkfifo(crib.home / "audit" / name)
     for words in (("verify",), ("tail",), ("search",)):
         done = cli(crib, "audit", *words, prefix=("timeout", "60"))
-        assert (done.code, "no regular file" in done.err) == (1, True), (words, done.code, done.err)
+        assert (done.code, "not a regular file" in done.err) == (1, True), (words, done.code, done.err)
 
 
 def test_tail_and_search(logged: Crib) -> None:

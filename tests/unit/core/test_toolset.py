@@ -453,9 +453,9 @@ async def test_replace_takes_the_place_of_a_tool_and_keeps_its_position() -> Non
 
 def test_a_wrong_option_names_the_right_one() -> None:
     tools = Toolset()
-    with pytest.raises(TypeError, match="'timout_ms' is no option of a tool; did you mean 'timeout_ms'"):
+    with pytest.raises(TypeError, match="'timout_ms' is not an option of a tool; did you mean 'timeout_ms'"):
         tools.tool(timout_ms=5)(add)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match=r"'wrong' is no option of a tool$"):
+    with pytest.raises(TypeError, match=r"'wrong' is not an option of a tool$"):
         tools.register("add", add, wrong=1)  # type: ignore[call-arg]
 
 

@@ -176,7 +176,7 @@ def _check_kind(entry: zipfile.ZipInfo) -> None:
     if stat.S_ISLNK(kind):
         _refuse("link", f"{name!r} is a symbolic link", name)
     if kind not in (0, stat.S_IFREG) or entry.external_attr & _DOS_FOLDER:
-        _refuse("no_file", f"{name!r} is no regular file", name)
+        _refuse("no_file", f"{name!r} is not a regular file", name)
     if entry.flag_bits & _ENCRYPTED:
         _refuse("encrypted", f"{name!r} is encrypted", name)
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -133,7 +133,7 @@ def _server_name(content: bytes) -> str:
     names = _HelloFields(outer.vector(2))
     outer.end()
     if names.number(1) != _HOST_NAME:
-        raise ValueError("the TLS hello names a server by something else than its host name")
+        raise ValueError("the TLS hello names a server by something other than its host name")
     name = names.vector(2)
     names.end()
     if not name or not name.isascii():

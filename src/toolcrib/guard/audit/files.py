@@ -101,7 +101,7 @@ def open_part(path: Path) -> BinaryIO:
     fd = os.open(path, _READ_FLAGS)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(fd, "rb")
 
 

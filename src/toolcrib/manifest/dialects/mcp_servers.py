@@ -129,7 +129,7 @@ def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
         try:
             started = isinstance(entry, dict) and not {"command", "url"}.isdisjoint(entry)
             if name in _KEYS and not started:
-                raise ValueError(f"is no server; write `{name}` inside of one, beside its `command`")
+                raise ValueError(f"is not a server; write `{name}` inside of one, beside its `command`")
             known = {key: entry[key] for key in entry if key in _KEYS} if started else entry
             found.append(read_server(name, known))
         except ValueError as error:

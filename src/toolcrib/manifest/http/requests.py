@@ -83,7 +83,7 @@ def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
             continue
         found = places.get(name)
         if not found:
-            message = f"`${{{name}}}` is no whole value in a path, query, header, cookie or form"
+            message = f"`${{{name}}}` is not a whole value in a path, query, header, cookie or form"
             yield RequestFault("style", path, message, f'write the whole value as "${{{name}}}"')
         for place in sorted(found or ()):
             if style.style not in STYLES[place]:

@@ -165,7 +165,7 @@ class OpenApiDocument:
 def read_document(raw: bytes, where: str, *, folder: str | None = None) -> OpenApiDocument:
     """Read a document. `where` is its real path or URL; other files of it may lie below `folder`.
 
-    Raises ManifestError if it is no OpenAPI document of version 2.0 or 3.x.
+    Raises ManifestError if it is not an OpenAPI document of version 2.0 or 3.x.
     """
     data = parse_document(raw, where)
     given = data.get("openapi", data.get("swagger"))
@@ -236,7 +236,7 @@ def parse_document(raw: bytes, where: str) -> dict[str, Any]:
     else:
         data = _yaml(text, where)
     if not isinstance(data, dict):
-        raise ManifestError(f"{where} is no OpenAPI document: it is not an object")
+        raise ManifestError(f"{where} is not an OpenAPI document: it is not an object")
     return data
 
 
@@ -358,7 +358,7 @@ def is_url(source: str) -> bool:
 def open_document(path: str | os.PathLike[str]) -> OpenApiDocument:
     """Read a document from a regular file. Its references may lead to files below its folder.
 
-    Raises NotFoundError if there is no such file, ManifestError if it is no OpenAPI document.
+    Raises NotFoundError if there is no such file, ManifestError if it is not an OpenAPI document.
     """
     real = Path(path).resolve()
     try:

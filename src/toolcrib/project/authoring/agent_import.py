@@ -73,7 +73,7 @@ def import_agent(
     document = load_skill(read(str(source), files), str(source))
     front = document.data
     if not isinstance(front, dict) or not isinstance(front.get("name"), str):
-        raise InvalidInput(f"{source} has no `name` in its front matter, so it is no agent")
+        raise InvalidInput(f"{source} has no `name` in its front matter, so it is not an agent")
     if front.get("kind", "local") != "local":
         raise InvalidInput(
             f"{source} is an agent of kind {front['kind']!r}, which runs elsewhere",

@@ -146,7 +146,7 @@ def checked_name(name: Any) -> None:
             f"a tool cannot be named {name_shown} here",
             hint="1 to 64 of A-Z, a-z, 0-9, '_', '-', beginning with a letter or digit; not the name of a"
             " device on other systems (con, nul), nor of a meta-tool.",
-            violations=[Violation("$.name", f"{name_shown} is no name that an agent may give")],
+            violations=[Violation("$.name", f"{name_shown} is not a name that an agent may give")],
         )
 
 

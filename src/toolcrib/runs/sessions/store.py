@@ -113,7 +113,7 @@ class RunStore:
         """Store a run of a session, or of a new one, and return its id.
 
         It waits while an earlier run of the session has not ended. Raises `NotFoundError` for the session,
-        and `InvalidError` for variables that are no JSON.
+        and `InvalidError` for variables that are not JSON.
         """
         variables = _json_object("variables", new.variables)
         if len(new.prompt) > _MAX_TEXT:
@@ -312,7 +312,7 @@ def _json_object(what: str, value: Mapping[str, Any]) -> str:
         text = json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidError(
-            f"the {what} are no JSON: {error}", hint="Use texts, numbers, booleans, null, lists, objects."
+            f"the {what} are not JSON: {error}", hint="Use texts, numbers, booleans, null, lists, objects."
         ) from None
     if len(text) > _MAX_VARIABLES:
         raise InvalidError(f"the {what} have more than {_MAX_VARIABLES:,} characters")

@@ -52,7 +52,7 @@ class OAuthResource:
             parts = urlsplit(address)
             local = parts.hostname in ("localhost", "127.0.0.1", "::1")
             if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
-                raise UsageError(f"{address!r} is no https address")
+                raise UsageError(f"{address!r} is not an https address")
 
     @property
     def metadata_path(self) -> str:

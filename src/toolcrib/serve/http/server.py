@@ -22,7 +22,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, OverflowError) as error:
-        raise UsageError(f"{host!r} is no address of this machine: {error}") from None
+        raise UsageError(f"{host!r} is not an address of this machine: {error}") from None
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -81,7 +81,7 @@ class ApprovalPage:
     def _answer(self, method: str, path: str, given: dict[str, list[str]]) -> tuple[str, str]:
         found = self._open.get(path)
         if found is None or self._approver.question(found[0].approval) is None:
-            return "404 Not Found", "<p>Nothing is to be decided here, or it was already."
+            return "404 Not Found", "<p>There is nothing to decide here, or it has been decided already."
         question, client = found
         given_answer = given.get("answer", [""])[0]
         # A program that looks at links must not decide, nor a form that did not come whole.

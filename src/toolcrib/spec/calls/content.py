@@ -78,7 +78,7 @@ def read_blocks(value: Any) -> tuple[dict[str, Any], ...]:
         if kind == "resource" and isinstance(inner, dict):
             needed = ("uri", "blob" if "blob" in inner else "text")
         if needed is None:
-            raise ValueError(f"part {number} is no text, image, audio, resource or resource_link of MCP")
+            raise ValueError(f"part {number} is not text, image, audio, resource or resource_link of MCP")
         wrong = [key for key in needed if not isinstance(inner.get(key), str)]
         if wrong:
             raise ValueError(f"part {number}, of type {kind}, needs the text {wrong[0]}")

@@ -344,8 +344,8 @@ async def test_a_secret_that_would_end_its_cookie_is_refused(http_server: Server
 
 WRONG = [
     ({"styles": {"zz": ParameterStyle("form")}}, "is not an argument"),
-    ({"styles": {"a": ParameterStyle("form")}}, "is no whole value in a path"),
-    ({"query": {"q": "x${a}"}, "styles": {"a": ParameterStyle("form")}}, "is no whole value in a path"),
+    ({"styles": {"a": ParameterStyle("form")}}, "is not a whole value in a path"),
+    ({"query": {"q": "x${a}"}, "styles": {"a": ParameterStyle("form")}}, "is not a whole value in a path"),
     ({"query": {"q": "${a}"}, "styles": {"a": ParameterStyle("matrix")}}, "cannot stand in a query"),
     ({"body_format": "form"}, "there is no `body`"),
     ({"body": "x${a}", "body_format": "form"}, "mapping of its fields"),

@@ -104,7 +104,7 @@ def test_one_bad_entry_of_a_shared_file_takes_no_other_with_it() -> None:
     )
     assert [spec.name for spec in found] == ["good"]
     assert sorted(wrong) == ["bad", "env", "worse", "wrong"]
-    assert wrong["env"] == "is no server; write `env` inside of one, beside its `command`"
+    assert wrong["env"] == "is not a server; write `env` inside of one, beside its `command`"
     assert "`serverUrl` is not a key of a server; known: type, command" in wrong["wrong"]
     assert read_servers([]) == (
         [],

@@ -95,9 +95,9 @@ def _print_losses(losses: Sequence[ToolLoss]) -> None:
     type=click.Choice(_CHOICES),
     default="refuse",
     show_default=True,
-    help="For what is here and differs: keep it, replace it, or import all as a new bundle.",
+    help="If a tool is here and differs: keep it, replace it, or import all as a new bundle.",
 )
-@click.option("--enable", is_flag=True, help="Switched on at once (default: a new bundle is disabled).")
+@click.option("--enable", is_flag=True, help="Switch it on at once (default: a new bundle is disabled).")
 @click.option("--dry-run", is_flag=True, help="Show what each choice of --on-conflict would do.")
 @click.option("--into", metavar="BUNDLE", help="Of a folder: the bundle for the tools (default: a new one).")
 @click.option("--slug", help="Of a folder: the slug of the new bundle (default: the folder's name).")

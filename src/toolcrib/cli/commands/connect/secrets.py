@@ -41,7 +41,7 @@ def list_command(root: str | None, as_json: bool) -> None:
 def check_command(root: str | None, as_json: bool) -> int:
     """List the secrets; exit 1 if a tool cannot run without one.
 
-    This is so if a required secret is missing, or if a source cannot be read.
+    Exit 1 too if a source cannot be read.
     """
     needs = _needs(root)
     _print(needs, as_json)

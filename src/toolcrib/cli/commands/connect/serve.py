@@ -95,7 +95,7 @@ def _serve_file(file: str, *, http: bool) -> NoReturn:
     from toolcrib.serve.program import serve_toolset
 
     if not is_program(file):
-        raise click.UsageError(f"{file} is no Python file; for another project: --root {file}")
+        raise click.UsageError(f"{file} is not a Python file; for another project: --root {file}")
     if http:
         raise click.UsageError("a Python file is served over MCP; for REST, make a project: toolcrib init")
     serve_toolset(load_program(file))

@@ -47,7 +47,7 @@ def add_command(
     """Add a rule to the policy. Shows the change of the settings, then asks.
 
     TOOL is a name, or a pattern such as `repo_*`. With ARGUMENTS, written as for `toolcrib run`, the rule is
-    for calls with exactly these values; others may be added. deny beats ask, and ask beats allow.
+    for calls with exactly these values; a call may have more arguments. deny beats ask, and ask beats allow.
     """
 
     require_person(_ABOUT, refuse=DeniedError)

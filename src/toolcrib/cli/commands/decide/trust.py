@@ -124,7 +124,7 @@ class _State:
         self.project.reviewing.accept(
             user_name(), self.waiting if self.known else self.sheets, channel=channel
         )
-        print_note("Accepted. What changes later is asked for again.")
+        print_note("Accepted. You are asked again when something changes.")
 
     def print(self) -> None:
         """Print what there is to accept."""

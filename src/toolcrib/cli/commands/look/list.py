@@ -48,7 +48,7 @@ def command(
     """
     if file is not None:
         if not is_program(file):
-            raise UsageError(f"{file} is no Python file", hint=f"For another project: --root {file}")
+            raise UsageError(f"{file} is not a Python file", hint=f"For another project: --root {file}")
         _print_tools(list(load_program(file).tools()), as_json=as_json, empty=f"{file} has no tools.")
         return
     project = open_project(root)

@@ -29,13 +29,15 @@ _QUESTIONS = {
 @click.option("--kind", type=click.Choice(_KINDS), help="How it runs (default: asked for, or command).")
 @click.option("--description", help="What it does, for the model that chooses it.")
 @click.option("--run", "runs", help="The command line, URL, folder, SQL statement or tool.")
-@click.option("--argument", "arguments", multiple=True, metavar="NAME[:TYPE]", help="Repeatable.")
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="NAME[:TYPE]", help="An argument. Repeatable."
+)
 @click.option("--read", multiple=True, metavar="PATH", help="What it may read. Repeatable.")
 @click.option("--write", multiple=True, metavar="PATH", help="What it may write. Repeatable.")
 @click.option(
     "--sqlite",
     "database",
-    help="Of an SQL tool: its SQLite file (default: asked for, or data.db).",
+    help="The SQLite file of an SQL tool (default: asked for, or data.db).",
 )
 @project_options
 def command(
@@ -61,7 +63,7 @@ def command(
 
     if not name.isidentifier() or not name.isascii():
         hint = f"Use letters, digits and underscores, such as {re.sub(r'[^A-Za-z0-9]+', '_', name)}"
-        raise UsageError(f"{name!r} is no name of a tool", hint=hint)
+        raise UsageError(f"{name!r} is not the name of a tool", hint=hint)
     ask = at_terminal() and not as_json
     place = find(root)
     require_free(place, name)

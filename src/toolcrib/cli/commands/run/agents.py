@@ -114,15 +114,15 @@ def choose_command(task: str, root: str | None, as_json: bool) -> None:
 
 @command.command("task")
 @click.argument("prompt")
-@click.option("--agent", help="Who gets it; without it, whose description fits best.")
-@click.option("--session", help="Go on with the session of an earlier task.")
+@click.option("--agent", help="The agent (default: the one whose description fits best).")
+@click.option("--session", help="Continue the session of an earlier task.")
 @project_options
 def task_command(
     prompt: str, agent: str | None, session: str | None, root: str | None, as_json: bool
 ) -> None:
     """Hand a task to an agent, or to a confined command-line agent.
 
-    Prints the answer, and the session on standard error: with it the next task continues from there.
+    Prints the answer, and on standard error the id of the session, for --session.
     """
 
     project = open_project(root)
@@ -148,7 +148,7 @@ def task_command(
 def add_command(program: str, root: str | None, as_json: bool) -> None:
     """Add the tool that runs a command-line agent.
 
-    Its files say how the program is called, and what it may reach. Review them: toolcrib review PROGRAM
+    Its files define how the program is called, and its permissions. To review them: toolcrib review PROGRAM
     """
     from toolcrib.project import find
     from toolcrib.project.authoring.starter import add_program
@@ -171,7 +171,8 @@ def import_command(
 ) -> int:
     """Import agents of Claude Code and Gemini CLI.
 
-    Without FILES, all of .claude/agents and .gemini/agents in the project. Notes say what has no equal here.
+    Without FILES, all of .claude/agents and .gemini/agents in the project. Notes
+    name the settings that have no equivalent here.
     """
     from toolcrib.project.authoring.agent_import import import_agent, importable
 

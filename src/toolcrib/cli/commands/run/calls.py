@@ -27,7 +27,7 @@ chosen_option = id_or_last("call", "calls")
 def command() -> None:
     """Follow, cancel and retry the calls that were submitted.
 
-    They are stored before they run, and recorded once, whatever process dies.
+    They are stored before they run, and recorded once, even if a process dies.
     """
 
 
@@ -73,7 +73,8 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: float | None) -> int:
     """Wait until a call has ended, and print its result.
 
-    Calls of the project that nobody else runs are run here meanwhile. ID may be the beginning of an id.
+    Meanwhile this process runs calls of the project that no worker has taken. ID may be the beginning of an
+    id.
     """
     project, caller = _open(root)
     call_id = _one(project, caller, chosen)

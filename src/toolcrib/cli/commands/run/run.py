@@ -64,7 +64,7 @@ def command(
     """Run one tool.
 
     TOOL is [BUNDLE/]NAME[@VERSION]. ARGUMENTS are key=value or --key value, key:=json, @file.json, or - for a
-    JSON object on standard input. A value is text where the tool takes text there, else JSON. Later words
+    JSON object on standard input. A value is text if the schema allows text, else JSON. Later words
     replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python program.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project

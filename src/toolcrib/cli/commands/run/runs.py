@@ -31,7 +31,7 @@ chosen_option = id_or_last("run", "runs")
 def command() -> None:
     """Run agents, and follow, cancel, retry and fork their runs.
 
-    Runs are stored before they begin, and go on whatever process dies.
+    Runs are stored before they begin, and continue if a process dies.
     """
 
 
@@ -57,8 +57,8 @@ def run_command(
 ) -> int:
     """Run an agent, and print its answer.
 
-    Variables are given as arguments of tools are: `name=text`, `name:=json`. They reach the tools of the run,
-    and no model.
+    Variables are given as arguments of tools are: `name=text`, `name:=json`. The tools of the
+    run get them, and the model does not.
     """
     project = open_project(root)
     caller, identity = caller_of(project)
@@ -166,7 +166,7 @@ def watch_command(
 def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: float | None) -> int:
     """Wait until a run has ended, and print its answer.
 
-    What nobody else works on is done here meanwhile.
+    Meanwhile this process continues runs that no worker has taken.
     """
     project, run = _one(root, chosen)
     return _print_end(asyncio.run(_followed(project, run.id, timeout, stream=False)), as_json)
@@ -187,10 +187,10 @@ def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 @chosen_option
 @click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
 def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration: int | None) -> None:
-    """Let a failed or cancelled run go on after an iteration.
+    """Continue a failed or cancelled run after an iteration.
 
-    By default after its last complete one. The agent is as it is defined now. To do the work here:
-    `toolcrib runs wait --last`.
+    By default after its last complete one. The agent is used as it is defined now. To continue it in this
+    terminal: `toolcrib runs wait --last`.
     """
     project, run = _one(root, chosen)
     project.runs.retry(run.id, iteration, identity=caller_of(project)[1])

@@ -25,7 +25,7 @@ def command(root: str | None, app: str | None, concurrency: int, grace: float, m
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
     Start as many as you like: each takes the calls of tools that it has. A call whose worker dies continues
-    elsewhere. At SIGTERM a worker takes nothing more, and what does not end in time is given back.
+    elsewhere. At SIGTERM a worker takes no more calls, and gives back those that do not end in time.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def command() -> None:
     """Run tools, agents and workflows in steps.
 
-    A workflow is a file of the project; its runs go on after any process has died.
+    A workflow is a file of the project; its runs continue if a process dies.
     """
 
 
