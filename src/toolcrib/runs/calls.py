@@ -25,7 +25,7 @@ from toolcrib.errors import (
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.history import ENDED, CallState, DurableCall
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
-from toolcrib.runs.stored import StoredCalls
+from toolcrib.runs.stored import StoredCalls, states_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
@@ -33,10 +33,11 @@ _LEASE_S = 5.0
 _MAX_RESCUES = 3
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
+_TAKEN = ("tool", "arguments", "caller", "epoch", "attempts", "snoozes", "context", "session_id", "run_id")
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
     " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
-    " RETURNING tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id"
+    f" RETURNING {', '.join(_TAKEN)}"
 )
 _AGAIN = (
     "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
@@ -86,6 +87,10 @@ _WOKEN = (
     " WHERE id = ? AND state = 'waiting'"
 )
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
+_FIRST_NOTES = (
+    "INSERT INTO call_events (call_id, number, at, kind, detail)"
+    " VALUES (?, 1, ?, 'submitted', ''), (?, 2, ?, 'claimed', ?)"
+)
 _NOTE = (
     "INSERT INTO call_events (call_id, number, at, kind, detail)"
     " SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?, ? FROM call_events WHERE call_id = ?"
@@ -143,6 +148,8 @@ class DurableCalls(StoredCalls):
         """Called in the transaction in which a call of a run ends, whatever way, with its id and state."""
         self.room: Callable[[str], int] = lambda _: 1
         """Returns how many further calls of an asker (`Approvals.room`) may ask for approval."""
+        self._new: dict[str, dict[str, Any]] = {}
+        """The rows of calls that are being added, by id."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
 
     # -- callers ---------------------------------------------------------------------------------
@@ -201,26 +208,30 @@ class DurableCalls(StoredCalls):
         counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
         whole = {**row, "id": id, **counts, **times}
-        if row["idempotency_key"] is None and row["id"] is None:
-            tx.add("calls", whole)
-            is_new = True
-        else:
-            is_new = tx.insert("calls", whole)
-        if is_new:
+        waits, known = row["approval"] is not None, row["idempotency_key"] or row["id"]
+        if deliver and not waits and not known:
+            self._add_and_send(tx, whole, delay_s)
+        elif tx.insert("calls", whole):
             self._note(tx, id, now, "submitted", "")
-            if row["approval"] is not None:
+            if waits:
                 tx.later(_WAKES, row["approval"])
             elif deliver:
                 self._send(tx, id, row["tool"], row["priority"], delay_s)
-            return id
-        key = (row["caller"], row["idempotency_key"])
-        known = tx.one("SELECT id, tool, arguments FROM calls WHERE caller = ? AND idempotency_key = ?", *key)
-        if known is None or known[1:] != (row["tool"], row["arguments"]):
-            raise IdempotencyConflict(
-                f"the idempotency key {key[1]!r} was used for another call",
-                hint="Use a new key for each call, and the same key only to repeat exactly the same call.",
-            )
-        return str(known[0])
+        else:
+            return _known(tx, row)
+        return str(id)
+
+    def _add_and_send(self, tx: Transaction, call: dict[str, Any], delay_s: float) -> None:
+        """Add a call that cannot be there already. If this process takes it at once, it is added as taken."""
+        id = call["id"]
+        self._new[id] = call
+        try:
+            self._send(tx, id, call["tool"], call["priority"], delay_s)
+        finally:
+            del self._new[id]
+        tx.add("calls", call)
+        if call["state"] == "ready":
+            self._note(tx, id, call["submitted_at"], "submitted", "")
 
     def adopt(self, worker: str, **call: Any) -> ClaimedCall:
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
@@ -277,7 +288,15 @@ class DurableCalls(StoredCalls):
         `begin`: if the worker dies until then, the call is handed back.
         """
         now = self._now(tx)
-        row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
+        holder = (worker if begins else None, now + self.lease_s)
+        new = self._new.get(id)
+        row: Sequence[Any] | None
+        if new is not None:
+            new |= {"state": "running", "epoch": 1, "attempts": 1}
+            new["worker"], new["lease_ends_at"] = holder
+            row = [new[column] for column in _TAKEN]
+        else:
+            row = tx.one(_TAKE, *holder, id, now)
         if row is None:
             early = tx.one("SELECT tool, priority, ready_at FROM calls WHERE id = ? AND state = 'ready'", id)
             if early is not None:
@@ -285,7 +304,10 @@ class DurableCalls(StoredCalls):
             return None
         tool, arguments, caller, epoch, attempt, snoozes, context, session_id, run_id = row
         tx.add("call_attempts", {"call_id": id, "epoch": epoch, "worker": worker, "began_at": now})
-        self._note(tx, id, now, "claimed", worker)
+        if new is None:
+            self._note(tx, id, now, "claimed", worker)
+        else:
+            tx.later(_FIRST_NOTES, id, now, id, now, worker)
         more = json.loads(context)
         claim = ClaimedCall(id, tool, arguments, caller, epoch, attempt, snoozes, more, session_id, run_id)
         return claim._replace(begun=begins)
@@ -396,14 +418,12 @@ class DurableCalls(StoredCalls):
         """Return the first calls of each asker that wait for room, as many as there is room for."""
         found, asker = list[str](), ""
         while True:
-            with self._database.read() as tx:
-                (asker,) = tx.one(_NEXT_ROOM, asker) or ("",)
-            if not asker:
+            following = self._database.rows(_NEXT_ROOM, asker)
+            if not following:
                 return found
-            room = self.room(asker)
-            with self._database.read() as tx:
-                rows = tx.all(f"{_WAITING} AND room = ? ORDER BY id LIMIT ?", asker, room) if room > 0 else []
-            found += [row[0] for row in rows]
+            ((asker,),) = following
+            waiting = f"{_WAITING} AND room = ? ORDER BY id LIMIT ?"
+            found += [row[0] for row in self._database.rows(waiting, asker, max(0, self.room(asker)))]
 
     def _go_on_with_room(self, id: str) -> bool:
         with self._database.write(f"call {id}") as tx:
@@ -539,15 +559,25 @@ class DurableCalls(StoredCalls):
         tx.later(_NOTE, id, now, kind, detail, id)
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:
-        with self._database.read() as tx:
-            rows = [row for id in ids for row in tx.all("SELECT id, state FROM calls WHERE id = ?", id)]
-        return {id: state for id, state in rows if state in ENDED}
+        return {id: state for id, state in states_of(self._database, "calls", ids) if state in ENDED}
 
     def _now(self, tx: Transaction) -> float:
         return tx.now() if self._clock is None else self._clock()
 
 
 _NOBODY = json.dumps(ApprovalRequired("nobody approved the call in time").as_dict())
+
+
+def _known(tx: Transaction, row: Mapping[str, Any]) -> str:
+    """Return the id of the call that has the key of this one; `IdempotencyConflict` if it is another one."""
+    key = (row["caller"], row["idempotency_key"])
+    known = tx.one("SELECT id, tool, arguments FROM calls WHERE caller = ? AND idempotency_key = ?", *key)
+    if known is None or known[1:] != (row["tool"], row["arguments"]):
+        raise IdempotencyConflict(
+            f"the idempotency key {key[1]!r} was used for another call",
+            hint="Use a new key for each call, and the same key only to repeat exactly the same call.",
+        )
+    return str(known[0])
 
 
 def _worker_died(state: CallState, rescues: int, reason: str) -> str:

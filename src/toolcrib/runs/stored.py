@@ -9,6 +9,7 @@ from toolcrib.errors import NotFoundError, UsageError
 from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall, QueuedTool
 from toolcrib.state import Database
 
+_TOGETHER = 256
 _HINT = "To see all: toolcrib calls list"
 
 
@@ -20,9 +21,8 @@ class StoredCalls:
 
     def find(self, id: str, caller: str | None = None) -> DurableCall:
         """Return a call as it is now; `NotFoundError`."""
-        with self._database.read() as tx:
-            row = tx.one(f"SELECT {COLUMNS} FROM calls WHERE id = ?", id)
-        call = None if row is None else DurableCall(*cast("Any", row))
+        rows = self._database.rows(f"SELECT {COLUMNS} FROM calls WHERE id = ?", id)
+        call = DurableCall(*cast("Any", rows[0])) if rows else None
         if call is None or caller not in (None, call.caller):
             raise NotFoundError(f"there is no call {id[:100]!r}", hint=_HINT)
         return call
@@ -31,8 +31,8 @@ class StoredCalls:
         """Return the id that begins so. Raises NotFoundError, and UsageError if several do."""
         mine, values = ("", []) if caller is None else (" AND caller = ?", [caller])
         query = f"SELECT id FROM calls WHERE id >= ? AND id < ?{mine} ORDER BY id LIMIT 2"
-        with self._database.read() as tx:
-            found = [id for (id,) in tx.all(query, beginning, beginning + "~", *values)] if beginning else []
+        rows = self._database.rows(query, beginning, beginning + "~", *values) if beginning else []
+        found = [id for (id,) in rows]
         if len(found) > 1 and beginning not in found:
             raise UsageError(f"several calls begin with {beginning!r}", hint="Write more of the id.")
         return str(found[0]) if found else self.find(beginning, caller).id
@@ -56,21 +56,20 @@ class StoredCalls:
             where.append(f"state IN ({', '.join('?' * len(states))})")
             values.extend(states)
         query = f"SELECT {COLUMNS} FROM calls WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        with self._database.read() as tx:
-            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        rows = self._database.rows(query, *values, max(0, min(limit, 500)))
         return [DurableCall(*cast("Any", row)) for row in rows]
 
     def attempts(self, id: str) -> Sequence[CallAttempt]:
         """Return each time that a worker took the call, the first one first."""
         query = "SELECT epoch, worker, began_at, ended_at, ending, reason FROM call_attempts"
-        with self._database.read() as tx:
-            return [CallAttempt(*row) for row in tx.all(f"{query} WHERE call_id = ? ORDER BY epoch", id)]
+        rows = self._database.rows(f"{query} WHERE call_id = ? ORDER BY epoch", id)
+        return [CallAttempt(*row) for row in rows]
 
     def changes(self, id: str, after: int = 0) -> Sequence[CallChange]:
         """Return the changes of a call that came after one of this number."""
         query = "SELECT number, at, kind, detail FROM call_events WHERE call_id = ? AND number > ?"
-        with self._database.read() as tx:
-            return [CallChange(*row) for row in tx.all(f"{query} ORDER BY number", id, after)]
+        rows = self._database.rows(f"{query} ORDER BY number", id, after)
+        return [CallChange(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
         """Return how many calls have not ended, by state."""
@@ -85,3 +84,14 @@ class StoredCalls:
             now = tx.now()
             rows = tx.all(f"{query} GROUP BY tool ORDER BY MIN(ready_at)", now)
         return [QueuedTool(tool, count, now - since) for tool, count, since in rows]
+
+
+def states_of(database: Database, table: str, ids: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return id and state of these rows of a table."""
+    found = list[tuple[str, Any]]()
+    for first in range(0, len(ids), _TOGETHER):
+        some = list(ids[first : first + _TOGETHER])
+        some += some[:1] * ((1 << (len(some) - 1).bit_length()) - len(some))  # Few lengths: few plans.
+        query = f"SELECT id, state FROM {table} WHERE id IN ({', '.join('?' * len(some))})"
+        found += [(id, state) for id, state in database.rows(query, *some)]
+    return found

@@ -98,6 +98,9 @@ class Database(Protocol):
     def read(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that sees one state of the tables and changes nothing."""
 
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of one `SELECT`. This is quicker than a transaction of its own."""
+
     def write(self, scope: str | None = None) -> AbstractContextManager[Transaction]:
         """Open a transaction that no other one runs beside. It must not be nested.
 

@@ -20,8 +20,7 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         for message in store.messages(run.id, every=True)
         if message.kind == "response" and message.iteration
     }
-    with store.database.read() as tx:
-        calls = {row[0]: row for row in tx.all(_CALLS, run.id)}
+    calls = {row[0]: row for row in store.database.rows(_CALLS, run.id)}
     children = {child.id: child for child in store.tree(run.id)}
     uses: dict[int, list[dict[str, Any]]] = {}
     for use in store.uses(run.id):

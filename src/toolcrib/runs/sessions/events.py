@@ -65,15 +65,13 @@ class RunEvents:
             column = "root_id" if tree else "run_id"
             where, values = f"{column} = ? AND {where}", (run_id, after)
         query = f"SELECT {_COLUMNS} FROM run_events WHERE {where} ORDER BY number LIMIT ?"
-        with self._database.read() as tx:
-            return [RunEvent(*row) for row in tx.all(query, *values, max(0, min(limit, 1_000)))]
+        return [RunEvent(*row) for row in self._database.rows(query, *values, max(0, min(limit, 1_000)))]
 
     @property
     def last(self) -> int:
         """The number of the newest event; 0 if there is none."""
-        with self._database.read() as tx:
-            row = tx.one("SELECT last FROM topics WHERE topic = ?", _TOPIC)
-        return 0 if row is None else int(row[0])
+        rows = self._database.rows("SELECT last FROM topics WHERE topic = ?", _TOPIC)
+        return int(rows[0][0]) if rows else 0
 
     async def follow(
         self, run_id: str | None = None, after: int = 0, *, tree: bool = False
@@ -93,8 +91,7 @@ class RunEvents:
     def _is_over(self, run_id: str, after: int) -> bool:
         """Return True unless the run went on after this event: a retry."""
         query = "SELECT 1 FROM run_events WHERE run_id = ? AND number > ? LIMIT 1"
-        with self._database.read() as tx:
-            return tx.one(query, run_id, after) is None
+        return not self._database.rows(query, run_id, after)
 
     def _newer(self, keys: Sequence[str]) -> Mapping[str, bool]:
         last = self.last

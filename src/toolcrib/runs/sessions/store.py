@@ -24,6 +24,7 @@ from toolcrib.runs.sessions.records import (
     StoredMessage,
     ToolUse,
 )
+from toolcrib.runs.stored import states_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
 
@@ -88,9 +89,7 @@ class RunStore:
         return self.find(id)
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, RunState]:
-        with self.database.read() as tx:
-            rows = [row for id in ids for row in tx.all("SELECT id, state FROM runs WHERE id = ?", id)]
-        return {id: state for id, state in rows if state in ENDED}
+        return {id: state for id, state in states_of(self.database, "runs", ids) if state in ENDED}
 
     def now(self, tx: Transaction) -> float:
         """Return the time that all workers share."""
@@ -146,11 +145,10 @@ class RunStore:
 
     def session(self, id: str) -> Session:
         """Return a session; `NotFoundError`."""
-        with self.database.read() as tx:
-            row = tx.one(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", id)
-        if row is None:
+        rows = self.database.rows(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", id)
+        if not rows:
             raise NotFoundError(f"there is no session {id[:100]!r}")
-        return Session(*cast("Any", row))
+        return Session(*cast("Any", rows[0]))
 
     def sessions(
         self, limit: int = 100, *, before: str | None = None, caller: str | None = None
@@ -162,17 +160,15 @@ class RunStore:
                 where.append(clause)
                 values.append(value)
         query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        with self.database.read() as tx:
-            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        rows = self.database.rows(query, *values, max(0, min(limit, 500)))
         return [Session(*cast("Any", row)) for row in rows]
 
     def find(self, id: str) -> Run:
         """Return a run as it is now; `NotFoundError`."""
-        with self.database.read() as tx:
-            row = tx.one(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", id)
-        if row is None:
+        rows = self.database.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", id)
+        if not rows:
             raise NotFoundError(f"there is no run {id[:100]!r}")
-        return Run(*cast("Any", row))
+        return Run(*cast("Any", rows[0]))
 
     def resolve(self, beginning: str, table: str = "runs") -> str:
         """Return the id that begins like this; `NotFoundError`, or `ConflictError` if there are several."""
@@ -180,8 +176,7 @@ class RunStore:
         kind = names[table]
         wanted = beginning.lower()
         query = f"SELECT id FROM {table} WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
-        with self.database.read() as tx:
-            found = tx.all(query, wanted, wanted + "~") if wanted else []
+        found = self.database.rows(query, wanted, wanted + "~") if wanted else []
         if not found:
             raise NotFoundError(f"there is no {kind} {beginning[:100]!r}")
         if len(found) > 1:
@@ -218,15 +213,15 @@ class RunStore:
                 where.append(clause)
                 values.append(value)
         query = f"SELECT {RUN_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        with self.database.read() as tx:
-            rows = tx.all(query, *values, max(0, min(limit, 500)))
+        rows = self.database.rows(query, *values, max(0, min(limit, 500)))
         return [Run(*cast("Any", row)) for row in rows]
 
     def tree(self, id: str) -> Sequence[Run]:
         """Return a run and those below it, each after the one that called it; `NotFoundError`."""
         top = self.find(id)
-        with self.database.read() as tx:
-            rows = tx.all(f"SELECT {RUN_COLUMNS} FROM runs WHERE root_id = ? ORDER BY id", top.root_id)
+        rows = self.database.rows(
+            f"SELECT {RUN_COLUMNS} FROM runs WHERE root_id = ? ORDER BY id", top.root_id
+        )
         every = [Run(*cast("Any", row)) for row in rows]
         found = {top.id: top}
         for run in every:
@@ -237,22 +232,19 @@ class RunStore:
     def iterations(self, id: str) -> Sequence[Iteration]:
         """Return the iterations of a run, the first one first."""
         query = f"SELECT {ITERATION_COLUMNS} FROM run_iterations WHERE run_id = ? ORDER BY number"
-        with self.database.read() as tx:
-            return [Iteration(*cast("Any", row)) for row in tx.all(query, id)]
+        return [Iteration(*cast("Any", row)) for row in self.database.rows(query, id)]
 
     def uses(self, id: str, iteration: int | None = None) -> Sequence[ToolUse]:
         """Return the calls that the model of a run asked for, in all iterations or in one."""
         only = "" if iteration is None else " AND iteration = ?"
         values = (id,) if iteration is None else (id, iteration)
         query = f"SELECT {USE_COLUMNS} FROM run_uses WHERE run_id = ?{only} ORDER BY iteration, position"
-        with self.database.read() as tx:
-            return [ToolUse(*cast("Any", row)) for row in tx.all(query, *values)]
+        return [ToolUse(*cast("Any", row)) for row in self.database.rows(query, *values)]
 
     def messages(self, id: str, *, every: bool = False) -> Sequence[StoredMessage]:
         """Return the messages of a run alone; with `every` also those that a retry replaced."""
         live = "" if every else " AND live = 1"
-        with self.database.read() as tx:
-            rows = tx.all(f"{_MESSAGES} WHERE run_id = ?{live} ORDER BY number", id)
+        rows = self.database.rows(f"{_MESSAGES} WHERE run_id = ?{live} ORDER BY number", id)
         return [StoredMessage(*cast("Any", row)) for row in rows]
 
     def conversation(self, run: Run) -> Sequence[StoredMessage]:
@@ -268,8 +260,7 @@ class RunStore:
                 " AND parent_id IS NULL AND id <= ?) ORDER BY run_id, number"
             )
             values = [run.session_id, run.id]
-        with self.database.read() as tx:
-            found = [StoredMessage(*cast("Any", row)) for row in tx.all(query, *values)]
+        found = [StoredMessage(*cast("Any", row)) for row in self.database.rows(query, *values)]
         summaries = [at for at, message in enumerate(found) if message.kind == "summary"]
         return found[summaries[-1] :] if summaries else found
 

@@ -136,11 +136,50 @@ class PostgresServer:
         return '"{}"'.format(self.schema.replace('"', '""'))
 
     @contextmanager
-    def transaction(self, begin: str) -> Iterator[PostgresTransaction]:
-        """Open a transaction with the statements `begin`. A connection that broke before is replaced.
+    def transaction(self, begin: str, *locks: str) -> Iterator[PostgresTransaction]:
+        """Open a transaction with the statements `begin`, which takes these locks.
 
         Statements whose results nobody needs are sent with the next one: each way to the server takes time.
         """
+        connection, transaction, commits, committed = None, None, False, False
+        try:
+            first = ", ".join((*locks, POSTGRES_NOW))
+            with self._lend(f"{begin}; SELECT {first}") as (connection, cursor):
+                while cursor.nextset():
+                    pass
+                now = float((cursor.fetchone() or (0.0,))[-1])
+                if self.answers_since is None:
+                    self.answers_since = now
+                with connection.pipeline() as pipeline:
+                    transaction = PostgresTransaction(
+                        connection.execute, self.lease_s, pipeline.sync, now, self.answers_since
+                    )
+                    yield transaction
+                    commits = True
+                    connection.execute("COMMIT")
+                    # In the transaction, all that notify would wait for the disk in turn.
+                    if transaction.notifies:
+                        connection.execute(self.listener.notify_sql(self.schema))
+            committed = True
+        except StateUnavailable as error:
+            if commits and connection is not None and connection.broken:
+                error.retryable = False
+                error.hint = "Nobody knows if the last change was stored: look before you repeat it."
+            raise
+        finally:
+            if transaction is not None:
+                transaction.end(committed=committed)
+
+    def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of one statement, a transaction of its own, in one way to the server and back."""
+        with self._lend(sql, values) as (_, cursor):
+            return cursor.fetchall()
+
+    @contextmanager
+    def _lend(
+        self, sql: str, values: Sequence[Any] = ()
+    ) -> Iterator[tuple[psycopg.Connection[Any], psycopg.Cursor[Any]]]:
+        """Lend a connection, with the answer to its first statement. One that broke before is replaced."""
         import psycopg
 
         self._after_fork()
@@ -148,40 +187,21 @@ class PostgresServer:
             raise StateUnavailable(
                 f"all {_MOST} connections to {self.name} are in use", hint="Try again.", retryable=True
             )
-        connection, transaction, commits, committed = None, None, False, False
+        connection = None
         try:
-            connection, now = self._begin(begin)
-            with connection.pipeline() as pipeline:
-                if self.answers_since is None:
-                    self.answers_since = now
-                transaction = PostgresTransaction(
-                    connection.execute, self.lease_s, pipeline.sync, now, self.answers_since
-                )
-                yield transaction
-                commits = True
-                connection.execute("COMMIT")
-                if (
-                    transaction.notifies
-                ):  # In the transaction, all that notify would wait for the disk in turn.
-                    connection.execute(self.listener.notify_sql(self.schema))
-            committed = True
+            connection, cursor = self._first(sql, values)
+            yield connection, cursor
         except psycopg.IntegrityError:
             raise
         except psycopg.Error as error:
             if connection is None:
                 self.answers_since = None
-            unavailable = self.unavailable(error)
-            if commits and connection is not None and connection.broken:
-                unavailable.retryable = False
-                unavailable.hint = "Nobody knows if the last change was stored: look before you repeat it."
-            raise unavailable from error
+            raise self.unavailable(error) from error
         finally:
             self._give_back(connection)
             self._places.release()
-            if transaction is not None:
-                transaction.end(committed=committed)
 
-    def _begin(self, begin: str) -> tuple[psycopg.Connection[Any], float]:
+    def _first(self, sql: str, values: Sequence[Any]) -> tuple[psycopg.Connection[Any], psycopg.Cursor[Any]]:
         import psycopg
 
         while True:
@@ -189,16 +209,11 @@ class PostgresServer:
                 kept = self._idle.pop() if self._idle else None
             connection = kept or self._connect()
             try:
-                cursor = connection.execute(f"{begin}; SELECT {POSTGRES_NOW}")
-                while cursor.nextset():
-                    pass
-                (now,) = cursor.fetchone() or (0.0,)
+                return connection, connection.execute(sql.encode(), values or None)
             except psycopg.Error:
                 self._give_back(connection)
                 if kept is None or not connection.broken:
                     raise
-            else:
-                return connection, now
 
     def _give_back(self, connection: psycopg.Connection[Any] | None) -> None:
         """Keep a connection for the next transaction, after the end of this one."""
@@ -289,18 +304,22 @@ class PostgresDatabase:
         with self.server.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") as transaction:
             yield transaction
 
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of one `SELECT`."""
+        self.migrate()
+        return self.server.rows(postgres_statement(sql), values)
+
     @contextmanager
     def write(self, scope: str | None = None) -> Iterator[Transaction]:
         """Open a transaction that no other one of this scope runs beside. It must not be nested."""
         self.migrate()
         whole = self._key("")
-        lock = f"pg_advisory_xact_lock({whole})"
+        locks = [f"pg_advisory_xact_lock({whole})"]
         if scope is not None:
-            lock = (
-                f"pg_advisory_xact_lock_shared({whole}), pg_advisory_xact_lock({self._key(f'scope {scope}')})"
-            )
+            own = self._key(f"scope {scope}")
+            locks = [f"pg_advisory_xact_lock_shared({whole})", f"pg_advisory_xact_lock({own})"]
         quick = "" if self._durable else "; SET LOCAL synchronous_commit = off"
-        with self.server.transaction(f"BEGIN{quick}; SELECT {lock}") as transaction:
+        with self.server.transaction(f"BEGIN{quick}", *locks) as transaction:
             yield transaction
 
     @property

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction
@@ -120,6 +121,11 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of one `SELECT`."""
+        with self._reader.lock, self._reporting():
+            return self._reader.connection().execute(sql, values).fetchall()
 
     @contextmanager
     def write(self, scope: str | None = None) -> Iterator[Transaction]:  # noqa: ARG002 - there is one write lock
