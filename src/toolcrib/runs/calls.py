@@ -459,7 +459,7 @@ class DurableCalls(StoredCalls):
         """
         with self._database.read() as tx:
             lost = tx.all(f"{_LOST} LIMIT 100", self._now(tx))
-            if not lost or self._has_just_begun(tx):
+            if not lost or (self._clock is None and tx.has_just_begun(self.lease_s)):
                 return []
         rescued = []
         for id, *_ in lost:  # Each by itself: the end of a call locks its run and the events of all runs.
@@ -486,10 +486,6 @@ class DurableCalls(StoredCalls):
         else:
             self._tell(tx, id, state)
         return True
-
-    def _has_just_begun(self, tx: Transaction) -> bool:
-        """Return True while workers may not have had the time to renew since the database is back."""
-        return self._clock is None and tx.now() < tx.since() + self.lease_s
 
     def resend(self) -> int:
         """Send what is ready and whose message was lost; return the number."""

@@ -83,6 +83,10 @@ class Transaction(ABC):
     def since(self) -> float:
         """Return when the database began to answer, by `now`: before that nobody could renew anything."""
 
+    def has_just_begun(self, lease_s: float) -> bool:
+        """Return True while those who hold leases of this length may not have had the time to renew them."""
+        return self.now() < self.since() + lease_s
+
     @abstractmethod
     def is_held(self, holder: str) -> bool:
         """Return True while the process that got this name from `Database.holder` runs."""

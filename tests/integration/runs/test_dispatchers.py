@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.databases import Address, open_database
-from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worker_of
+from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs import DurableCall
@@ -256,12 +256,12 @@ async def test_the_call_of_a_killed_worker_is_taken_over(
 
 
 async def test_the_late_result_of_a_frozen_worker_is_refused(
-    calls: Recorded, log: Log, start: Callable[..., WorkerProcess]
+    calls: Recorded, log: Log, address: Address, start: Callable[..., WorkerProcess]
 ) -> None:
     frozen = start("hold")
     call_id = calls.submit("hold", {}, repeatable=True)
     await until(lambda: log.lines("start"))
-    frozen.send(signal.SIGSTOP)
+    freeze(frozen.pid, address)
     log.path.with_name("go").touch()
     second = start("hold")
     call = await ended(calls, call_id)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.databases import Address
-from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls
+from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
 
@@ -154,7 +154,7 @@ async def test_every_late_result_of_a_frozen_worker_is_refused(
         call_id = calls.submit("hold", {"n": trial}, repeatable=True)
         await until(partial(starts_of, log, trial))
         (frozen,) = starts_of(log, trial)
-        workers[frozen].send(signal.SIGSTOP)
+        freeze(workers[frozen].pid, address)
         go.touch()
         await all_ended(calls, [call_id])
         recorded = calls.find(call_id)

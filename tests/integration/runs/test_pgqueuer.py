@@ -72,19 +72,23 @@ def test_only_the_end_of_a_call_is_announced(calls: Recorded, url: str) -> None:
 async def test_a_lease_counts_from_the_moment_at_which_the_server_answers_again(
     calls: Recorded, url: str, postgres: PostgresProcess
 ) -> None:
-    call_id = calls.submit("nap", {})
+    runs = durable_runs(calls)
+    call_id, run_id = calls.submit("nap", {}), runs.store.create_run(None, RunDraft("a", "{}", "m", "hi", {}))
     with calls.database.write("take") as tx:
-        claim = calls.take(tx, call_id, "w")
+        claim, step = calls.take(tx, call_id, "w"), runs.changes.claim(tx, run_id, "w")
     assert claim is not None
+    assert step is not None
     other = open_calls(url, 1.0)
-    assert other.rescue() == []
+    others = durable_runs(other).changes
+    assert (other.rescue(), others.rescue()) == ([], [])
     postgres.stop(signal.SIGQUIT)
     with pytest.raises(StateUnavailable):
         other.rescue()
     postgres.start()
     await asyncio.sleep(2.5)  # As if it had answered only now: from its start, the lease is over.
-    assert other.rescue() == []
+    assert (other.rescue(), others.rescue()) == ([], [])
     assert calls.finish(claim, b"1")
+    assert runs.changes.renew([step]) == [step]
 
 
 async def test_what_is_lost_from_the_queue_is_sent_again(calls: Recorded, log: Log, url: str) -> None:

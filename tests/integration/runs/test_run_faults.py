@@ -19,6 +19,7 @@ from tests.commands import Forked
 from tests.crib import Crib
 from tests.integration.runs.mixed_worker import add_tools
 from tests.model_servers import ModelServer, Turn, model_server
+from tests.postgres import PostgresProcess
 from toolcrib.project import Project
 from toolcrib.runs import DurableCall
 from toolcrib.runs.agents import Agent
@@ -173,17 +174,20 @@ async def test_more_runs_of_one_agent_than_may_ask_wait_in_turn(crib: Crib) -> N
 
 
 class Size(NamedTuple):
-    """How much is done, how many workers are killed in each wave of runs, and after how many events."""
+    """How much is done, how many workers are killed, and after how many events."""
 
-    waves: int
     runs: int
     kills: int
     every: int
 
 
-SIZES = [
-    pytest.param(Size(waves=1, runs=6, kills=3, every=15), id="small"),
-    pytest.param(Size(waves=4, runs=40, kills=12, every=50), id="full", marks=pytest.mark.soak),
+SMALL = Size(runs=6, kills=3, every=15)
+FULL = Size(runs=125, kills=10, every=150)
+"""500 calls, and 250 runs."""
+KILLS = [
+    pytest.param("sqlite", SMALL, False, id="sqlite"),
+    pytest.param("sqlite", FULL, False, id="sqlite-full", marks=pytest.mark.soak),
+    pytest.param("postgres", FULL, True, id="postgres-restarted-full", marks=pytest.mark.soak),
 ]
 
 
@@ -193,11 +197,10 @@ def mixed_worker(crib: Crib) -> Forked:
 
 
 @pytest.mark.usefixtures("each_database")
-@pytest.mark.parametrize(
-    "each_database", ["sqlite", pytest.param("postgres", marks=pytest.mark.soak)], indirect=True
-)
-@pytest.mark.parametrize("size", SIZES)
-async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) -> None:
+@pytest.mark.parametrize(("each_database", "size", "restarts"), KILLS, indirect=["each_database"])
+async def test_runs_of_all_kinds_survive_random_kills(
+    crib: Crib, size: Size, restarts: bool, request: pytest.FixtureRequest
+) -> None:
     crib.tool(
         "tidy",
         "command",
@@ -216,36 +219,39 @@ async def test_runs_of_all_kinds_survive_random_kills(crib: Crib, size: Size) ->
         script = ({"calls": first}, tidy, {"text": "over"})
         return Agent("above", "scripted", tools=("nap", "later", "tidy"), agents=("below",), script=script)
 
-    chance, killed, ids = random.Random(7), 0, list[str]()
+    chance, left = random.Random(7), size.kills
     async with crib.open() as project:
         add_tools(project)
         project.agents.add(below)
-        workers = [mixed_worker(crib) for _ in range(3)]
+        workers = [mixed_worker(crib) for _ in range(4)]
         try:
-            for wave in range(size.waves):
-                left, due = size.kills, project.runs.store.events.last + size.every
-                numbers = range(wave * size.runs, (wave + 1) * size.runs)
-                ids += [project.runs.start(None, above(number), "go") for number in numbers]
-                async with asyncio.timeout(120 + size.kills * 10):
-                    while any(project.runs.find(ids[number]).state not in ENDED for number in numbers):
-                        for view in project.approval_service.list("pending"):
-                            project.approval_service.approve(view.approval.id, "olga")
-                        if left and (now := project.runs.store.events.last) >= due:
-                            due, victim = now + chance.randint(1, 2 * size.every), chance.randrange(3)
-                            workers[victim].kill()
-                            workers[victim].wait()
-                            workers[victim] = mixed_worker(crib)
-                            left -= 1
-                        await asyncio.sleep(0.05)
-                killed += size.kills - left
+            ids = [project.runs.start(None, above(number), "go") for number in range(size.runs)]
+            due = size.every
+            async with asyncio.timeout(300 + size.kills * 30):
+                while any(one.state not in ENDED for one in project.runs.page(limit=500)):
+                    for view in project.approval_service.list("pending"):
+                        project.approval_service.approve(view.approval.id, "olga")
+                    if left and (now := project.runs.store.events.last) >= due:
+                        due, victim = now + chance.randint(1, 2 * size.every), chance.randrange(4)
+                        workers[victim].kill()
+                        workers[victim].wait()
+                        workers[victim] = mixed_worker(crib)
+                        left -= 1
+                        if restarts and left == size.kills // 2:
+                            restart(request.getfixturevalue("postgres"))
+                    await asyncio.sleep(0.05)
         finally:
             for worker in workers:
                 worker.kill()
                 worker.wait()
-        print(f"{len(ids)} runs, {killed} kills")
-        assert killed >= size.kills * size.waves * 2 / 3
+        assert size.kills - left >= min(size.kills, 8) * 2 / 3
         waited = [require_whole(project, one) for one in ids]
         assert any(waited)
+
+
+def restart(server: PostgresProcess) -> None:
+    server.stop(signal.SIGQUIT)
+    server.start()
 
 
 def require_whole(project: Project, run_id: str) -> bool:

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +16,7 @@ import pytest
 
 from tests.commands import PROGRAM, Forked, complete
 from tests.crib import Crib
+from tests.durable_worker import freeze
 from toolcrib import Project
 
 TOOLS = '''
@@ -127,18 +127,6 @@ async def ended(project: Project, ids: list[str], within_s: float = 100) -> None
             await project.calls.stored.wait(call_id)
 
 
-def is_locked(path: Path) -> bool:
-    """Return True if a process has the right to write."""
-    connection = sqlite3.connect(path, timeout=0.2, isolation_level=None)
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-    except sqlite3.OperationalError:
-        return True
-    finally:
-        connection.close()
-    return False
-
-
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(100):
         while not holds():  # noqa: ASYNC110 - what is awaited is in a database
@@ -223,13 +211,7 @@ async def test_the_late_results_of_a_frozen_worker_are_refused(workers: Workers,
         pids = {client.calls.find(one).outcome().value for one in warm}
     ids = [client.submit("nap", {"seconds": 0.5}) for _ in range(4)]
     await until(lambda: all(client.calls.find(one).worker for one in ids))
-    os.kill(frozen.pid, signal.SIGSTOP)  # Its executors go on.
-    while is_locked(
-        workers.crib.root / ".toolcrib" / "state.db"
-    ):  # In a transaction it would stop everybody.
-        os.kill(frozen.pid, signal.SIGCONT)
-        await asyncio.sleep(0.01)
-        os.kill(frozen.pid, signal.SIGSTOP)
+    freeze(frozen.pid, workers.crib.root / ".toolcrib")  # Its executors go on.
     workers.ready(workers.start("every", "--concurrency", "4"))
     await ended(client, ids)
     winners = {client.calls.find(call_id).worker for call_id in ids}

@@ -69,7 +69,7 @@ class RunStore:
         self.events = RunEvents(database)
         self._ends: DatabaseWatch[RunState] = DatabaseWatch(self._ended, database)
         self.send: Send = send or (lambda _tx, _run, _delay: None)
-        self._clock = clock
+        self.clock = clock
 
     @contextmanager
     def change(self, scope: str) -> Iterator[RunNotes]:
@@ -93,7 +93,7 @@ class RunStore:
 
     def now(self, tx: Transaction) -> float:
         """Return the time that all workers share."""
-        return tx.now() if self._clock is None else self._clock()
+        return tx.now() if self.clock is None else self.clock()
 
     # -- new ones --------------------------------------------------------------------------------
 
