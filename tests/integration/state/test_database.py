@@ -37,9 +37,8 @@ def count(db: Database, name: str = "n") -> None:
 
 
 def value(db: Database, name: str = "n") -> int:
-    with db.read() as tx:
-        row = tx.one("SELECT value FROM counter WHERE name = ?", name)
-    return 0 if row is None else int(row[0])
+    rows = db.rows("SELECT value FROM counter WHERE name = ?", name)
+    return int(rows[0][0]) if rows else 0
 
 
 def together(target: Callable[..., Any], address: Address, *more: Any) -> None:

@@ -39,8 +39,7 @@ def note(db: Database, name: str) -> None:
 
 
 def notes(db: Database) -> list[str]:
-    with db.read() as tx:
-        return [row[0] for row in tx.all("SELECT name FROM note ORDER BY name")]
+    return [row[0] for row in db.rows("SELECT name FROM note ORDER BY name")]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
