@@ -95,6 +95,8 @@ class Listing:
         self._by_order: dict[_Order, ListedTool] = {}
         self.bundles: Mapping[str, BundleRecord] = {}
         """Every bundle at the last refresh, deleted ones too, by id."""
+        self._on: frozenset[str] = frozenset()
+        """The bundles that are not disabled."""
         self.disabled = 0
         """Tools that are disabled themselves."""
         self._loaded = False
@@ -186,14 +188,7 @@ class Listing:
 
     def is_on(self, tool: ListedTool) -> bool:
         """Return True if the tool, its bundle and its function are there and not disabled."""
-        bundle = self.bundles.get(tool.bundle)
-        return (
-            tool.enabled
-            and bundle is not None
-            and bundle.is_enabled
-            and bundle.soft_deleted_at is None
-            and self.has_function(tool)
-        )
+        return tool.enabled and tool.bundle in self._on and self.has_function(tool)
 
     def has_function(self, tool: ListedTool) -> bool:
         """Return False if the tool calls a function that is not registered here."""
@@ -259,6 +254,8 @@ class Listing:
     def _read_bundles(self) -> None:
         """Read every bundle, and what is built in with its switches."""
         self.bundles = {bundle.id: bundle for bundle in self._store.bundles()}
+        there = (bundle for bundle in self.bundles.values() if bundle.soft_deleted_at is None)
+        self._on = frozenset(bundle.id for bundle in there if bundle.is_enabled)
         for bundle in self.bundles.values():
             for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
                 file = file_of(tool.slug, tool.version)

@@ -170,7 +170,7 @@ class _Search:
             if after is not None and number < after.number:
                 shown.append(one.query)
                 continue
-            query = self._queries.all([one.query], shown)
+            query = self._queries.all([one.query], shown) if shown else one.query
             if after is not None and number == after.number:
                 query = self._queries.all([query, self._queries.up_to("rank", after.rank - 1)])
                 shown.append(one.query)
@@ -214,7 +214,8 @@ class _Search:
         return kinds, tags
 
     def _narrowed(self, number: int, query: Query | None) -> Query:
-        narrowed = self._queries.all([query, *self._filters[number]], self._never[number])
+        filters, never = self._filters[number], self._never[number]
+        narrowed = self._queries.all([query, *filters], never) if filters or never else query
         assert narrowed is not None
         return narrowed
 

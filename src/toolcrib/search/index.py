@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,7 @@ from toolcrib.search.words import indexed_words, words_of
 if TYPE_CHECKING:
     from tantivy import Index
 
-_FORM = 3
+_FORM = 4
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""
@@ -167,9 +168,9 @@ def _document(key: str, rank: int, entry: SearchEntry) -> dict[str, Any]:
         "description": [indexed_words(entry.description)],
         "arguments": [indexed_words(argument) for argument in entry.arguments],
     }
-    texts = {field: [" ".join(part) for part in found] for field, found in parts.items()}
-    words = {field: " ".join(found) for field, found in texts.items()}
-    starts = {f"start_{field}": _starts(found) for field, found in texts.items()}
+    texts = {f"start_{field}": [" ".join(part) for part in found] for field, found in parts.items()}
+    words = {field: " ".join(texts[f"start_{field}"]) for field in parts}
+    begun = {f"begun_{field}": list(dict.fromkeys(chain(*found))) for field, found in parts.items()}
     whole = ["".join(words_of(name)) for name in entry.names]
     first = _SENTENCE.split(entry.description, 1)
     rest = indexed_words(first[1]) if len(first) > 1 else []
@@ -180,18 +181,15 @@ def _document(key: str, rank: int, entry: SearchEntry) -> dict[str, Any]:
         "tag": list(entry.tags),
         "label": list(entry.labels),
         "whole": whole,
-        "start_joined": _starts(whole),
+        "start_joined": whole,
         "all": " ".join(words.values()),
+        "begun_all": list(dict.fromkeys(chain(*begun.values()))),
         "heading": " ".join((words["name"], *indexed_words(first[0]))),
         "text": " ".join((*rest, words["arguments"], words["tags"])),
         **words,
-        **starts,
+        **texts,
+        **begun,
     }
-
-
-def _starts(texts: Iterable[str]) -> list[str]:
-    """Return every beginning of each text, so that a search for a beginning is one look-up."""
-    return list({text[:end]: None for text in texts for end in range(1, min(len(text), START_LENGTH) + 1)})
 
 
 def _opened(folder: Path | None) -> Index:
@@ -203,8 +201,11 @@ def _opened(folder: Path | None) -> Index:
     schema.add_text_field("label", tokenizer_name="raw", index_option="basic")
     for name in ("kind", "tag"):
         schema.add_text_field(name, fast=True, tokenizer_name="raw", index_option="basic")
-    for name in ("whole", "start_joined", *(f"start_{field}" for field in FIELDS)):
-        schema.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    schema.add_text_field("whole", tokenizer_name="raw", index_option="basic")
+    for name in ("joined", *FIELDS):
+        schema.add_text_field(f"start_{name}", tokenizer_name="starts", index_option="basic")
+    for name in ("all", *FIELDS):
+        schema.add_text_field(f"begun_{name}", tokenizer_name="starts", index_option="basic")
     for name in ("all", *FIELDS):
         schema.add_text_field(name, tokenizer_name="words", index_option="basic")
     for name in ("heading", "text"):
@@ -212,6 +213,9 @@ def _opened(folder: Path | None) -> Index:
     index = Index(schema.build(), path=None if folder is None else str(folder / "tantivy"))
     index.register_tokenizer("words", TextAnalyzerBuilder(Tokenizer.whitespace()).build())
     index.register_tokenizer("stems", stemmer())
+    # Every beginning of a text, and in `begun_` fields of each word, so a search for one is one look-up.
+    starts = Tokenizer.ngram(1, START_LENGTH, prefix_only=True)
+    index.register_tokenizer("starts", TextAnalyzerBuilder(starts).build())
     return index
 
 
@@ -272,7 +276,7 @@ def _version(folder: Path | None) -> object:
     if folder is None:
         return None
     try:
-        facts = (folder / "state.json").lstat()
+        facts = os.lstat(f"{folder}/state.json")  # A `Path` would take longer.
     except OSError:
         return -1
     return facts.st_ino, facts.st_mtime_ns, facts.st_size

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 FIELDS = ("name", "tags", "description", "arguments")
 """The searched fields. A hit with its words in more than one of them has the field `several`."""
 START_LENGTH = 32
-"""Characters of the beginning of a field that are indexed as a whole."""
+"""Characters of the beginning of a field, or of a word, that are indexed as a whole."""
 _FEW = 64
-_SHORT = 3
 _COMMON = 5
 """A word in more than one tool of so many says little where not all words are found."""
 _MOST = 4
@@ -169,18 +168,16 @@ class Queries:
         return self.all([start, self._begun("all" if field == "joined" else field, words)])
 
     def _begun(self, field: str, words: Sequence[str]) -> Query | None:
-        if not self._is_begun(field, words[-1]):
-            return self.all([self.term(field, word) for word in words])
-        # A fuzzy query without errors: a regular expression takes 2 ms to compile.
-        begun = self._query.fuzzy_term_query(self._schema, field, words[-1], 0, True, True)
+        begun = self.term(f"begun_{field}", words[-1][:START_LENGTH])
+        if len(words[-1]) > START_LENGTH:
+            # A fuzzy query without errors: a regular expression takes 2 ms to compile.
+            begun = self._query.fuzzy_term_query(self._schema, field, words[-1], 0, True, True)
         return self.all([*(self.term(field, word) for word in words[:-1]), begun])
 
     def _is_begun(self, field: str, word: str) -> bool:
-        """Return False if no longer word begins so. Short ones begin many: to look would take long."""
-        if len(word) < _SHORT:
-            return True
-        found = (searcher.terms_with_prefix(field, word, None, 2) for searcher in self._searchers)
-        return any(term != word for one in found for term, _ in one)
+        """Return False if no tool has a longer word that begins so, and not this one."""
+        begun, start = f"begun_{field}", word[:START_LENGTH]
+        return any(one.doc_freq(begun, start) > one.doc_freq(field, word) for one in self._searchers)
 
     def _near(self, field: str, word: str) -> Query | None:
         errors = 0 if len(word) < 4 else 1 if len(word) < 8 else 2

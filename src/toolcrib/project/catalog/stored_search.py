@@ -73,6 +73,7 @@ class StoredSearch:
         """The index as it was last read."""
         self._writer = SearchIndex(self.reader.folder)
         self._reading, self._writing = Lock(), Lock()
+        self._state: tuple[Any, tuple[Position | None, dict[str, int]]] = (None, (None, {}))
         self._by_rank: dict[int, ListedTool] = {}
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
@@ -112,17 +113,17 @@ class StoredSearch:
 
         `hidden` returns True for a tool that the caller may not see.
         """
-        self._refresh()
+        listing = self._refresh()
         with self._stored.lock:
-            listing = self._stored.listing
             self._follow(listing)
             off = [f"in:{one.id}" for one in listing.bundles.values() if not one.is_enabled]
             off += [_OFF] if listing.disabled else []
             off += map(_calls, listing.missing_functions())
+            by_rank, is_on = self._by_rank, listing.is_on
 
             def card(rank: int) -> ListedTool | None:
-                tool = self._by_rank.get(rank)
-                return tool if tool is not None and (include_disabled or listing.is_on(tool)) else None
+                tool = by_rank.get(rank)
+                return tool if tool is not None and (include_disabled or is_on(tool)) else None
 
             yield SearchedIndex(
                 self.reader,
@@ -153,12 +154,18 @@ class StoredSearch:
 
     # -- in step -----------------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
-        """Bring the index up to date. The lock of the list is not held, because a writer needs it."""
-        there = self._read_index()
-        if not there or not self._is_level(self.reader):
+    def _refresh(self) -> Listing:
+        """Bring list and index up to date. The lock of the list is not held, because a writer needs it."""
+        there, listing = self._read_index(), self._stored.listing
+        if not there or self._read_state()[0] != listing.position:
             self.sync(_WAIT_S if there else _BUILD_S)
             self._read_index()
+        return listing
+
+    def _read_state(self) -> tuple[Position | None, dict[str, int]]:
+        if self.reader.state is not self._state[0]:
+            self._state = self.reader.state, _read(self.reader.state)
+        return self._state[1]
 
     def _read_index(self) -> bool:
         with self._reading:
@@ -169,7 +176,7 @@ class StoredSearch:
                 return False
 
     def _follow(self, listing: Listing) -> None:
-        moved = _read(self.reader.state)[1]
+        moved = self._read_state()[1]
         if moved != self._moved:
             self._mark, self._moved = None, moved
         changes, self._mark = listing.since(self._mark)
