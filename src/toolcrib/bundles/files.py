@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.private import put_file
 
 
 class StoreLock:
@@ -76,40 +77,28 @@ def make_folder(path: Path) -> None:
 def create_file(path: Path, value: Any) -> bool:
     """Write a new JSON file; return False if there is one already, which stays as it is.
 
-    When this returns, the file is on disk: link(2) gives a complete, synced file its name, so of many
-    processes exactly one succeeds.
+    When this returns, the file is on disk. Of many processes exactly one succeeds.
     """
-    try:
-        new = _write_beside(path, encoded(value))
-        try:
-            os.link(new, path)
-        except FileExistsError:
-            return False
-        finally:
-            new.unlink(missing_ok=True)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise unavailable(path, error) from None
-    return True
+    return _put(path, encoded(value), first=True)
 
 
 def replace_file(path: Path, value: Any) -> None:
     """Write a JSON file in place of the one that is there. Readers see the old one or the new one."""
-    replace_bytes(path, encoded(value))
+    _put(path, encoded(value), first=False)
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
     """Write any file in the same way."""
+    _put(path, data, first=False)
+
+
+def _put(path: Path, data: bytes, *, first: bool) -> bool:
     try:
-        new = _write_beside(path, data)
-        try:
-            new.replace(path)
-        except OSError:
-            new.unlink(missing_ok=True)
-            raise
+        made = put_file(path, data, first=first)
         sync_folder(path.parent)
     except OSError as error:
         raise unavailable(path, error) from None
+    return made
 
 
 def remove_file(path: Path) -> None:
@@ -124,21 +113,6 @@ def remove_file(path: Path) -> None:
 def encoded(value: Any) -> bytes:
     """Return a value as the text of a JSON file."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
-def _write_beside(path: Path, data: bytes) -> Path:
-    """Write a synced temporary file in the same folder. Its name starts with a dot, so no reader takes it."""
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-    return new
 
 
 def sync_folder(folder: Path) -> None:

@@ -84,7 +84,7 @@ def read_record(
     if body.type != "native":
         check_tool_body(body)
         made = PutTool(*pair, body)
-        _require_usable(made)
+        require_usable(made)
         return made
     manifest = read_manifest(
         str(body.impl.get("manifest", "")).encode(), f"{pair[0]}.yml", slug=pair[0], version=pair[1]
@@ -92,7 +92,7 @@ def read_record(
     return manifest._replace(body=msgspec.structs.replace(manifest.body, is_enabled=body.is_enabled))
 
 
-def _require_usable(made: PutTool) -> None:
+def require_usable(made: PutTool) -> None:
     """Raise ManifestError if lint finds an error in a record."""
     from toolcrib.manifest import check_tool, entries, failure
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from toolcrib.bundles.files import StoreLock, encoded, sync_folder, unavailable
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.private import write_synced
 
 _PREFIX = ".import-"
 """Lists leave out names that begin with a dot."""
@@ -39,7 +40,7 @@ def staged(bundles: Path, lock: StoreLock, files: Mapping[str, Any]) -> Iterator
             held.append(_locked(new))
         (new / "tools").mkdir(mode=0o700)
         for name, value in files.items():
-            _write(new / name, encoded(value))
+            write_synced(new / name, encoded(value), 0o600)
         yield new
     except OSError as error:
         raise unavailable(new, error) from None
@@ -88,14 +89,6 @@ def _locked(folder: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _link_others(old: Path, new: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ConflictError, UsageError
+from toolcrib.state.private import write_synced
 
 
 class AgentHost(NamedTuple):
@@ -184,10 +185,7 @@ def replace_file(path: Path, before: str | None, text: str) -> None:
 
 def _write(path: Path, text: str, mode: int) -> None:
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    write_synced(path, text.encode(), mode)
 
 
 def _config_home() -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,25 +33,41 @@ def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
 
     Raises `StateUnavailable` if it cannot be written.
     """
-    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if first:
-                with suppress(FileExistsError):
-                    os.link(new, path)
-            else:
-                new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        put_file(path, data, first=first)
     except OSError as error:
         raise StateUnavailable(
             f"{path} cannot be written: {error.strerror}",
             hint="Give this user the right to write the file, and free some disk space if the disk is full.",
             details={"path": str(path)},
         ) from None
+
+
+def put_file(path: Path, data: bytes, *, mode: int = 0o600, first: bool = False) -> bool:
+    """Write a whole file in place of the one that is there, or with `first` only if there is none.
+
+    Return False if there was one. Readers see a complete file or none: link(2) and rename(2) give a synced
+    one its name, so of many processes with `first` exactly one succeeds. Raises OSError.
+    """
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        write_synced(new, data, mode)
+        if first:
+            os.link(new, path)
+        else:
+            new.replace(path)
+    except FileExistsError:
+        return False
+    finally:
+        new.unlink(missing_ok=True)
+    return True
+
+
+def write_synced(path: Path | str, data: bytes, mode: int, *, folder: int | None = None) -> None:
+    """Write a new file that is on disk when this returns; `path` may start from an open folder. OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, mode, dir_fd=folder), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

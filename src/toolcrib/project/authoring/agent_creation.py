@@ -14,8 +14,6 @@ from typing import Any
 
 from toolcrib.errors import (
     ConflictError,
-    PermissionDenied,
-    RateLimited,
     StateUnavailable,
     ToolcribError,
     Violation,
@@ -23,21 +21,22 @@ from toolcrib.errors import (
 from toolcrib.guard import excess, shown
 from toolcrib.manifest import dump, failure
 from toolcrib.project.authoring.creation import (
-    alone,
-    ceiling_hint,
     checked_name,
     folded,
     json_object,
-    own_folder,
+    making,
+    noted,
+    refuse_beyond,
+    require_room,
     shown_creator,
     unfit,
 )
 from toolcrib.project.durable.agents import MADE
 from toolcrib.project.project import Project
 from toolcrib.runs.agents import Agent, AgentTeam, Budgets, check_agents, read_agent
+from toolcrib.state.private import write_synced
 
 _MOST = Budgets(cost_usd=Budgets().most_usd)
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def create_agent(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> Agent:
@@ -60,13 +59,7 @@ def create_agent(project: Project, name: str, definition: Mapping[str, Any], cre
     if wrong:
         raise failure(wrong)
     beyond = [*_beyond(project, agent), *_larger(agent.budgets)]
-    if beyond:
-        raise PermissionDenied(
-            f"{name} asks for more than agents may give to an agent here:"
-            f" {'; '.join(one.message for one in beyond)}",
-            hint=ceiling_hint(project),
-            violations=beyond,
-        )
+    refuse_beyond(project, f"{name} asks for more than agents may give to an agent here", beyond)
     _publish(project, agent, raw, creator)
     return agent
 
@@ -99,12 +92,10 @@ def _larger(budgets: Budgets) -> Iterator[Violation]:
 
 def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
     """Record the maker of the agent, then write its file."""
-    reviews, digest = project.first_use.reviews, hashlib.sha256(raw).hexdigest()
-    project.audit.ensure()
-    with alone(project), own_folder(project.place.agents) as folder:
+    digest = hashlib.sha256(raw).hexdigest()
+    with making(project, project.place.agents) as folder:
         _check_free(project, folder, agent.name)
-        entry = reviews.note(f"{MADE}{agent.name}", creator, digest)
-        try:
+        with noted(project, f"{MADE}{agent.name}", creator, digest):
             _put(folder, f"{agent.name}.yml", raw)
             try:
                 project.audit.record(
@@ -119,9 +110,6 @@ def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
             except BaseException:
                 os.unlink(f"{agent.name}.yml", dir_fd=folder)
                 raise
-        except BaseException:
-            reviews.drop(entry)
-            raise
 
 
 def _check_free(project: Project, folder: int, name: str) -> None:
@@ -134,24 +122,14 @@ def _check_free(project: Project, folder: int, name: str) -> None:
             hint="Choose another name. Only a person can change an existing agent.",
             details={"taken": shown(other)},
         )
-    most, creators = project.config.created_tools, project.first_use.reviews.creators()
-    made = sum(f"{MADE}{one}" in creators for one in there)
-    if made >= most:
-        raise RateLimited(
-            f"agents have made {made} agents here, which is the limit",
-            hint="A person can remove some, or raise limits.created_tools.",
-            details={"limit": most},
-        )
+    require_room(project, "agents", (f"{MADE}{one}" for one in there))
 
 
 def _put(folder: int, name: str, raw: bytes) -> None:
     """Give a complete file its name, which must be free."""
     stage = f".new-{secrets.token_hex(8)}"
     try:
-        with os.fdopen(os.open(stage, _FLAGS, 0o644, dir_fd=folder), "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(stage, raw, 0o644, folder=folder)
         os.link(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
     except FileExistsError:

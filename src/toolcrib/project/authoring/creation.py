@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fcntl import LOCK_EX
@@ -34,6 +34,7 @@ from toolcrib.guard.audit.files import lock_file
 from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, failure, load, parse_tool
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool
+from toolcrib.state.private import write_synced
 
 RESERVED = (
     "agent_create",
@@ -85,7 +86,7 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
 def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> ToolDraft:
     """Check a definition, and write nothing. Raises as `create_tool` does."""
     checked_name(name)
-    _check_room(project, _names(project.place.tools))  # `publish` checks again under its lock
+    require_room(project, "tools", _names(project.place.tools))  # `publish` checks again under its lock
     creator = shown_creator(creator)
     manifest = _manifest(name, definition, creator)
     path = str(project.place.tools / name / FILE_NAME)
@@ -95,26 +96,21 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
     wrong = [finding for finding in found if finding.is_error or finding.rule in _REFUSED]
     if wrong:
         raise failure(wrong)
-    beyond = excess(tool, project.config.max_permissions, project.root)
-    if beyond:
-        raise PermissionDenied(
-            f"{name} asks for more than agents may give to a tool here:"
-            f" {'; '.join(one.message for one in beyond)}",
-            hint=ceiling_hint(project),
-            violations=beyond,
-        )
+    refuse_beyond(
+        project,
+        f"{name} asks for more than agents may give to a tool here",
+        excess(tool, project.config.max_permissions, project.root),
+    )
     return ToolDraft(tool, creator, tuple(found))
 
 
 def publish(project: Project, made: ToolDraft) -> ToolDraft:
     """Record the maker of the tool, then write its manifest. Raises as `create_tool` does."""
-    tool, reviews = made.tool, project.first_use.reviews
+    tool = made.tool
     assert tool.source is not None
-    project.audit.ensure()
-    with alone(project), own_folder(project.place.tools) as folder:
+    with making(project, project.place.tools) as folder:
         _check_free(project, folder, tool.name)
-        entry = reviews.note(tool.name, made.creator, tool.source.sha256)
-        try:
+        with noted(project, tool.name, made.creator, tool.source.sha256):
             _put(folder, tool.name, tool.source.raw)
             try:
                 project.audit.record(
@@ -127,10 +123,37 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
             except BaseException:
                 shutil.rmtree(tool.name, dir_fd=folder)
                 raise
-        except BaseException:
-            reviews.drop(entry)
-            raise
     return made
+
+
+@contextmanager
+def making(project: Project, path: Path) -> Iterator[int]:
+    """Open a folder of the project to make something in: one process at a time, and only if audited."""
+    project.audit.ensure()
+    with _alone(project), _own_folder(path) as folder:
+        yield folder
+
+
+@contextmanager
+def noted(project: Project, name: str, creator: str, digest: str) -> Iterator[None]:
+    """Record the maker of what is made in this block; the record goes if it is not made."""
+    reviews = project.first_use.reviews
+    entry = reviews.note(name, creator, digest)
+    try:
+        yield
+    except BaseException:
+        reviews.drop(entry)
+        raise
+
+
+def refuse_beyond(project: Project, message: str, beyond: Sequence[Violation]) -> None:
+    """Refuse what asks for more than agents may give here: `PermissionDenied`."""
+    if beyond:
+        raise PermissionDenied(
+            f"{message}: {'; '.join(one.message for one in beyond)}",
+            hint=_ceiling_hint(project),
+            violations=beyond,
+        )
 
 
 def shown_creator(creator: str) -> str:
@@ -187,7 +210,7 @@ def unfit(path: str, message: str) -> InvalidInput:
     return InvalidInput(f"{what} {message}", violations=[Violation(path, message)])
 
 
-def ceiling_hint(project: Project) -> str:
+def _ceiling_hint(project: Project) -> str:
     """Return what to do about a permission beyond the ceiling."""
     if any(weak.name == "security.max_permissions" for weak in project.waiting):
         return "The project's ceiling has no effect until a person has run `toolcrib trust`."
@@ -197,7 +220,7 @@ def ceiling_hint(project: Project) -> str:
 
 
 @contextmanager
-def alone(project: Project) -> Iterator[None]:
+def _alone(project: Project) -> Iterator[None]:
     """Let one process of this user create at a time."""
     path = project.vault.folder / "create.lock"
     try:
@@ -219,7 +242,7 @@ def alone(project: Project) -> Iterator[None]:
 
 
 @contextmanager
-def own_folder(path: Path) -> Iterator[int]:
+def _own_folder(path: Path) -> Iterator[int]:
     """Open a folder of the project, and make it first. A link is refused, because it could lead anywhere."""
     try:
         path.mkdir(exist_ok=True)
@@ -249,15 +272,15 @@ def _check_free(project: Project, folder: int, name: str) -> None:
             hint="Choose another name. Only a person can change an existing tool.",
             details={"taken": name_shown},
         )
-    _check_room(project, there)
+    require_room(project, "tools", there)
 
 
-def _check_room(project: Project, there: Iterable[str]) -> None:
-    most = project.config.created_tools
-    made = len(project.first_use.reviews.creators().keys() & set(there))
+def require_room(project: Project, what: str, names: Iterable[str]) -> None:
+    """Raise `RateLimited` if agents have made as many of these as they may."""
+    most, made = project.config.created_tools, len(project.first_use.reviews.creators().keys() & set(names))
     if made >= most:
         raise RateLimited(
-            f"agents have made {made} tools here, which is the limit",
+            f"agents have made {made} {what} here, which is the limit",
             hint="A person can remove some, or raise limits.created_tools.",
             details={"limit": most},
         )
@@ -285,11 +308,7 @@ def _put(folder: int, name: str, text: bytes) -> None:
         os.mkdir(stage, 0o755, dir_fd=folder)
         inside = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with os.fdopen(os.open(FILE_NAME, flags, 0o644, dir_fd=inside), "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            write_synced(FILE_NAME, text, 0o644, folder=inside)
         finally:
             os.close(inside)
         os.rename(stage, name, src_dir_fd=folder, dst_dir_fd=folder)

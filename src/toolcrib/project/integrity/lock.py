@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from toolcrib.errors import ConfigError, LockDrift
 from toolcrib.guard import ToolDigest
 from toolcrib.spec import Tool
+from toolcrib.state.private import put_file
 
 FILE = "toolcrib.lock"
 _VERSION = 1
@@ -131,17 +131,10 @@ def write_lock(path: Path, lock: Lock) -> None:
         "started": dict(lock.started),
     }
     text = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
-    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with new.open("x") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        put_file(path, text.encode(), mode=0o666)
     except OSError as error:
         raise _unusable(path, f"it cannot be written: {error.strerror}") from None
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def require_started(root: Path, setting: str, parts: Mapping[str, str]) -> None:

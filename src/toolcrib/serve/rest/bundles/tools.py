@@ -16,6 +16,7 @@ from toolcrib.bundles import (
     read_manifest,
     require_one_name,
 )
+from toolcrib.bundles.forms import PutTool, require_usable
 from toolcrib.bundles.records import SCHEMA_VERSION, check_slug, check_tool_body, check_version
 from toolcrib.errors import (
     AuditUnavailable,
@@ -32,7 +33,6 @@ from toolcrib.errors import (
     PreconditionFailed,
     ToolNotFound,
 )
-from toolcrib.manifest import check_tool, entries, failure
 from toolcrib.serve.http import Answer, Route, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
 from toolcrib.serve.rest.callers import covers, covers_all, noting_makers
@@ -153,13 +153,7 @@ def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolB
         return msgspec.structs.replace(body, is_enabled=put.is_enabled)
     body = tool_body(put)
     check_tool_body(body)
-    value = msgspec.to_builtins(body) | {"slug": slug, "version": version}
-    if value["outputSchema"] is None:
-        del value["outputSchema"]
-    entry = entries(f"{slug}.json", msgspec.json.encode(value), "flexigpt")[0]
-    found = [*entry.found, *(() if entry.tool is None else check_tool(entry.tool, entry.document))]
-    if errors := [one for one in found if one.is_error]:
-        raise failure(errors)
+    require_usable(PutTool(slug, version, body))
     return body
 
 
