@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 from toolcrib.errors import NotFoundError, UsageError
 from toolcrib.runs.history import COLUMNS, CallAttempt, CallChange, CallState, DurableCall, QueuedTool
 from toolcrib.state import Database
+from toolcrib.state.database import ids, newest
 
 _TOGETHER = 256
 _HINT = "To see all: toolcrib calls list"
@@ -29,13 +30,10 @@ class StoredCalls:
 
     def resolve(self, beginning: str, caller: str | None = None) -> str:
         """Return the id that begins so. Raises NotFoundError, and UsageError if several do."""
-        mine, values = ("", []) if caller is None else (" AND caller = ?", [caller])
-        query = f"SELECT id FROM calls WHERE id >= ? AND id < ?{mine} ORDER BY id LIMIT 2"
-        rows = self._database.rows(query, beginning, beginning + "~", *values) if beginning else []
-        found = [id for (id,) in rows]
+        found = ids(self._database, "calls", beginning, caller)
         if len(found) > 1 and beginning not in found:
             raise UsageError(f"several calls begin with {beginning!r}", hint="Write more of the id.")
-        return str(found[0]) if found else self.find(beginning, caller).id
+        return found[0] if found else self.find(beginning, caller).id
 
     def page(
         self,
@@ -46,17 +44,11 @@ class StoredCalls:
         caller: str | None = None,
     ) -> Sequence[DurableCall]:
         """Return calls, the newest first, at most 500; for the next page pass the last id as `before`."""
-        where, values = ["1 = 1"], list[Any]()
-        for clause, value in (("id < ?", before), ("caller = ?", caller)):
-            if value is not None:
-                where.append(clause)
-                values.append(value)
-        states = [state] if isinstance(state, str) else state
-        if states is not None and len(states) < len(get_args(CallState)):
-            where.append(f"state IN ({', '.join('?' * len(states))})")
-            values.extend(states)
-        query = f"SELECT {COLUMNS} FROM calls WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        rows = self._database.rows(query, *values, max(0, min(limit, 500)))
+        states = [state] if isinstance(state, str) else None if state is None else list(state)
+        if states is not None and len(states) == len(get_args(CallState)):
+            states = None
+        filters = {"caller": caller, "state": states}
+        rows = newest(self._database, "calls", COLUMNS, filters, max(0, min(limit, 500)), before=before)
         return [DurableCall(*cast("Any", row)) for row in rows]
 
     def attempts(self, id: str) -> Sequence[CallAttempt]:

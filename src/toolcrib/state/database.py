@@ -124,3 +124,42 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
+
+
+def newest(
+    database: Database,
+    table: str,
+    columns: str,
+    filters: Mapping[str, Any],
+    limit: int,
+    *,
+    before: str | None = None,
+    where: str = "1 = 1",
+) -> list[tuple[Any, ...]]:
+    """Return rows that match all filters, the greatest id first; `before` is the last id of another page.
+
+    A filter is a column with a value, or a list of them; None is no filter.
+    """
+    clauses, values = [where], list[Any]()
+    for column, value in filters.items():
+        if isinstance(value, list):
+            clauses.append(f"{column} IN ({', '.join('?' * len(value))})")
+            values += value
+        elif value is not None:
+            clauses.append(f"{column} = ?")
+            values.append(value)
+    if before is not None:
+        clauses.append("id < ?")
+        values.append(before)
+    query = f"SELECT {columns} FROM {table} WHERE {' AND '.join(clauses)} ORDER BY id DESC LIMIT ?"
+    return database.rows(query, *values, limit)
+
+
+def ids(database: Database, table: str, beginning: str, caller: str | None = None) -> list[str]:
+    """Return two ids at most that begin so, of this caller or of all; none for an empty text.
+
+    Ids are hexadecimal, so `g` sorts after each digit, in any collation.
+    """
+    mine, values = ("", []) if caller is None else (" AND caller = ?", [caller])
+    query = f"SELECT id FROM {table} WHERE id >= ? AND id < ?{mine} ORDER BY id LIMIT 2"
+    return [id for (id,) in database.rows(query, beginning, f"{beginning}g", *values)] if beginning else []

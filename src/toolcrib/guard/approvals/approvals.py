@@ -131,7 +131,7 @@ class Approvals:
 
     def resolve(self, beginning: str) -> str:
         """Return the id that begins so. Raises NotFoundError, and UsageError if several do."""
-        found = self._requests.ids(beginning) if beginning else []
+        found = self._requests.ids(beginning)
         if len(found) > 1 and beginning not in found:
             raise UsageError(f"several approvals begin with {beginning!r}", hint="Write more of the id.")
         return found[0] if found else self.find(beginning).id

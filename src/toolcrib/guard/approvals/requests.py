@@ -14,11 +14,13 @@ from toolcrib.errors import RateLimited
 from toolcrib.guard.approvals.records import Approval, ApprovalStatus, Ask
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, Transaction
+from toolcrib.state.database import ids, newest
 
-_SELECT = (
-    "SELECT id, tool, bundle, tool_digest, arguments, caller, owner, token, session_id, rule, reason,"
-    " touches, call_id, asked_at, expires_at, status FROM approvals"
+_COLUMNS = (
+    "id, tool, bundle, tool_digest, arguments, caller, owner, token, session_id, rule, reason,"
+    " touches, call_id, asked_at, expires_at, status"
 )
+_SELECT = f"SELECT {_COLUMNS} FROM approvals"
 _OPEN = f"{_SELECT} WHERE question = ? AND status = 'pending' AND expires_at > ?"
 _STATUS = "SELECT id, status, expires_at FROM approvals"
 _VOID = "UPDATE approvals SET status = 'void' WHERE status = 'pending' AND tool = ? AND bundle = ?"
@@ -124,25 +126,12 @@ class Requests:
 
     def ids(self, beginning: str) -> list[str]:
         """Return two ids at most that begin so."""
-        with self._state.read() as tx:
-            rows = tx.all(
-                "SELECT id FROM approvals WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
-                beginning,
-                f"{beginning}g",
-            )
-        return [row[0] for row in rows]
+        return ids(self._state, "approvals", beginning)
 
     def page(self, statuses: Sequence[str] | None, before: str | None, count: int) -> list[Approval]:
         """Return rows, the newest first, starting after the row `before`."""
-        where, values = ["1 = 1"], list[str]()
-        if before is not None:
-            where.append("id < ?")
-            values.append(before)
-        if statuses is not None:
-            where.append(f"status IN ({', '.join('?' * len(statuses))})")
-            values += statuses
-        with self._state.read() as tx:
-            rows = tx.all(f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?", *values, count)
+        filters = {"status": None if statuses is None else list(statuses)}
+        rows = newest(self._state, "approvals", _COLUMNS, filters, count, before=before)
         return [_approval(row) for row in rows]
 
     def statuses(self, ids: Sequence[str]) -> list[RequestStatus]:

@@ -27,6 +27,7 @@ from toolcrib.runs.sessions.records import (
 from toolcrib.runs.stored import states_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction
+from toolcrib.state.database import ids, newest
 
 Send = Callable[["Transaction", str, float], None]
 """Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""
@@ -154,13 +155,8 @@ class RunStore:
         self, limit: int = 100, *, before: str | None = None, caller: str | None = None
     ) -> Sequence[Session]:
         """Return sessions, the newest first, at most 500; `before` is the last id of the page before."""
-        where, values = ["1 = 1"], []
-        for clause, value in (("id < ?", before), ("caller = ?", caller)):
-            if value is not None:
-                where.append(clause)
-                values.append(value)
-        query = f"SELECT {SESSION_COLUMNS} FROM sessions WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        rows = self.database.rows(query, *values, max(0, min(limit, 500)))
+        most = max(0, min(limit, 500))
+        rows = newest(self.database, "sessions", SESSION_COLUMNS, {"caller": caller}, most, before=before)
         return [Session(*cast("Any", row)) for row in rows]
 
     def find(self, id: str) -> Run:
@@ -174,16 +170,14 @@ class RunStore:
         """Return the id that begins like this; `NotFoundError`, or `ConflictError` if there are several."""
         names = {"runs": "run", "sessions": "session"}
         kind = names[table]
-        wanted = beginning.lower()
-        query = f"SELECT id FROM {table} WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
-        found = self.database.rows(query, wanted, wanted + "~") if wanted else []
+        found = ids(self.database, table, beginning.lower())
         if not found:
             raise NotFoundError(f"there is no {kind} {beginning[:100]!r}")
         if len(found) > 1:
             raise ConflictError(
                 f"several ids begin with {beginning[:100]!r}", hint=f"Give more of the {kind}'s id."
             )
-        return str(found[0][0])
+        return found[0]
 
     def page(
         self,
@@ -200,20 +194,10 @@ class RunStore:
 
         `top`: only those that no agent called.
         """
-        where, values = ["parent_id IS NULL" if top else "1 = 1"], []
-        filters = (
-            ("state = ?", state),
-            ("id < ?", before),
-            ("session_id = ?", session_id),
-            ("agent = ?", agent),
-            ("caller = ?", caller),
-        )
-        for clause, value in filters:
-            if value is not None:
-                where.append(clause)
-                values.append(value)
-        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-        rows = self.database.rows(query, *values, max(0, min(limit, 500)))
+        filters = {"state": state, "session_id": session_id, "agent": agent, "caller": caller}
+        where = "parent_id IS NULL" if top else "1 = 1"
+        most = max(0, min(limit, 500))
+        rows = newest(self.database, "runs", RUN_COLUMNS, filters, most, before=before, where=where)
         return [Run(*cast("Any", row)) for row in rows]
 
     def tree(self, id: str) -> Sequence[Run]:
