@@ -9,29 +9,24 @@ import signal
 from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.confine import explained
 from toolcrib.sandbox.host.runner import CommandRun, NeverStarted, check
+from toolcrib.sandbox.host.streams import CHUNK, OwnPipes
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.choice import chosen
 from toolcrib.spec import Level
 
-TAIL = 65_536
-CHUNK = 65_536
 LINGER = 0.3
 
 
-class Stream(CommandRun):
+class Stream(CommandRun, OwnPipes):
     """One confined command with `stdin` and `stdout` as our descriptors, for as long as it runs.
 
     Its whole tree ends with `aclose`, and with this process. `ended` is done when all of it is gone.
     """
 
     def __init__(self, job: Confinement, level: Level) -> None:
-        super().__init__(job, level)
-        self.stdin = -1
-        """Written by the caller; -1 once it is closed."""
-        self.stdout = -1
-        """Read by the caller."""
+        CommandRun.__init__(self, job, level)
+        OwnPipes.__init__(self)
         self._stderr = -1
-        self._tail = bytearray()
         self._end_reason: str | ToolcribError | None = None
 
     def open_pipes(self) -> None:
@@ -44,7 +39,7 @@ class Stream(CommandRun):
         self.loop.add_reader(self._stderr, self._read_stderr)
 
     def _read_stderr(self) -> None:
-        """Keep the end of what it writes to standard error; a flood takes no memory."""
+        """Keep the end of what it writes to standard error."""
         try:
             data = os.read(self._stderr, CHUNK)
         except BlockingIOError:
@@ -53,34 +48,13 @@ class Stream(CommandRun):
             data = b""
         if not data:
             self._close_stderr()
-        self._tail += data
-        del self._tail[:-TAIL]
+        self.keep(data)
 
     def _close_stderr(self) -> None:
         if self._stderr >= 0:
             self.loop.remove_reader(self._stderr)
             os.close(self._stderr)
             self._stderr = -1
-
-    @property
-    def stderr(self) -> str:
-        """The last 64 KiB of what it wrote to standard error."""
-        return self._tail.decode(errors="replace")
-
-    @property
-    def stderr_cut(self) -> bool:
-        """True if it may have written more than that."""
-        return len(self._tail) >= TAIL
-
-    def take_stdin(self) -> int:
-        """Return the descriptor, which the caller then has to close."""
-        fd, self.stdin = self.stdin, -1
-        return fd
-
-    def take_stdout(self) -> int:
-        """Return the descriptor, which the caller then has to close."""
-        fd, self.stdout = self.stdout, -1
-        return fd
 
     def how(self) -> str:
         """Return how it ended, in words; empty while it runs. Raises why a command never started."""
@@ -131,10 +105,7 @@ class Stream(CommandRun):
     def close(self) -> None:
         """Close everything."""
         self._close_stderr()
-        for fd in (self.stdin, self.stdout):
-            if fd >= 0:
-                os.close(fd)
-        self.stdin = self.stdout = -1
+        self.close_pipes()
         super().close()
 
 

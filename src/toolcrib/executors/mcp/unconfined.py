@@ -13,48 +13,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.errors import ToolUnavailable
+from toolcrib.sandbox.host.streams import TAIL, OwnPipes
 
-_TAIL = 65_536
 _GRACE_S = 5.0
 _PDEATHSIG = 1
 """`PR_SET_PDEATHSIG` of prctl(2): the kernel ends the process with this one."""
 _LIBC = ctypes.CDLL(None)
 
 
-class UnconfinedStream:
+class UnconfinedStream(OwnPipes):
     """A running process with pipes, as `sandbox.stream.Stream` is for a confined one."""
 
     def __init__(self, process: asyncio.subprocess.Process, stdin: int, stdout: int) -> None:
+        super().__init__(stdin, stdout)
         self._process = process
-        self._stdin, self._stdout = stdin, stdout
-        self._tail = bytearray()
         self._reading = asyncio.create_task(self._read_stderr())
 
     async def _read_stderr(self) -> None:
         assert self._process.stderr is not None
-        while data := await self._process.stderr.read(_TAIL):
-            self._tail += data
-            del self._tail[:-_TAIL]
-
-    @property
-    def stderr(self) -> str:
-        """The last 64 KiB of what it wrote to standard error."""
-        return self._tail.decode(errors="replace")
-
-    @property
-    def stderr_cut(self) -> bool:
-        """True if it may have written more than that."""
-        return len(self._tail) >= _TAIL
-
-    def take_stdin(self) -> int:
-        """Return the descriptor, which the caller then has to close."""
-        fd, self._stdin = self._stdin, -1
-        return fd
-
-    def take_stdout(self) -> int:
-        """Return the descriptor, which the caller then has to close."""
-        fd, self._stdout = self._stdout, -1
-        return fd
+        while data := await self._process.stderr.read(TAIL):
+            self.keep(data)
 
     def enforcement(self) -> dict[str, Any]:
         """Return the report that nothing confines it."""
@@ -73,9 +51,7 @@ class UnconfinedStream:
 
     async def aclose(self) -> None:
         """End it: close its input, then send SIGTERM and SIGKILL to its group. Waits until it is gone."""
-        for fd in (self._stdin, self._stdout):
-            if fd >= 0:
-                os.close(fd)
+        self.close_pipes()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None and self._process.returncode is None:
                 os.killpg(self._process.pid, number)

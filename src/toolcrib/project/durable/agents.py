@@ -9,10 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConflictError, DeniedError, NotFoundError
+from toolcrib.errors import ConflictError, DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
+from toolcrib.project.durable.reviewed_files import ReviewedFiles
 from toolcrib.project.integrity.agent_files import FileUse, as_reviewed
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
@@ -24,25 +25,30 @@ from toolcrib.runs.agents import (
     Models,
     check_agents,
     read_agent,
-    read_files,
 )
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
-from toolcrib.spec.naming import suggestion
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
 
 
-class ProjectAgents:
-    """The agents in files, read again when one has changed, and those that a program adds."""
+class ProjectAgents(ReviewedFiles[Agent]):
+    """The agents in files, and those that a program adds."""
+
+    kind = "agent"
 
     def __init__(self, place: Place, files: SourceFiles, first_use: FirstUse) -> None:
-        self._folder = place.agents
-        self._files = files
-        self._first_use = first_use
+        super().__init__(place.agents, files, first_use)
         self._added: dict[str, Agent] = {}
+
+    def _read(self, path: str, raw: bytes) -> tuple[Agent, Document]:
+        return _read(path, raw)
+
+    def _as_tool(self, one: Agent, document: Document) -> Tool:
+        use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
+        return as_reviewed("agent", one.name, one.description, document, use)
 
     def add(self, agent: Agent) -> None:
         """Add an agent. Raises `ConflictError` if there is one of this name."""
@@ -52,41 +58,17 @@ class ProjectAgents:
 
     def all(self) -> dict[str, Agent]:
         """Return every agent by name; those in files first."""
-        return {**{name: agent for name, (agent, _) in self._in_files()[0].items()}, **self._added}
-
-    def get(self, name: str) -> Agent:
-        """Return an agent to run it. Raises `NotFoundError`, and for a file what `FirstUse.require` does."""
-        agent, document = self._find(name)
-        if document is not None:
-            self._first_use.require(_reviewed(agent, document))
-        return agent
-
-    def find(self, name: str) -> Agent:
-        """Return an agent to show it. Raises `NotFoundError`."""
-        return self._find(name)[0]
+        return {**super().all(), **self._added}
 
     def _find(self, name: str) -> tuple[Agent, Document | None]:
-        if name in self._added:
-            return self._added[name], None
-        agents, findings = self._in_files()
-        if name in agents:
-            return agents[name]
-        broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
-        if broken is not None:
-            raise NotFoundError(f"agent {name[:100]!r} does not load: {broken.render(hint=False)}")
-        hint = suggestion(name, self.all(), "`toolcrib agents list` shows those that there are.")
-        raise NotFoundError(f"there is no agent named {name[:100]!r}", hint=hint)
-
-    def reviewed(self) -> list[Tool]:
-        """Return the agents in files as a person reviews them."""
-        return [_reviewed(*one) for one in self._in_files()[0].values()]
+        return (self._added[name], None) if name in self._added else super()._find(name)
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""
         found: dict[str, Sequence[str]] = {name: agent.tools for name, agent in self._added.items()}
         for name, (agent, document) in self._in_files()[0].items():
             with suppress(DeniedError):
-                self._first_use.require(_reviewed(agent, document))
+                self._first_use.require(self._as_tool(agent, document))
                 found[name] = agent.tools
         return found
 
@@ -102,18 +84,10 @@ class ProjectAgents:
         listed = any(agent.tools for agent, _ in agents.values())
         return [*findings, *check_agents(agents, {*tools(), *NAMES} if listed else (), self._added)]
 
-    def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
-        return read_files(self._folder, self._files, _read)
-
 
 @lru_cache(maxsize=256)
 def _read(path: str, raw: bytes) -> tuple[Agent, Document]:
     return read_agent(path, raw)
-
-
-def _reviewed(agent: Agent, document: Document) -> Tool:
-    use = FileUse(agent.tools, tuple(f"agent:{name}" for name in agent.agents), agent.provider)
-    return as_reviewed("agent", agent.name, agent.description, document, use)
 
 
 def agent_caller(agent: str) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import NotFoundError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.control.first_use import FirstUse
+from toolcrib.project.durable.reviewed_files import ReviewedFiles
 from toolcrib.project.integrity.agent_files import FileUse, as_reviewed
 from toolcrib.project.root import Place
-from toolcrib.runs.agents import AgentRuns, read_files
+from toolcrib.runs.agents import AgentRuns
 from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run, RunDraft
 from toolcrib.runs.workflows import (
@@ -25,11 +25,12 @@ from toolcrib.runs.workflows import (
 )
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
-from toolcrib.spec.naming import suggestion
 
 
-class ProjectWorkflows:
-    """The workflows in files, read again for each use."""
+class ProjectWorkflows(ReviewedFiles[Workflow]):
+    """The workflows in files."""
+
+    kind = "workflow"
 
     def __init__(
         self,
@@ -39,43 +40,21 @@ class ProjectWorkflows:
         tools: Toolset,
         runs: Callable[[], AgentRuns],
     ) -> None:
-        self._folder = place.workflows
-        self._files = files
-        self._first_use = first_use
+        super().__init__(place.workflows, files, first_use)
         self._runs = runs
         self._tools = tools
 
-    def all(self) -> dict[str, Workflow]:
-        """Return every workflow by name."""
-        return {name: workflow for name, (workflow, _) in self._read()[0].items()}
+    def _read(self, path: str, raw: bytes) -> tuple[Workflow, Document]:
+        return read_workflow(path, raw)
 
-    def get(self, name: str) -> Workflow:
-        """Return a workflow to run it. Raises `NotFoundError`, and what `FirstUse.require` raises."""
-        found = self._find(name)
-        self._first_use.require(_reviewed(*found))
-        return found[0]
-
-    def find(self, name: str) -> Workflow:
-        """Return a workflow to show it. Raises `NotFoundError`."""
-        return self._find(name)[0]
-
-    def _find(self, name: str) -> tuple[Workflow, Document]:
-        workflows, findings = self._read()
-        if name in workflows:
-            return workflows[name]
-        broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
-        if broken is not None:
-            raise NotFoundError(f"workflow {name[:100]!r} does not load: {broken.render(hint=False)}")
-        hint = suggestion(name, workflows, "`toolcrib workflows list` shows those that there are.")
-        raise NotFoundError(f"there is no workflow named {name[:100]!r}", hint=hint)
-
-    def reviewed(self) -> list[Tool]:
-        """Return the workflows as a person reviews them."""
-        return [_reviewed(*one) for one in self._read()[0].values()]
+    def _as_tool(self, one: Workflow, document: Document) -> Tool:
+        others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))
+        use = FileUse(tuple(one.callees("tool")), tuple(others))
+        return as_reviewed("workflow", one.name, one.description, document, use)
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""
-        workflows, findings = self._read()
+        workflows, findings = self._in_files()
         known = {"workflow": workflows, "tool": self._tools.names, "agent": agents}
         return [*findings, *check_workflows(workflows, known)]
 
@@ -126,12 +105,3 @@ class ProjectWorkflows:
     def _agent(self, name: str) -> tuple[str, str]:
         team = self._runs().team(name)
         return team.definition, team.agent.provider
-
-    def _read(self) -> tuple[dict[str, tuple[Workflow, Document]], list[Diagnostic]]:
-        return read_files(self._folder, self._files, read_workflow)
-
-
-def _reviewed(workflow: Workflow, document: Document) -> Tool:
-    others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in workflow.callees(kind))
-    use = FileUse(tuple(workflow.callees("tool")), tuple(others))
-    return as_reviewed("workflow", workflow.name, workflow.description, document, use)

@@ -1,0 +1,68 @@
+"""A folder of files that people review before they run: agents, or workflows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from toolcrib.errors import NotFoundError
+from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.project.control.first_use import FirstUse
+from toolcrib.runs.agents import read_files
+from toolcrib.spec import Tool
+from toolcrib.spec.naming import suggestion
+
+T = TypeVar("T")
+
+
+class ReviewedFiles(ABC, Generic[T]):
+    """The agents or workflows of a folder, read again for each use."""
+
+    kind: str
+    """`agent` or `workflow`."""
+
+    def __init__(self, folder: Path, files: SourceFiles, first_use: FirstUse) -> None:
+        self._folder = folder
+        self._files = files
+        self._first_use = first_use
+
+    @abstractmethod
+    def _read(self, path: str, raw: bytes) -> tuple[T, Document]:
+        """Return the content of a file. Raises `ManifestError`."""
+
+    @abstractmethod
+    def _as_tool(self, one: T, document: Document) -> Tool:
+        """Return it as a person reviews it."""
+
+    def all(self) -> dict[str, T]:
+        """Return every one by name."""
+        return {name: one for name, (one, _) in self._in_files()[0].items()}
+
+    def get(self, name: str) -> T:
+        """Return one to run it. Raises `NotFoundError`, and for a file what `FirstUse.require` does."""
+        one, document = self._find(name)
+        if document is not None:
+            self._first_use.require(self._as_tool(one, document))
+        return one
+
+    def find(self, name: str) -> T:
+        """Return one to show it. Raises `NotFoundError`."""
+        return self._find(name)[0]
+
+    def _find(self, name: str) -> tuple[T, Document | None]:
+        found, findings = self._in_files()
+        if name in found:
+            return found[name]
+        broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
+        if broken is not None:
+            raise NotFoundError(f"{self.kind} {name[:100]!r} does not load: {broken.render(hint=False)}")
+        hint = suggestion(name, self.all(), f"`toolcrib {self.kind}s list` shows those that there are.")
+        raise NotFoundError(f"there is no {self.kind} named {name[:100]!r}", hint=hint)
+
+    def reviewed(self) -> list[Tool]:
+        """Return those in files as a person reviews them."""
+        return [self._as_tool(*one) for one in self._in_files()[0].values()]
+
+    def _in_files(self) -> tuple[dict[str, tuple[T, Document]], list[Diagnostic]]:
+        return read_files(self._folder, self._files, self._read)
