@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -110,21 +111,11 @@ def _schemas(step: Step, document: Document, at: KeyPath) -> Iterator[Diagnostic
 
 def _circle(needed: Mapping[str, set[str]]) -> list[str]:
     """One circle of steps that need each other, the first one again at its end; empty where there is none."""
-    over: set[str] = set()
-
-    def follow(name: str, way: list[str]) -> list[str]:
-        if name in way:
-            return [*way[way.index(name) :], name]
-        if name in over or name not in needed:
-            return []
-        for other in sorted(needed[name]):
-            found = follow(other, [*way, name])
-            if found:
-                return found
-        over.add(name)
-        return []
-
-    return next((found for name in needed if (found := follow(name, []))), [])
+    try:
+        TopologicalSorter({name: sorted(others) for name, others in needed.items()}).prepare()
+    except CycleError as error:
+        return list(reversed(error.args[1]))
+    return []
 
 
 def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Diagnostic]:

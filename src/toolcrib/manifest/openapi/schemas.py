@@ -230,43 +230,27 @@ def cut(names: Iterable[str], steps: Mapping[str, list[SchemaStep]], schemas: Ma
     return lost
 
 
-def _circled(names: Iterable[str], steps: Mapping[str, list[SchemaStep]]) -> dict[str, int]:
-    """Return the number of its circle for each name in one (Tarjan's strongly connected components)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    on_stack: set[str] = set()
-    found: dict[str, int] = {}
-    for start in names:
-        if start in index:
-            continue
-        work = [(start, iter(steps.get(start, ())))]
-        index[start] = low[start] = len(index)
-        stack.append(start)
-        on_stack.add(start)
-        while work:
-            name, rest = work[-1]
-            step = next(rest, None)
-            if step is not None:
-                target = step.target
-                if target not in index:
-                    index[target] = low[target] = len(index)
-                    stack.append(target)
-                    on_stack.add(target)
-                    work.append((target, iter(steps.get(target, ()))))
-                elif target in on_stack:
-                    low[name] = min(low[name], index[target])
-                continue
-            work.pop()
-            if work:
-                low[work[-1][0]] = min(low[work[-1][0]], low[name])
-            if low[name] == index[name]:
-                members = [stack.pop()]
-                while members[-1] != name:
-                    members.append(stack.pop())
-                on_stack.difference_update(members)
-                if len(members) > 1 or any(step.target == name for step in steps.get(name, ())):
-                    found.update(dict.fromkeys(members, index[name]))
+def _circled(names: Iterable[str], steps: Mapping[str, list[SchemaStep]]) -> dict[str, str]:
+    """Return for each name in a circle a name of that circle: those that it reaches and that reach it."""
+    ahead = {name: {step.target for step in steps[name]} for name in names}
+    behind: dict[str, set[str]] = {}
+    for name, targets in ahead.items():
+        for target in targets:
+            behind.setdefault(target, set()).add(name)
+    found: dict[str, str] = {}
+    for name in ahead:
+        if name not in found:
+            found |= dict.fromkeys(_reached(name, ahead) & _reached(name, behind), name)
+    return found
+
+
+def _reached(name: str, edges: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        fresh = edges.get(waiting.pop(), set()) - found
+        found |= fresh
+        waiting += fresh
     return found
 
 
