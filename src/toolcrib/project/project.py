@@ -29,7 +29,7 @@ from toolcrib.project.control.outputs import KeptOutputs
 from toolcrib.project.control.reviewing import Reviewing
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
-from toolcrib.project.durable.durable import Durable
+from toolcrib.project.durable.durable import Durable, DurableParts
 from toolcrib.project.preview import Preview
 from toolcrib.project.root import Place, find
 from toolcrib.project.setup import Setup
@@ -41,16 +41,11 @@ from toolcrib.state import Vault, load_user_settings, require_database
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
-    from toolcrib.project.durable.agents import ProjectAgents
-    from toolcrib.project.durable.calls import ProjectCalls
-    from toolcrib.project.durable.tasks import ProjectTasks
-    from toolcrib.project.durable.workflows import ProjectWorkflows
-    from toolcrib.runs.agents import AgentRuns
 
 Accept = Literal["reviewed", "all"]
 
 
-class Project:
+class Project(DurableParts):
     """A project's tools behind one call path. Use it as an async context manager, or `aclose` it.
 
     Manifests that do not load are in `diagnostics`, and never hide the others. A manifest is checked in full
@@ -294,48 +289,6 @@ class Project:
     ) -> AsyncGenerator[CallEvent | Result]:
         """Call a tool, yield each `CallEvent` and, at last, its `Result`; as `Toolset.stream` does."""
         return stream_events(lambda listener: self.call(name, arguments, on_event=listener, **options))
-
-    @property
-    def calls(self) -> ProjectCalls:
-        """Durable calls: stored before they run, and recorded once."""
-        return self._durable.calls
-
-    @property
-    def agents(self) -> ProjectAgents:
-        """The agents of the project: those in files, and those that the program adds."""
-        return self._durable.agents
-
-    @property
-    def tasks(self) -> ProjectTasks:
-        """Tasks for agents of the project and for command-line agents."""
-        return self._durable.tasks
-
-    @property
-    def workflows(self) -> ProjectWorkflows:
-        """The workflows of the project. Their runs are in `runs`."""
-        return self._durable.workflows
-
-    @property
-    def runs(self) -> AgentRuns:
-        """Sessions and runs of agents."""
-        return self._durable.runs
-
-    def submit(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | bytes | str | None = None,
-        *,
-        connection: object = None,
-        **options: Any,
-    ) -> str:
-        """Store a durable call and return its id; options as of `ProjectCalls.submit`.
-
-        With `connection`, a `psycopg.Connection` to the project's database, the call exists only if the
-        transaction that is open on it is committed. `calls.submit_in_async` takes an `AsyncConnection`.
-        """
-        if connection is not None:
-            return self.calls.submit_in(connection, name, arguments, **options)
-        return self.calls.submit(name, arguments, **options)
 
     @cached_property
     def approval_service(self) -> ApprovalService:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
@@ -90,3 +91,51 @@ class Durable:
         """Stop serving calls, if this process does."""
         if "calls" in self.__dict__:
             await self.calls.stop()
+
+
+class DurableParts:
+    """A project as those see it who let its tools, agents and workflows run durably."""
+
+    _durable: Durable
+
+    @property
+    def calls(self) -> ProjectCalls:
+        """Durable calls: stored before they run, and recorded once."""
+        return self._durable.calls
+
+    @property
+    def agents(self) -> ProjectAgents:
+        """The agents of the project: those in files, and those that the program adds."""
+        return self._durable.agents
+
+    @property
+    def tasks(self) -> ProjectTasks:
+        """Tasks for agents of the project and for command-line agents."""
+        return self._durable.tasks
+
+    @property
+    def workflows(self) -> ProjectWorkflows:
+        """The workflows of the project. Their runs are in `runs`."""
+        return self._durable.workflows
+
+    @property
+    def runs(self) -> AgentRuns:
+        """Sessions and runs of agents."""
+        return self._durable.runs
+
+    def submit(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | bytes | str | None = None,
+        *,
+        connection: object = None,
+        **options: Any,
+    ) -> str:
+        """Store a durable call and return its id; options as of `ProjectCalls.submit`.
+
+        With `connection`, a `psycopg.Connection` to the project's database, the call exists only if the
+        transaction that is open on it is committed. `calls.submit_in_async` takes an `AsyncConnection`.
+        """
+        if connection is not None:
+            return self.calls.submit_in(connection, name, arguments, **options)
+        return self.calls.submit(name, arguments, **options)
