@@ -126,11 +126,11 @@ def decode(data: bytes, form: type[_Form]) -> _Form:
     return msgspec.convert(value, type=form)
 
 
-def check_id(value: str, what: str = "bundleID") -> None:
+def check_id(value: str) -> None:
     """Raise InvalidId unless the text is a lower-case UUID of version 7 (RFC 9562)."""
     if not _ID.fullmatch(value):
         raise InvalidId(
-            f"{what} {value!r} is not a UUID of version 7",
+            f"bundleID {value!r} is not a UUID of version 7",
             hint="Make one with `toolcrib bundle create`, or by RFC 9562, in lower case.",
         )
 

@@ -8,13 +8,11 @@ from toolcrib.egress.destination import Destination, normal_host
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.proxy.dialer import Dialer, ProxyLimits, Unreachable
 from toolcrib.egress.proxy.refusal import Denied
-from toolcrib.egress.resolver import Resolver, SystemResolver
+from toolcrib.egress.resolver import SystemResolver
 from toolcrib.errors import HostNotAllowed, InvalidInput, ToolFailed
 
 
-async def connect(
-    host: str, port: int, policy: HostPolicy, *, timeout_s: float, resolver: Resolver | None = None
-) -> socket.socket:
+async def connect(host: str, port: int, policy: HostPolicy, *, timeout_s: float) -> socket.socket:
     """Return a socket that is connected to a checked address of the host.
 
     Raises HostNotAllowed, InvalidInput for what is no host, ToolFailed if nobody answers there.
@@ -24,7 +22,7 @@ async def connect(
     except ValueError as error:
         raise InvalidInput(f"cannot connect to {host!r}: {error}") from None
     limits = ProxyLimits(dial_s=timeout_s)
-    dialer = Dialer(policy, resolver or SystemResolver(), lambda _: None, limits)
+    dialer = Dialer(policy, SystemResolver(), lambda _: None, limits)
     try:
         return (await dialer.connect(destination)).detach()
     except Denied as error:

@@ -29,11 +29,10 @@ async def run_in_process(
     arguments: dict[str, Any],
     *,
     memory_bytes: int | None = None,
-    processes: int | None = None,
 ) -> Any:
     """Call `function(**arguments)` in a new process and wait for its answer.
 
-    `memory_bytes` and `processes` limit the whole process tree. Raises SandboxUnavailable if that cannot be
+    `memory_bytes` limits the whole process tree. Raises SandboxUnavailable if that cannot be
     enforced, DefinitionError if the call cannot be pickled, ToolFailed if the function raises.
     """
     from toolcrib.sandbox.host.function import FunctionCall, call_function
@@ -45,7 +44,7 @@ async def run_in_process(
             f"the call cannot be sent to a process of its own: {error}",
             hint="Define the function, and the types of its arguments, at the top level of a module.",
         ) from None
-    done = await call_function(FunctionCall(_CHILD, _needs(function), call, memory_bytes, processes))
+    done = await call_function(FunctionCall(_CHILD, _needs(function), call, memory_bytes))
     if done.status is not None:
         code = os.waitstatus_to_exitcode(done.status)
         raise ToolFailed(_death(code, done.out_of_memory), details={"exit_code": code})

@@ -97,10 +97,8 @@ class KeyringSecrets(_CachedSource):
     the Secret Service. Answers are kept for `keep` seconds.
     """
 
-    def __init__(
-        self, service: str, *, keep: float = 60.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(f"keyring {service}", keep, clock)
+    def __init__(self, service: str, *, keep: float = 60.0) -> None:
+        super().__init__(f"keyring {service}", keep, time.monotonic)
         self.service = service
 
     def ask(self, name: str) -> str | None:

@@ -208,16 +208,17 @@ def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]
     return found
 
 
-def respelled(tool: Tool, spelling: Spelling = Spelling.DOLLAR_BRACE) -> Tool:
-    """Return the tool with every template in this spelling, in which a secret is `${NAME}`.
+def respelled(tool: Tool) -> Tool:
+    """Return the tool with every template in the spelling in which a secret is `${NAME}`.
 
     Raises ManifestError for what cannot be said in it.
     """
     names = Namespaces.of(tool)
     changed: dict[str, Any] = {
-        key: respell(getattr(tool.config, key), names, spelling) for key in kind_of(tool).templated
+        key: respell(getattr(tool.config, key), names, Spelling.DOLLAR_BRACE)
+        for key in kind_of(tool).templated
     }
-    return replace(tool, config=replace(tool.config, **changed))
+    return replace(tool, config=replace(config, **changed))
 
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|h|m|s)")

@@ -36,8 +36,6 @@ class FunctionCall:
     call: bytes
     memory_bytes: int | None = None
     """Memory of the whole tree; the call is refused where nothing can enforce it."""
-    processes: int | None = None
-    """Processes and threads of the whole tree; likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ async def call_function(call: FunctionCall) -> FunctionAnswer:
         UnavailableError: no process could be started at the moment; nothing was run.
         SandboxUnavailable: a limit is stated that nothing here can enforce.
     """
-    check_limits(call.memory_bytes, call.processes, "function")
+    check_limits(call.memory_bytes, None, "function")
     return await retried(lambda: FunctionRun(call).complete(), FunctionRun.trouble)
 
 
@@ -104,11 +102,11 @@ def order_of(call: FunctionCall) -> SandboxOrder:
         "level": "function",
         "cwd": "/",
         "memory_bytes": call.memory_bytes,
-        "processes": call.processes,
+        "processes": None,
         "warm": {"script": call.script, "executable": sys.executable},
     }
     digest = hashlib.sha256(prepared).digest()
-    key = (FUNCTIONS, call.script, digest, call.memory_bytes, call.processes)
+    key = (FUNCTIONS, call.script, digest, call.memory_bytes)
     return SandboxOrder(FUNCTIONS, message, key, sender(prepared))
 
 

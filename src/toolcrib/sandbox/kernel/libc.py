@@ -113,8 +113,9 @@ def readable(fd: int, events: int = select.POLLIN) -> bool:
     return bool(poll.poll(0))
 
 
-def close_other(keep: Iterable[int], first: int = 3) -> None:
-    """Close every descriptor from `first` on, except those in `keep`."""
+def close_other(keep: Iterable[int]) -> None:
+    """Close every descriptor from 3 on, except those in `keep`."""
+    first = 3
     for fd in sorted(fd for fd in keep if fd >= first):
         if fd > first:
             check("descriptors", syscall(SYS_CLOSE_RANGE, first, fd - 1, 0))

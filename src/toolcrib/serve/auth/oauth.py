@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -78,11 +78,10 @@ class OAuthResource:
 
 
 class OutsideTokens:
-    """Verifies the tokens of one authorization server. `clock` returns seconds since 1970."""
+    """Verifies the tokens of one authorization server."""
 
-    def __init__(self, named: OAuthResource, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, named: OAuthResource) -> None:
         self.resource = named
-        self._clock = clock
         self._egress = Egress()
         self._keys: KeySet | None = None
         self._read = float("-inf")
@@ -102,13 +101,13 @@ class OutsideTokens:
         """Return the caller with this token. Raises InvalidToken; UnavailableError without keys."""
         digest = hashlib.sha256(text.encode()).hexdigest()
         caller, ends = self._known.get(digest, (None, 0.0))
-        if caller is None or ends <= self._clock():
+        if caller is None or ends <= time.time():
             self._known.pop(digest, None)
             claims = self._checked(await self._claims(text))
             caller = _caller(claims)
             if len(self._known) >= _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            self._known[digest] = (caller, min(float(claims["exp"]), self._clock() + _KEYS_S))
+            self._known[digest] = (caller, min(float(claims["exp"]), time.time() + _KEYS_S))
         return caller
 
     async def _claims(self, text: str) -> Mapping[str, Any]:
@@ -131,7 +130,7 @@ class OutsideTokens:
         raise _invalid(f"its signature is not good: {reason[:100]}")
 
     def _checked(self, claims: Mapping[str, Any]) -> Mapping[str, Any]:
-        now, audience = self._clock(), claims.get("aud")
+        now, audience = time.time(), claims.get("aud")
         audiences = audience if isinstance(audience, list) else [audience]
         ends, begins = claims.get("exp"), claims.get("nbf", 0)
         if claims.get("iss") != self.resource.issuer:

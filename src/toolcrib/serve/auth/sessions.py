@@ -6,7 +6,6 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from toolcrib.errors import InvalidToken
@@ -29,10 +28,9 @@ class OpenSession(NamedTuple):
 
 
 class LoginSessions:
-    """Login codes and sessions. Only their digests are kept. `clock` returns seconds."""
+    """Login codes and sessions. Only their digests are kept."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._codes: dict[str, OpenSession] = {}
         self._sessions: dict[str, OpenSession] = {}
@@ -48,7 +46,7 @@ class LoginSessions:
         """Use up a code and return the name of a new session. Raises InvalidToken."""
         with self._lock:
             link = self._codes.pop(_digest(code), None)
-        if link is None or link.ends_at <= self._clock():
+        if link is None or link.ends_at <= time.monotonic():
             raise InvalidToken(
                 "this login link was used, has expired or is incomplete",
                 hint="Start the server again, or ask for a link with POST /login.",
@@ -57,7 +55,7 @@ class LoginSessions:
 
     def find(self, session: str) -> OpenSession | None:
         """Return an open session, which then lasts longer."""
-        digest, now = _digest(session), self._clock()
+        digest, now = _digest(session), time.monotonic()
         with self._lock:
             found = self._sessions.pop(digest, None)
             if found is None or found.ends_at <= now:
@@ -75,7 +73,7 @@ class LoginSessions:
         with self._lock:
             if len(known) >= _MOST:
                 del known[next(iter(known))]
-            known[_digest(text)] = OpenSession(self._clock() + lifetime, identity)
+            known[_digest(text)] = OpenSession(time.monotonic() + lifetime, identity)
         return text
 
 

@@ -11,7 +11,6 @@ import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -24,15 +23,14 @@ _SIZE = hashlib.sha256().digest_size
 
 
 class StateSeal:
-    """Seals and opens states. `clock` returns seconds since 1970, the same on all machines."""
+    """Seals and opens states. They hold for a day by the clock, which all machines share."""
 
-    def __init__(self, key: bytes, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, key: bytes) -> None:
         self._key = hmac.digest(key, b"toolcrib mcp request state", "sha256")
-        self._clock = clock
 
     def seal(self, state: dict[str, Any], about: bytes) -> str:
         """Return the text of a state for the call that `about` describes."""
-        data = orjson.dumps([int(self._clock()) + _LASTS_S, state])
+        data = orjson.dumps([int(time.time()) + _LASTS_S, state])
         return base64.urlsafe_b64encode(self._mac(data, about) + data).decode()
 
     def open(self, text: str, about: bytes) -> dict[str, Any]:
@@ -45,7 +43,7 @@ class StateSeal:
         if len(raw) > _LONGEST or not hmac.compare_digest(mac, self._mac(data, about)):
             raise _refused("requestState was changed, or is of another call")
         ends, state = orjson.loads(data)
-        if ends < self._clock():
+        if ends < time.time():
             raise _refused("requestState is too old")
         found: dict[str, Any] = state
         return found

@@ -72,8 +72,7 @@ class McpSession:
 class McpSessions:
     """All sessions of one server."""
 
-    def __init__(self, most: int = _MOST, idle_s: float = IDLE_S) -> None:
-        self._most, self._idle_s = most, idle_s
+    def __init__(self) -> None:
         self._open: dict[str, McpSession] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -84,7 +83,7 @@ class McpSessions:
 
     def add(self, session: McpSession) -> None:
         """Keep a session. With too many, the client that has most loses the one it used longest ago."""
-        if len(self._open) >= self._most:
+        if len(self._open) >= _MOST:
             self._evict()
         session.used = self._now()
         self._open[session.id] = session
@@ -129,7 +128,7 @@ class McpSessions:
 
     def _sweep(self) -> None:
         """End the sessions that were not used for long."""
-        oldest = self._now() - self._idle_s
+        oldest = self._now() - IDLE_S
         for session in [one for one in self._open.values() if one.used < oldest and one.is_idle]:
             self._end(session)
         again = asyncio.get_running_loop().call_later
