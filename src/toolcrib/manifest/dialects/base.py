@@ -213,10 +213,9 @@ def respelled(tool: Tool) -> Tool:
 
     Raises ManifestError for what cannot be said in it.
     """
-    names = Namespaces.of(tool)
+    names, config, spelling = Namespaces.of(tool), tool.config, Spelling.DOLLAR_BRACE
     changed: dict[str, Any] = {
-        key: respell(getattr(tool.config, key), names, Spelling.DOLLAR_BRACE)
-        for key in kind_of(tool).templated
+        key: respell(getattr(config, key), names, spelling) for key in kind_of(tool).templated
     }
     return replace(tool, config=replace(config, **changed))
 

@@ -72,7 +72,6 @@ class McpEndpoint:
         access: Access,
         settings: ServerSettings,
         *,
-        sessions: McpSessions | None = None,
         outside: OutsideTokens | None = None,
         body_s: float = BODY_S,
     ) -> None:
@@ -82,7 +81,7 @@ class McpEndpoint:
         alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
         self._alone = Connection(catalog, _drop, alone, listings=self._listings)
         """Serves all requests that stand alone."""
-        self.sessions = sessions or McpSessions()
+        self.sessions = McpSessions()
         self._incoming = Incoming()
         self._host = b""
         """The header Host that was checked last."""
