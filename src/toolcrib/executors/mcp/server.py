@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from toolcrib import __version__
 from toolcrib.errors import (
     CapabilityMissing,
     InputRequired,
@@ -100,6 +99,7 @@ class McpServer:
             left out.
         on_event: gets an audit event (`MCP_SERVER_STARTED`, `MCP_SERVER_ENDED`) and its fields.
         speed: factor by which pauses between starts are shortened, for tests.
+        version: our version for the server.
     """
 
     def __init__(
@@ -110,8 +110,10 @@ class McpServer:
         on_tools: Callable[[list[Definition], list[str]], None],
         on_event: Callable[..., None] = lambda *_, **__: None,
         speed: float = 1.0,
+        version: str = "",
     ) -> None:
         self.spec = spec
+        self._version = version
         self._connect = connect
         self._on_tools = on_tools
         self._on_event = on_event
@@ -215,7 +217,7 @@ class McpServer:
             cache=None,
             message_handler=on_message,
             **relays.callbacks(),
-            client_info=Implementation(name="toolcrib", version=__version__),
+            client_info=Implementation(name="toolcrib", version=self._version),
         )
         try:
             async with AsyncExitStack() as stack:

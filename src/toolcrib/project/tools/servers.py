@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolcrib import __version__
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import (
@@ -65,6 +66,7 @@ class Mounted:
             on_tools=self._offered,
             on_event=servers.note,
             speed=servers.speed,
+            version=__version__,
         )
 
     def list_last(self) -> None:
@@ -351,6 +353,7 @@ class Servers:
                 lambda: self._http(spec, login),
                 on_tools=lambda *_: None,
                 on_event=self.note,
+                version=__version__,
             )
             try:
                 if not await once.ready():

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import toolcrib
 from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
 from toolcrib.errors import ConfigError
@@ -84,6 +85,27 @@ async def test_its_tools_are_the_projects_and_confined(crib: Crib) -> None:
     lines = crib.audit()
     assert lines[0].event == "MCP_SERVER_STARTED"
     assert {line.event for line in lines} == {"MCP_SERVER_STARTED", "TOOL_EXECUTED", "TOOL_REFUSED"}
+
+
+async def test_a_server_learns_who_its_client_is_and_in_which_version(crib: Crib) -> None:
+    asked = RAW + textwrap.dedent("""
+        client = {}
+        begun = answer
+
+        def answer(message):
+            if message.get("method") == "initialize":
+                client.update(message["params"]["clientInfo"])
+            return begun(message)
+
+        def called(message):
+            return {"content": [{"type": "text", "text": json.dumps(client)}]}
+
+        main()
+    """)
+    mount(crib, "raw", asked)
+    async with opened(crib) as project:
+        client = json.loads((await project.call("raw__hello")).unwrap())
+    assert (client["name"], client["version"]) == ("toolcrib", toolcrib.__version__)
 
 
 async def test_progress_is_passed_on_and_so_is_cancellation(crib: Crib) -> None:
