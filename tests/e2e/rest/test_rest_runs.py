@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, http_server
+from toolcrib.guard import Tokens
+from toolcrib.state import Vault
 
 AGENT = {
     "name": "counter",
@@ -87,6 +90,25 @@ def test_events_are_streamed_and_resumed(server: HttpServerProcess) -> None:
     rest = server.send("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": numbers[-2]}).body.decode()
     assert rest.startswith(f"id: {numbers[-1]}\nevent: done\n")
     assert server.send("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": "x"}).status == 400
+
+
+def test_a_stream_of_runs_ends_when_its_token_is_revoked(server: HttpServerProcess) -> None:
+    token = server.create_token("watches", "admin")
+    run_id = server.send("POST", "/runs", {"agent": "counter", "prompt": "before"}).json["id"]
+    known = server.send("GET", f"/runs/{run_id}/events").body.decode()
+    last = [line.removeprefix("id: ") for line in known.splitlines() if line.startswith("id: ")][-1]
+    connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request(
+        "GET", "/runs/events", headers={"Authorization": f"Bearer {token}", "Last-Event-ID": last}
+    )
+    stream = connection.getresponse()
+    assert stream.status == 200
+    tokens = Tokens(Vault(server.root, server.data))
+    tokens.revoke("watches")
+    tokens.close()
+    server.send("POST", "/runs", {"agent": "counter", "prompt": "after"})
+    assert [line for line in stream.read().splitlines() if line and not line.startswith(b":")] == []
+    connection.close()
 
 
 def test_a_token_sees_its_own_runs_and_uses_its_own_tools(server: HttpServerProcess) -> None:
