@@ -94,7 +94,7 @@ def test_the_table_comes_before_the_notes_in_one_pipe(keyed: Crib) -> None:
     )
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines[:4]] == ["SECRET", "A", "B", "C"]
-    assert lines[4:] == ["B is missing: api cannot run without it."]
+    assert lines[4:] == ["B is missing: api cannot run without it.", "To set it: toolcrib secrets set B"]
 
 
 def test_a_project_without_secrets(crib: Crib) -> None:

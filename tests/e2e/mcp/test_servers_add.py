@@ -49,7 +49,10 @@ def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
     again = add(crib, "hello", "--yes", "--", "true")
     assert again.returncode == 7
     assert "has a server hello already" in again.stderr
-    wrong = add(crib, "wrong", "--yes", "--", "nosuchprogram")
+    missing = add(crib, "wrong", "--yes", "--", "nosuchprogram")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "nosuchprogram is not installed, so nothing was added" in missing.stderr
+    wrong = add(crib, "wrong", "--yes", "--", "false")
     assert wrong.returncode == 1
     assert f"wrong was added, and did not start. Change it in {crib.root}/.mcp.json" in wrong.stderr
 

@@ -150,4 +150,6 @@ def _print(needs: list[SecretNeed], as_json: bool) -> None:
         if need.state == "unreadable":
             print_note(f"{need.name}: {need.source}: {need.reason}. {need.hint or ''}".rstrip())
         elif need.blocks:
-            print_note(f"{need.name} is missing: {', '.join(need.required_by)} cannot run without it.")
+            needed_by = ", ".join(need.required_by)
+            print_note(f"{need.name} is missing: {needed_by} cannot run without it.")
+            print_note(f"To set it: toolcrib secrets set {need.name}")

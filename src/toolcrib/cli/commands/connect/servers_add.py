@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
 
 
+_MOST_WHY = 400
+"""Characters of a failed download's standard error that are shown, the last ones."""
 _DOWNLOAD_S = 600
 _ABOUT = "servers"
 _TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
@@ -66,6 +69,10 @@ def add_command(
     path = project.root / ".mcp.json"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     text = _added(path, before, name, entry)
+    if spec.is_local and "/" not in spec.command and shutil.which(spec.command) is None:
+        raise ToolUnavailable(
+            f"{spec.command} is not installed, so nothing was added", hint="Install it first."
+        )
     if not as_json:
         for line in _shown(spec, project.root):
             print_result(one_line(line))
@@ -188,8 +195,9 @@ def _download(spec: ServerSpec, root: Path, *, yes: bool) -> None:
     except (OSError, subprocess.TimeoutExpired) as failure:
         raise ToolUnavailable(f"the download failed: {failure}") from None
     if done.returncode or missing_package(spec, str(root)) is not None:
-        last = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
-        raise ToolUnavailable(f"the download failed: {last[:300]}", hint=error.hint)
+        why = " ".join(done.stderr.split()) or "it did not say why"
+        shown = why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"
+        raise ToolUnavailable(f"the download failed: {shown}", hint=error.hint)
 
 
 def _trusted(before: Project, name: str, program: str, channel: Channel) -> Project:
