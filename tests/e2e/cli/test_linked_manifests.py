@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests import commands
 from tests.crib import Crib, failed
 from toolcrib import Project
 from toolcrib.errors import ConfigError
+from toolcrib.project.integrity.lock import write_lock
 from toolcrib.state import Vault
 
 CANARY = "canary-4711"
@@ -150,9 +152,9 @@ def mounted(folder: Path, files: dict[str, str]) -> None:
         (folder / name).symlink_to(f"..data/{name}")
 
 
-def updated(folder: Path, files: dict[str, str]) -> None:
+def updated(folder: Path, files: dict[str, str], name: str = "..2026_01_02_00_00_00.2") -> None:
     """Put another version into it, as the kubelet does: one rename of `..data`."""
-    version = folder / "..2026_01_02_00_00_00.2"
+    version = folder / name
     for name, text in files.items():
         place = version / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -181,6 +183,37 @@ def test_a_tool_mounted_from_a_config_map_runs(crib: Crib) -> None:
     assert crib.call("hello").value == "hello\n"
     updated(folder, {"tool.yml": manifest, "run.sh": SCRIPT.replace("hello", "again")})
     assert crib.call("hello").value == "again\n"
+
+
+def test_a_tool_mounted_again_from_a_config_map_needs_no_other_review(crib: Crib) -> None:
+    """Each mount has a version folder of another name; `$0` and the files beside it are found as ever."""
+    crib.accept = "reviewed"
+    (crib.root / "out").mkdir()
+    folder = crib.home / "tools/hello"
+    folder.mkdir()
+    manifest = MANIFEST.replace("ENTRY", ".toolcrib/tools/hello/run.sh")
+    manifest += "permissions: {fs: {write: [out]}}\n"
+    files = {
+        "tool.yml": manifest,
+        "run.sh": "#!/bin/sh\n. .toolcrib/tools/hello/lib.sh\n",
+        "lib.sh": "echo a\n",
+    }
+    mounted(folder, files)
+    assert failed(crib.call("hello"), "approval_required")
+    crib.review("hello")
+
+    async def lock() -> None:
+        async with crib.open() as project:
+            write_lock(project.pins.path, project.pins.now(project.tools()))
+
+    asyncio.run(lock())
+    assert crib.call("hello").unwrap() == "a\n"
+    updated(folder, files)
+    shutil.rmtree(folder / "..2026_01_01_00_00_00.1")
+    assert crib.call("hello").unwrap() == "a\n"
+    updated(folder, {**files, "lib.sh": "echo b\n"}, "..3")
+    shutil.rmtree(folder / "..2026_01_02_00_00_00.2")
+    assert "lib.sh" in failed(crib.call("hello"), "lock_drift")
 
 
 def test_a_project_mounted_from_a_config_map_runs(tmp_path: Path) -> None:

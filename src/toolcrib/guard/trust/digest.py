@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import time
 from collections import OrderedDict
@@ -32,6 +33,7 @@ _CHUNK = 1024 * 1024
 _READS = 3
 _KEPT = 20_000
 _KEPT_TOOLS = 4_096
+_VERSION = re.compile(r"(?<=/)\.\.[^/]+(?=/)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class ToolDigest:
     parts: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
     """Each file of it, as a real path, with its kind and content: `executable SHA256`, `link SHA256`, …"""
+    names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    """The path by which a file counts in `parts`, where that is not its real path."""
 
     def changed_since(self, earlier: Mapping[str, str]) -> list[str]:
         """Return the names of the parts that were changed, added or removed."""
@@ -75,6 +79,22 @@ class _Looks:
         self.states: dict[str, _FileState | None] = {}
         """None: the file may have changed again after it was read, within one tick of the kernel's clock."""
         self.budget = _FileBudget(name)
+        self.names: dict[str, str] = {}
+
+    def name(self, path: str) -> str:
+        """Return the path by which a file counts.
+
+        In a mounted ConfigMap or Secret of Kubernetes that goes through `..data`: the folder that this link
+        leads to has another name after each mount.
+        """
+        named = _VERSION.sub(lambda part: self._version(path[: part.start()], part[0]), path)
+        if named != path:
+            self.names[path] = named
+        return named
+
+    def _version(self, above: str, name: str) -> str:
+        is_current = self.paths.look(f"{above}..data").text == name
+        return "..data" if is_current and self.paths.look(above + name).kind == stat.S_IFDIR else name
 
     def unchanged(self) -> bool:
         """Return True if a digest taken now would be the same."""
@@ -119,7 +139,7 @@ class Digests:
         """Return the digest of what a command line of the settings starts; `name` is for messages."""
         looks = _Looks(name)
         parts = code_parts(files(looks.paths), self._root, looks.paths)
-        return _digest({part: self._file(path, looks) for part, path in parts}, looks)
+        return _digest({f"{part}/{looks.name(path)}": self._file(path, looks) for part, path in parts}, looks)
 
     def _parts(self, tool: Tool, looks: _Looks) -> Iterator[tuple[str, str]]:
         if tool.source is None:
@@ -129,7 +149,7 @@ class Digests:
             if not (tool.source.stored or tool.source.shipped):  # What was read is what runs.
                 yield from self._beside(tool, looks)
         for part, path in code_of(tool, self._root, looks.paths):
-            yield part, self._file(path, looks)
+            yield f"{part}/{looks.name(path)}", self._file(path, looks)
         for access in ("read", "write"):
             for path in getattr(tool.permissions, access):
                 yield f"grants/{access}/{path}", looks.paths.real(os.path.join(self._root, path))
@@ -144,9 +164,11 @@ class Digests:
             raise _stale(tool.name, manifest)
         if tool.source.shared:
             return
-        folder = os.path.dirname(manifest)
-        for path in _files_below(looks.paths.real(folder), looks):
-            yield f"files/{os.path.relpath(path, looks.paths.real(folder))}", self._file(path, looks)
+        folder = looks.paths.real(os.path.dirname(manifest))
+        for path in _files_below(folder, looks):
+            said, real = self._file(path, looks), looks.paths.real(path)
+            if real == path or looks.name(f"{real}/") != f"{path}/":  # `..data` itself is in those names.
+                yield f"files/{os.path.relpath(looks.name(path), looks.name(folder))}", said
 
     def _file(self, path: str, looks: _Looks) -> str:
         """Describe a path: its kind, executable or not, and the digest of its content."""
@@ -258,7 +280,7 @@ def _digest(parts: dict[str, str], looks: _Looks) -> ToolDigest:
     whole = hashlib.sha256()
     for name, value in sorted(parts.items()):
         whole.update(json.dumps([name, value]).encode() + b"\n")
-    return ToolDigest(whole.hexdigest(), parts, looks.files)
+    return ToolDigest(whole.hexdigest(), parts, looks.files, looks.names)
 
 
 def _special(path: str, found: os.stat_result) -> str:

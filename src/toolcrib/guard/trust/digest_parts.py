@@ -22,9 +22,9 @@ def code_parts(files: Iterable[CodeFile], root: str, paths: Paths) -> Iterator[t
     for part, path, _ in files:
         real = paths.real(os.path.join(root, path))
         if stat.S_ISREG(paths.leads_to(real)):
-            yield f"{part}/{real}", real
+            yield part, real
         elif part == "venv":
-            yield from ((f"venv/{one}", one) for one in _environment(path, real, paths))
+            yield from ((part, one) for one in _environment(path, real, paths))
         # Any other file is missing: adding it changes the digest.
 
 

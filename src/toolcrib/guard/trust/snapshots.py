@@ -85,7 +85,8 @@ class Snapshots:
         """Yield the files of the project that are code, with what the digest says of them."""
         parts = {part.partition("/")[2] for part in digest.parts if part.startswith(_PARTS)}
         for path, said in digest.files.items():
-            named = path in parts or path.removeprefix(self._root) in parts
+            name = digest.names.get(path, path)
+            named = name in parts or name.removeprefix(self._root) in parts
             if named and path.startswith(self._root) and said.startswith(("file ", "executable ")):
                 yield path, said
 

@@ -44,7 +44,8 @@ class ReviewedTexts:
         """Yield each file that is new or has changed since these parts were `reviewed`, line by line."""
         before = self._reviewed(tool, reviewed or {})
         for path, said in self._code(tool, digest):
-            earlier, name = before.get(path), path.removeprefix(self._root)
+            named = digest.names.get(path, path)
+            earlier, name = before.get(named), named.removeprefix(self._root)
             if earlier == said:
                 continue
             data = _read(path, self._files)
@@ -68,7 +69,7 @@ class ReviewedTexts:
                 yield path, said
 
     def _reviewed(self, tool: Tool, parts: Mapping[str, str]) -> dict[str, str]:
-        folder = "" if tool.source is None else os.path.dirname(os.path.realpath(tool.source.path))
+        folder = "" if tool.source is None else os.path.realpath(os.path.dirname(tool.source.path))
         paths = {}
         for part, said in parts.items():
             kind, _, rest = part.partition("/")

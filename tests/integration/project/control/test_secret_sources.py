@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,3 +100,44 @@ def test_an_unreadable_source_stops_the_call_and_no_other_tool(kept: Crib) -> No
     assert "line 1 is not NAME=value" in result.error.message
     assert not (kept.root / "ran").exists()
     assert call(kept, "sh", "echo fine").unwrap() == "fine\n"
+
+
+@pytest.fixture
+def keyring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home folder of a person with a key of GnuPG; short, because its agent listens on a socket there."""
+    if shutil.which("gpg") is None:
+        pytest.skip("GnuPG is not installed")
+    with tempfile.TemporaryDirectory(prefix="h", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("HOME", folder)
+        monkeypatch.setenv("GNUPGHOME", f"{folder}/g")
+        Path(folder, "g").mkdir(mode=0o700)
+        gpg("--pinentry-mode", "loopback", "--passphrase", "", "--quick-gen-key", "ann", "default", "default")
+        yield Path(folder)
+        subprocess.run(["gpgconf", "--kill", "all"], check=True)
+
+
+def gpg(*words: str, said: str = "") -> str:
+    return subprocess.run(
+        ["gpg", "--batch", "--quiet", *words], input=said, capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("helper", ["gpg", "pass"])
+def test_a_real_password_store_gives_secrets_that_no_tool_sees(
+    crib: Crib, keyring: Path, helper: str
+) -> None:
+    if shutil.which(helper) is None:
+        pytest.skip(f"{helper} is not installed")
+    store = {"gpg": crib.root / "API_TOKEN", "pass": keyring / ".password-store/API_TOKEN.gpg"}[helper]
+    store.parent.mkdir(exist_ok=True)
+    (store.parent / ".gpg-id").write_text("ann\n")
+    gpg("--trust-model", "always", "-r", "ann", "-o", os.fspath(store), "-e", said=f"{VALUE}-4\n")
+    argv = {"gpg": ["gpg", "--batch", "--quiet", "-d"], "pass": ["pass", "show"]}[helper]
+    command = {"argv": argv, "confined": False, "timeout_ms": 60_000}
+    crib.write(".toolcrib/config.yml", json.dumps({"secrets": {"sources": [{"command": command}]}}))
+    crib.shell("keyed", permissions={"secrets": {"API_TOKEN": {}}})
+    script = f"echo $API_TOKEN $API_TOKEN | rev; echo $API_TOKEN; ls {keyring}; ls {keyring}/g"
+    seen = str(call(crib, "keyed", script).unwrap())
+    assert seen.startswith("4-eulav-t3rc3s 4-eulav-t3rc3s\n***API_TOKEN***\n")
+    assert seen.count("No such file") == 2
+    assert VALUE not in (crib.home / "audit/tools.log").read_text()
