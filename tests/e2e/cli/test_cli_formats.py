@@ -317,6 +317,11 @@ def test_the_answers_of_http_tools_are_recorded_and_replayed_without_the_server(
     assert "very-secret-value" not in Path(tape).read_text()
     replayed = cli(crib, "test", "--replay", tape, env=secret)
     assert (replayed.code, replayed.out, len(asked)) == (0, "ok      weather[0]\n", 1)
+    without = cli(crib, "test", "--replay", tape)
+    assert (without.code, without.out, len(asked)) == (0, "ok      weather[0]\n", 1)
+    lacking = cli(crib, "test", "--live")
+    assert (lacking.code, lacking.out) == (0, "skipped weather[0]\n")
+    assert "Secret WEATHER_KEY is not set" in lacking.err
     assert cli(crib, "test", "--record", "a", "--replay", "b").code == 2
 
 

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from toolcrib.errors import ToolcribError
+from toolcrib.guard import resolve
 from toolcrib.project.project import Project
-from toolcrib.spec import Call, Caller, Example, Tool
+from toolcrib.spec import Call, Caller, Example, SecretSource, Tool
 
 _WILDCARD = "..."
 _ANY = "\x00any\x00"
@@ -36,6 +37,17 @@ class Tried:
     def as_dict(self) -> dict[str, Any]:
         """JSON form."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSecrets:
+    """Secrets of tools that a cassette answers: one that is not set has a value all the same."""
+
+    source: SecretSource
+
+    def get(self, name: str) -> str | None:
+        """Return the value, or one that is masked as the value was in the recording."""
+        return self.source.get(name) or f"replayed-{name}"
 
 
 async def try_examples(
@@ -72,7 +84,11 @@ def _skipped(project: Project, tool: Tool, call: Call, *, live: bool) -> str | N
         return "it is built in; its examples name files and hosts that are not here"
     if not live and tool.permissions.network.mode != "none":
         return "it reaches the network; --live runs it, and --record keeps the answers of HTTP tools"
+    secrets = project.secrets
+    if isinstance(secrets, ReplayedSecrets) and tool.kind != "http":
+        secrets = secrets.source
     try:
+        resolve(tool.permissions, secrets)
         reason = project.asks(call)
     except ToolcribError as error:
         return None if error.code == "invalid_input" else f"it cannot be called: {error.message}"

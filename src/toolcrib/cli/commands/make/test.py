@@ -40,19 +40,22 @@ def command(
     """Run the examples in the manifests and compare the results.
 
     `...` in an example's expected_output matches any text. Tools that use the network, need approval or
-    lack a secret are skipped, with the reason. A recorded file has no secrets. Exit 1 if an example fails.
-    Without NAMES, exit 4 if a manifest has errors.
+    lack a secret are skipped, with the reason. A recorded file has no secrets, and replaying it needs none.
+    Exit 1 if an example fails. Without NAMES, exit 4 if a manifest has errors.
     """
     from toolcrib.cli.commands.decide.review import ask_for_reviews
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.egress.cassettes import cassette
-    from toolcrib.project.authoring.examples import try_examples
+    from toolcrib.project import Project
+    from toolcrib.project.authoring.examples import ReplayedSecrets, try_examples
 
     if record and replay:
         raise UsageError("--record and --replay exclude each other", hint="Record first, then replay.")
     if replay and not replay.is_file():
         raise NotFoundError(f"there is no cassette {replay}", hint=f"Make it with --record {replay}.")
     project = accepted_project(root, ask=not as_json)
+    if replay:
+        project = Project.open(root, secrets=ReplayedSecrets(project.secrets))
     caller, identity = caller_of(project)
     if not project.acceptance.given:
         raise project.acceptance.refusal(own=identity is None)
