@@ -172,6 +172,26 @@ async def test_a_file_beside_secrets_is_read_whole_in_parts_of_any_size(crib: Cr
             assert read == text.replace(secret, "***BRAVE_API_KEY***")
 
 
+async def test_a_root_that_is_not_there_is_named_with_its_setting(crib: Crib) -> None:
+    crib.write(".toolcrib/config.yml", "builtins: [read_file]\nroots: {workspace: ., skills: /no/skills}\n")
+    async with Project.open(crib.root, accept="all") as project:
+        error = await refused(project, "read_file", path="a")
+        assert (
+            error.message == "read_file is granted fs.read of '/no/skills', which does not exist (/no/skills)"
+        )
+        assert error.hint == "Create it, or remove it from `roots` in config.yml."
+
+
+async def test_the_folder_to_search_begins_at_the_project_whatever_the_roots_are(crib: Crib) -> None:
+    crib.write("docs/a.html", "<meta charset=iso-8859-1><title>Caf\xe9</title>".encode("latin-1"))
+    search = "builtins: {web_search: {provider: index, folder: docs}}\n"
+    crib.write(".toolcrib/config.yml", search + "roots: {workspace: {path: work, write: true}}\n")
+    crib.write("work/docs/other.md", "# Caf\u00e9")
+    async with Project.open(crib.root, accept="all") as project:
+        found = (await project.call("web_search", {"query": "caf\u00e9"})).unwrap()
+        assert [(one["title"], one["url"]) for one in found] == [("Caf\u00e9", "a.html")]
+
+
 async def test_without_roots_the_project_is_only_read(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", "builtins: [write_file]\n")
     async with Project.open(crib.root, accept="all") as project:

@@ -85,18 +85,24 @@ def status_failure(response: EgressResponse) -> HttpFailed:
 
 
 def text_of(response: EgressResponse) -> str:
-    """Return the body as text in its character set, which a page may name itself, else in UTF-8.
-
-    Bad bytes are replaced.
-    """
+    """Return the body as text in its character set. Bad bytes are replaced."""
     _, _, parameters = (response.header("content-type") or "").partition(";")
     match = re.search(r"charset=[\"']?([\w-]+)", parameters, re.IGNORECASE)
     if match is None and response.content_type.endswith(("html", "xml")):
-        match = _DECLARED.search(response.body[:1024].decode("latin-1"))
+        return page_text(response.body)
+    return _decoded(response.body, match)
+
+
+def page_text(page: bytes) -> str:
+    """Return HTML or XML as text in the character set that it names itself."""
+    return _decoded(page, _DECLARED.search(page[:1024].decode("latin-1")))
+
+
+def _decoded(data: bytes, charset: re.Match[str] | None) -> str:
     try:
-        text = response.body.decode(match[1] if match else "utf-8", errors="replace")
+        text = data.decode(charset[1] if charset else "utf-8", errors="replace")
     except LookupError:
-        text = response.body.decode(errors="replace")
+        text = data.decode(errors="replace")
     return text.removeprefix("\ufeff")
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from toolcrib.builtin.web.client import page_text
 from toolcrib.builtin.web.readable import readable, title_of
 from toolcrib.errors import TooLarge
 from toolcrib.sandbox import Roots
@@ -91,10 +92,11 @@ def _made(roots: Roots, folder: str, stamp: Stamp) -> Any:
     index = tantivy.Index(builder.build())
     writer = index.writer(_HEAP, 1)
     for path in sorted(stamp):
-        text = roots.read(f"{folder}/{path}", 0, _MAX_BYTES).data.decode(errors="replace")
-        title = ""
+        data, title = roots.read(f"{folder}/{path}", 0, _MAX_BYTES).data, ""
+        text = data.decode(errors="replace")
         if path.lower().endswith(_HTML):
-            title, text = title_of(text, "web_search"), readable(text, "", "web_search")
+            page = page_text(data)
+            title, text = title_of(page, "web_search"), readable(page, "", "web_search")
         elif match := _TITLE.search(text):
             title = match[1]
         writer.add_document(tantivy.Document(title=title or path, body=text, path=path))

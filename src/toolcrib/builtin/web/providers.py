@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -50,7 +51,7 @@ async def _index(
     site: Site, _ctx: CallContext, query: str, count: int, freshness: str | None
 ) -> list[dict[str, str]]:
     index = site.kept.setdefault("index", LocalIndex())
-    folder = str(site.option("folder"))
+    folder = str(Path(site.host.workspace().root, site.option("folder")))
     files = await site.in_files(folder, "read", index.refresh)
     found: list[dict[str, str]] = await run_in_thread(lambda: files.search(query, count, freshness))
     return found

@@ -132,7 +132,7 @@ class ProjectFiles:
         if os.path.normpath(self._written(written)) == self.scratch:
             self._make_scratch()
         path = self.resolve(written)
-        where = f"permissions.fs.{access} in the manifest"
+        where = "`roots` in config.yml" if tool.is_builtin else f"permissions.fs.{access} in the manifest"
         private = next((folder for folder in self._closed.private if within(path, folder)), None)
         pinned = reviewed is not None and (f"{access}/{written}", path) in reviewed
         link = None if pinned else self._unsafe_link(written)
