@@ -62,7 +62,7 @@ class LocalProcess:
         """Add to an error the permission that its text lacks, if there is one."""
         found = self._hosts(text, arguments)
         if found is None and (denial := self._denial(text)) is not None:
-            found = _of_path(denial), {"path": denial.path, "access": denial.access}
+            found = {"fs": {denial.access: denial.grant}}, {"path": denial.path, "access": denial.access}
         if found is None:
             return error
         added, details = found
@@ -108,10 +108,6 @@ class LocalProcess:
         elif present.network.mode != "none":
             block["network"] = {"allow": list(present.network.allow)} if present.network.allow else True
         return f"permissions: {json.dumps(block)}"
-
-
-def _of_path(denial: Denial) -> dict[str, Any]:
-    return {"fs": {denial.access: denial.grant}}
 
 
 def _paths(text: str, words: tuple[str, ...]) -> Iterator[str]:

@@ -183,7 +183,7 @@ class McpServer:
             except asyncio.CancelledError:
                 raise
             except BaseException as error:
-                if _fatal(error):
+                if isinstance(_leaf(error), (KeyboardInterrupt, SystemExit, GeneratorExit)):
                     raise
                 self._fail(error)
             if self._stopping:
@@ -471,10 +471,6 @@ def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _fatal(error: BaseException) -> bool:
-    return isinstance(_leaf(error), (KeyboardInterrupt, SystemExit, GeneratorExit))
 
 
 def _text(error: BaseException) -> str:

@@ -55,17 +55,14 @@ def create_agent(project: Project, name: str, definition: Mapping[str, Any], cre
             raise unfit(f"$.{key}", "has invisible characters, or ones that control a terminal")
     raw = f"# Made by the agent {creator}.\n{dump({'name': name, **data})}".encode()
     agent, document = read_agent(str(project.place.agents / f"{name}.yml"), raw)
-    wrong = check_agents({name: (agent, document)}, _usable(project), project.agents.all())
+    usable = [tool for tool, _ in project.described()]
+    wrong = check_agents({name: (agent, document)}, usable, project.agents.all())
     if wrong:
         raise failure(wrong)
     beyond = [*_beyond(project, agent), *_larger(agent.budgets)]
     refuse_beyond(project, f"{name} asks for more than agents may give to an agent here", beyond)
     _publish(project, agent, raw, creator)
     return agent
-
-
-def _usable(project: Project) -> list[str]:
-    return [name for name, _ in project.described()]
 
 
 def _beyond(project: Project, agent: Agent) -> Iterator[Violation]:

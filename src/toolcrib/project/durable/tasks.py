@@ -246,7 +246,7 @@ _is_session = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z").match
 
 
 class AgentOutput:
-    """What a command-line agent has printed so far: its session, its answer or its error.
+    """The output of a command-line agent so far: its session, its answer or its error.
 
     It reads the events of `claude -p --output-format stream-json`, of `codex exec --json` and of `gemini
     --output-format stream-json`. Other lines are passed over.

@@ -280,7 +280,7 @@ class Servers:
 
     def link_of(self, spec: ServerSpec) -> Callable[[], Link]:
         """Return a function that connects to this server."""
-        return lambda: self._local(spec) if spec.is_local else self._remote(spec)
+        return lambda: self._local(spec) if spec.is_local else self._http(spec, self._tokens(spec))
 
     def _local(self, spec: ServerSpec) -> Link:
         process: LocalProcess | None = None
@@ -310,9 +310,6 @@ class Servers:
             return error if process is None else process.explain(error, text, arguments)
 
         return StdioLink(start, self._mask, explain)
-
-    def _remote(self, spec: ServerSpec) -> Link:
-        return self._http(spec, self._tokens(spec))
 
     def _tokens(self, spec: ServerSpec) -> OAuthTokens:
         return OAuthTokens(self.vault, spec, lambda: resolve(spec.permissions, self._secrets))

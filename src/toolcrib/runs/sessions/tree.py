@@ -112,7 +112,8 @@ class RunTree:
         if last and last not in complete:
             raise NotFoundError(f"run {id} has no complete iteration {last}")
         kept = [one for one in seen if one.run_id != id or one.iteration <= last]
-        if prompt is None and kept and kept[-1].kind == "response" and _is_answer(run, last):
+        is_answer = run.state == "done" and last == run.iteration
+        if prompt is None and kept and kept[-1].kind == "response" and is_answer:
             raise InvalidError("that iteration is the run's answer", hint="Give a prompt to go on from it.")
         with self._store.change(f"session {new_id()}") as notes:
             return self._copy(notes, run, kept, prompt, (caller, identity), agent)
@@ -149,10 +150,6 @@ class RunTree:
         notes.add((id, id), "created", **about)
         self._store.send(tx, id, 0.0)
         return id
-
-
-def _is_answer(run: Run, iteration: int) -> bool:
-    return run.state == "done" and iteration == run.iteration
 
 
 def _cut(notes: RunNotes, run: Run, iteration: int | None) -> int:

@@ -61,7 +61,11 @@ class HttpServer:
             @contextmanager
             def capture_signals(self) -> Iterator[None]:
                 """Stop on signals. uvicorn would raise them again, and the project would stay open."""
-                numbers = (signal.SIGINT, signal.SIGTERM) if _is_main_thread() else ()
+                numbers = (
+                    (signal.SIGINT, signal.SIGTERM)
+                    if threading.current_thread() is threading.main_thread()
+                    else ()
+                )
                 before = [(number, signal.signal(number, self.handle_exit)) for number in numbers]
                 try:
                     yield
@@ -80,7 +84,3 @@ class HttpServer:
             timeout_graceful_shutdown=GRACE_S,
         )
         await Server(config).serve([self._socket])
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()

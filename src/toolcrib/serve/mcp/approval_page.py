@@ -39,7 +39,7 @@ _FORM = """<h1>May this call run?</h1><pre>{text}</pre><form method="post">
 </form>"""
 
 
-class ApprovalPage:
+class AnswerPage:
     """The pages of one client's questions. It listens on loopback from the first one on."""
 
     def __init__(self, approver: Approver) -> None:

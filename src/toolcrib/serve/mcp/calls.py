@@ -18,7 +18,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
-from toolcrib.serve.mcp.approval_page import ApprovalPage
+from toolcrib.serve.mcp.approval_page import AnswerPage
 from toolcrib.serve.mcp.client import ModernClient, OpenQuestions, input_required
 from toolcrib.serve.mcp.elicitation import (
     ApprovalQuestion,
@@ -96,7 +96,7 @@ class ClientCalls:
         self._questions = questions
         self.tasks = None if settings.tasks is None else Tasks(settings.tasks, settings.approver)
         """The calls that were answered as tasks; None if there is no store for them."""
-        self._page = None if settings.approver is None else ApprovalPage(settings.approver)
+        self._page = None if settings.approver is None else AnswerPage(settings.approver)
         self._seal = StateSeal(settings.state_key)
         self._server_info = settings.server_info
         self._slots = asyncio.Semaphore(settings.max_running)
