@@ -94,6 +94,8 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
     )
     for words, code, told in (
         (("create", "x"), 2, "init or new"),
+        (("lsit",), 2, "Did you mean list?"),
+        (("serve",), 2, "For an MCP client: toolcrib serve --stdio"),
         (("version",), 2, "--version"),
         (("test",), 0, "nothing to test"),
         (

@@ -69,7 +69,10 @@ def _import(path: Path) -> ModuleType:
     except ProgramRead:  # What follows `tools.run()` would not run either.
         pass
     except Exception as error:
-        raise DefinitionError(f"{path.name} does not load: {_why(error, path)}") from error
+        hint = getattr(error, "hint", None)
+        if isinstance(error, ModuleNotFoundError):
+            hint = f"Install it where toolcrib runs: {sys.executable} -m pip install {error.name}"
+        raise DefinitionError(f"{path.name} does not load: {_why(error, path)}", hint=hint) from error
     finally:
         reading_program.reset(reading)
     return module

@@ -114,11 +114,13 @@ def pointed(root: Any, pointer: str) -> Any:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name most like `name` (case and `-` for `_` aside), or None if none is near."""
     from rapidfuzz import fuzz, process
+    from rapidfuzz.distance import OSA
 
     folded = {option: option.lower().replace("-", "_") for option in known}
     wanted = name[:_MAX_NAME].lower().replace("-", "_")
-    found = process.extractOne(wanted, folded, scorer=fuzz.ratio, score_cutoff=_NEAR)
-    return None if found is None else found[2]
+    found = process.extract(wanted, folded, scorer=fuzz.ratio, score_cutoff=_NEAR, limit=3)
+    # Of equally near names the one with two letters swapped: `lsit` is list, not lint.
+    return min(found, key=lambda one: (-one[1], OSA.distance(wanted, one[0])))[2] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:

@@ -92,6 +92,8 @@ def test_a_file_is_served_to_a_client(program: Path, words: list[str]) -> None:
 
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
     (program / "none.py").write_text("x = 1\n")
+    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda x: x)\n")
+    (program / "away.py").write_text("import nosuch\n")
     (program / "two.py").write_text("from toolcrib import Toolset\na = Toolset()\nb = Toolset()\n")
     for words, code, told in (
         (["list", "gone.py"], 3, "no file gone.py"),
@@ -102,6 +104,12 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["show", "app.py"], 2, "add"),
         (["serve", "app.py", "--http"], 2, "toolcrib init"),
         (["serve", "app"], 2, "--root app"),
+        (["list", "bare.py"], 4, "hint: Write `x: str` (or another type)"),
+        (
+            ["list", "away.py"],
+            4,
+            f"hint: Install it where toolcrib runs: {sys.executable} -m pip install nosuch",
+        ),
     ):
         done = cli(program, *words)
         assert done.code == code, (words, done.err)

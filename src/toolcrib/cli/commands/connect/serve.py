@@ -17,7 +17,7 @@ from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
 from toolcrib.cli.programs import is_program, load_program
-from toolcrib.errors import ToolcribError, UnavailableError
+from toolcrib.errors import ToolcribError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
@@ -65,7 +65,7 @@ def command(
     if file is not None:
         _serve_file(file, http=http)
     if stdio == http:
-        raise click.UsageError("choose one of --stdio and --http")
+        raise UsageError("choose one of --stdio and --http", hint="For an MCP client: toolcrib serve --stdio")
     if (issuer is None) != (resource is None) or (issuer is not None and stdio):
         raise click.UsageError("--issuer and --resource are given together, and with --http")
     from toolcrib.serve.process import run_until_end
