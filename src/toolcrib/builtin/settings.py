@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import UsageError
+from toolcrib.spec.record import record
 
 HOSTS: Mapping[str, Any] = {
     "type": "object",
@@ -19,7 +20,7 @@ HOSTS: Mapping[str, Any] = {
 """The JSON Schema of a list of hosts in an option `network`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RootFolder:
     """One folder that built-in tools may use."""
 
@@ -33,7 +34,7 @@ PROJECT_ROOT = (RootFolder("project", "."),)
 """The folders of a project that names none: the project, read-only."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuiltinSettings:
     """The settings of all built-in tools of one project or toolset."""
 

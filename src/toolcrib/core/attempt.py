@@ -7,7 +7,6 @@ the call does it: the pipeline waits in memory; a durable queue can write the de
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from time import perf_counter
 
 from toolcrib.core.context import Context
@@ -25,12 +24,13 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 from toolcrib.spec import Call, Outcome, Retry
+from toolcrib.spec.record import record
 
 _MAX_SNOOZES = 100
 """Snoozes of one call that waits in memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AttemptPolicy:
     """The rules for repeating a failed attempt."""
 

@@ -20,6 +20,7 @@ from toolcrib.errors import TimedOut, ToolcribError
 from toolcrib.spec import Call, CallEvent, Result
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.core.bound import Bound
@@ -193,7 +194,7 @@ current: ContextVar[Context] = ContextVar("toolcrib.current")
 """The call that runs here; unset outside of any call."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunContext:
     """The run a call belongs to."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.core.bound import Bound
@@ -11,6 +10,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.results import Mask
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.spec import Caller, Result, Tool
+from toolcrib.spec.record import record
 
 Check = Callable[[Context], None]
 """Refuses a call by raising a ToolcribError."""
@@ -28,7 +28,7 @@ def _sees_all(_tool: Tool, _caller: str, _identity: Caller | None) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Controls:
     """Everything that is added to the path of a call, in the order of the path."""
 

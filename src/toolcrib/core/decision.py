@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from toolcrib.errors import ToolcribError, ToolFailed
+from toolcrib.spec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetryAfter:
     """Run the tool again in so many seconds. The attempt counts."""
 
@@ -16,7 +17,7 @@ class RetryAfter:
     """The failure of the attempt."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SnoozeFor:
     """Run the tool again in so many seconds. The attempt does not count."""
 
@@ -24,7 +25,7 @@ class SnoozeFor:
     reason: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fail:
     """The call has failed."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote, urljoin
+
+from toolcrib.spec.record import record
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(#.*)?", re.IGNORECASE | re.DOTALL)
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
@@ -16,7 +17,7 @@ _PRINTABLE = "%!$&'()*+,;=:@/?~[]^`{|}\"<>"
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Destination:
     """The parts of an http or https URL, normalised."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolcrib.egress.address import address_kind
 from toolcrib.egress.destination import Destination, normal_host, split_authority
 from toolcrib.errors import HostNotAllowed
 from toolcrib.spec import Network
+from toolcrib.spec.record import record
 
 _WEB_PORTS = frozenset({80, 443})
 _HINT = "name it in permissions.network.allow"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostRule:
     """One entry of an allow-list."""
 
@@ -54,7 +55,7 @@ class HostRule:
         return f"{'*.' if self.wildcard else ''}{host}{port}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostPolicy:
     """The hosts that one tool may reach."""
 

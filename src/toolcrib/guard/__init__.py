@@ -14,7 +14,7 @@ from toolcrib.guard.approvals.records import (
 )
 from toolcrib.guard.audit.anchor import ANCHOR
 from toolcrib.guard.audit.check import BrokenChain, Verdict, find_interrupted, verify
-from toolcrib.guard.audit.line import AuditEntry, Head, encode_fields, parse
+from toolcrib.guard.audit.line import AuditEntry, Head, encode_field, encode_fields, parse
 from toolcrib.guard.audit.log import MAX_BYTES, AuditLog
 from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
 from toolcrib.guard.idempotency import RecordedCalls
@@ -105,6 +105,7 @@ __all__ = [
     "canonical",
     "differences",
     "doubts_about",
+    "encode_field",
     "encode_fields",
     "excess",
     "find_interrupted",

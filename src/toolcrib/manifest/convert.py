@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ManifestError, UsageError
@@ -20,6 +20,7 @@ from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.spec import ABSENT, Tool
 from toolcrib.spec.naming import json_path, suggestion
+from toolcrib.spec.record import record
 from toolcrib.template import Namespaces, untied
 
 _MEANING: dict[str, str] = {
@@ -45,7 +46,7 @@ _MEANING: dict[str, str] = {
 _MAX_LISTED = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loss:
     """One value that is not the same after writing and reading."""
 
@@ -80,7 +81,7 @@ class Loss:
         return f"{self.path}: {message}" + (f" ({self.means})" if self.means else "")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Written:
     """One tool in the format asked for."""
 

@@ -58,7 +58,8 @@ def duration(value: float | None) -> int | None:
 
 def plain_effect(tool: Tool, names: Namespaces) -> Effect:  # noqa: ARG001 - called as `Kind.effect`
     """Return the whole configuration, limits aside."""
-    block = {key: value for key, value in asdict(tool.config).items() if key not in LIMITS}
+    config: Any = tool.config
+    block = {key: value for key, value in asdict(config).items() if key not in LIMITS}
     form = tool.output.format if kind_of(tool).takes_format else None
     return {("exec", "auth", "outputs.format"): (tool.kind, block, form)}
 

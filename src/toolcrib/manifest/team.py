@@ -6,7 +6,7 @@ The lists are compared with the existing tools. Other keys (model, system prompt
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
@@ -16,9 +16,10 @@ from toolcrib.manifest.yaml.form import Form
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec.naming import did_you_mean, suggestion
+from toolcrib.spec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """One member or agent of a team."""
 
@@ -32,7 +33,7 @@ class Member:
     """The position of its list of tools in the file."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Team:
     """The members and agents of one file."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, ProjectNotFound
+from toolcrib.spec.record import record
 
 HOMES = (".toolcrib", ".glee")
 """Names of the folder that makes its parent a project; one of the two."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """A project's root and its home folder, both real paths."""
 

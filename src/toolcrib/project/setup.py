@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolcrib.executors.workspace.closed import ClosedPlaces
@@ -16,13 +15,14 @@ from toolcrib.project.config.weakening import Weakening
 from toolcrib.project.integrity.starts import Starts
 from toolcrib.project.root import Place
 from toolcrib.spec import LEVELS, Level, SecretSource
+from toolcrib.spec.record import record
 from toolcrib.state import Vault, cache_home, user_settings_place
 
 if TYPE_CHECKING:
     from toolcrib.executors.workspace.workspace import Workspace
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Setup:
     """Settings, places and records of one project."""
 
@@ -108,7 +108,7 @@ def private_folders(vault: Vault) -> tuple[str, ...]:
 _ALLOW = "if that is not possible, sandbox.minimum in the project's settings allows a weaker level"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SandboxLevel:
     """The weakest level that a project allows, and the advice for a caller who is refused because of it."""
 

@@ -12,6 +12,7 @@ from toolcrib.executors.trace.observation import Observation
 from toolcrib.manifest import Document, kind_of, load, parse_tool
 from toolcrib.project.project import Project
 from toolcrib.spec import Network, Result, Tool
+from toolcrib.spec.record import record
 
 _FLAGS = {
     "fs.read": "--allow-read",
@@ -21,7 +22,7 @@ _FLAGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Allowed:
     """Permissions for one run on top of the manifest: paths from the project root, hosts, variables."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal
 
 from toolcrib.errors import Cancelled, ToolcribError
 from toolcrib.spec import Result
 from toolcrib.spec.moment import written
+from toolcrib.spec.record import record
 
 CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
 """`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide, or a client to answer.
@@ -17,7 +18,7 @@ CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded"
 ENDED: tuple[CallState, ...] = ("done", "failed", "discarded", "cancelled", "unknown")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DurableCall:
     """A call. Times are seconds since the epoch."""
 
@@ -92,7 +93,7 @@ class DurableCall:
 COLUMNS = ", ".join(field.name for field in fields(DurableCall))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallAttempt:
     """One time that a worker took a call."""
 
@@ -111,7 +112,7 @@ class CallAttempt:
         return {"worker": self.worker, **times, "ending": self.ending, "reason": _message(self.reason)}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallChange:
     """One change of a call."""
 
@@ -128,7 +129,7 @@ class CallChange:
         return {"number": self.number, "at": at, "kind": self.kind, "detail": detail}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QueuedTool:
     """A tool with calls that are ready."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
+from toolcrib.spec.record import record
 from toolcrib.state import Database
 
 WorkerKind = Literal["worker", "embedded"]
@@ -22,7 +22,7 @@ _LIVE = "SELECT name, kind, tools, running, began_at, seen_at FROM workers"
 _FORGET_S = 3_600.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiveWorker:
     """A worker that was heard of lately."""
 

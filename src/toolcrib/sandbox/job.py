@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from socket import socket
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.spec import Level
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.sandbox.tracing.watch import Seen
@@ -28,7 +29,7 @@ class Outlet(Protocol):
         """Close the listener and all its connections, and wait until they are closed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Script:
     """A Python script of ours that a running interpreter can call, so that no new one must be started.
 
@@ -45,7 +46,7 @@ class Script:
     """The value of `sys.executable`: the interpreter as a virtual environment names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Confinement:
     """One command and everything it may touch.
 
@@ -120,7 +121,7 @@ class Confinement:
     waits; must not fail. Such a command is slower, and never uses a spare."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Completed:
     """The end of a confined command; one that failed or was stopped at its timeout is still one."""
 
@@ -140,7 +141,7 @@ class Completed:
     result_total: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Warmth:
     """The amount kept ready for the next calls."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import DefinitionError
@@ -20,6 +19,7 @@ from toolcrib.schema.strict_shape import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import pointed
+from toolcrib.spec.record import record
 
 _DEEPEST = 5
 """Levels of a recursive reference that are written out."""
@@ -48,7 +48,7 @@ _TOP = ("oneOf", "anyOf", "allOf", "not", "enum", "if", "then", "else")
 """Keywords that OpenAI refuses at the top of a function's parameters."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shaped:
     """A list of tools for one provider."""
 

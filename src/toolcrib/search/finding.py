@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.search.index import TYPE, SearchIndex, explained
 from toolcrib.search.ranking import HitClass, Queries
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from tantivy import Query, Searcher
@@ -40,7 +41,7 @@ class HitPlace(NamedTuple):
     rank: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SearchedIndex:
     """One of the indexes of a search."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from toolcrib.spec.record import record
 
 ModelApi = Literal["anthropic", "openai", "google"]
 """The API that a server speaks; `openai` is also that of most local servers."""
 MODEL_APIS: tuple[ModelApi, ...] = get_args(ModelApi)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelProvider:
     """A server of models."""
 

@@ -9,13 +9,14 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import NotFoundError
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
+from toolcrib.spec.record import record
 from toolcrib.state.private import put_private, read_private, write_private
 
 KEPT_S = 7 * 86_400.0
@@ -29,7 +30,7 @@ URI = "toolcrib://artifacts/"
 """The beginning of an artifact's URI."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Artifact:
     """One kept output."""
 

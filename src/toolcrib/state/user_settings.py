@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ConfigError, ManifestError
+from toolcrib.spec.record import record
 from toolcrib.state.choice import is_database
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _digest = re.compile(r"[0-9a-f]{64}\Z").match
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UserSettings:
     """The settings of this user. Without a file they are the defaults."""
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from toolcrib.spec import ABSENT, Choice, Spelling, Tool
 from toolcrib.spec.naming import nearest, pointed
+from toolcrib.spec.record import record
 from toolcrib.template.spellings import Part, TemplateProblem, scan, tested
 from toolcrib.template.tree import (
     Branch,
@@ -49,7 +50,7 @@ _APPLICATORS = ("allOf", "anyOf", "oneOf")
 _BRANCHES = ("if", "then", "else")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Namespaces:
     """The names a template may use, by what they are."""
 

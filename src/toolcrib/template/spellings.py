@@ -18,6 +18,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.spec import Spelling
+from toolcrib.spec.record import record
 from toolcrib.template.tree import (
     Branch,
     ConditionNode,
@@ -43,7 +44,7 @@ _GO = frozenset({
 _HINT = "use {{name}}, {{name | default:value}} and {{if name}} … {{else}} … {{end}}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TemplateProblem:
     """One thing wrong with a template, and where."""
 

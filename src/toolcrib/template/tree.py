@@ -6,13 +6,15 @@ All spellings give the same tree; rendering knows nothing of spelling.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, Literal
+
+from toolcrib.spec.record import record
 
 Namespace = Literal["argument", "secret", "env", "context"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LiteralText:
     """Text that stands as written (escapes already resolved)."""
 
@@ -21,14 +23,14 @@ class LiteralText:
     """The place in the source string where it begins, in characters."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Constant:
     """A JSON value without any reference in it."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reference:
     """One placeholder. Its namespace is fixed when the template is parsed, never at a call."""
 
@@ -52,7 +54,7 @@ class Reference:
         return f"$.{self.name}{steps}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TextTemplate:
     """A string: literal parts and references in order."""
 
@@ -106,21 +108,21 @@ def _joined(parts: Iterable[LiteralText | Reference]) -> TextTemplate:
     return TextTemplate(tuple(part for part in parts if isinstance(part, Reference) or part.text))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ObjectTemplate:
     """A JSON object with templates as values; its keys are the author's alone."""
 
     items: tuple[tuple[str, Template], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ListTemplate:
     """A JSON array of templates."""
 
     items: tuple[Template, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Branch:
     """One way a condition can go."""
 
@@ -130,7 +132,7 @@ class Branch:
     """The template for that case; None drops the entry."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConditionNode:
     """The first branch whose test holds. Where none does, the entry it is the value of is dropped."""
 
@@ -145,7 +147,7 @@ class ConditionNode:
         return tuple(r for text in texts if isinstance(text, kinds) for r in text.references)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ConditionalText:
     """A string with conditions in it. For each call it is settled to the `TextTemplate` that holds for it."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError
 from toolcrib.spec import Choice, Spelling
+from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse_conditional, parse_text
 from toolcrib.template.render import Styles, render_path_segment, render_query_value
 from toolcrib.template.spellings import TemplateProblem
@@ -37,7 +38,7 @@ _PORTS = {"http": 80, "https": 443}
 _NO_STYLES: Styles = {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UrlTemplate:
     """A parsed URL template; literals in path and query are percent-encoded already."""
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import NotFoundError
+from toolcrib.spec.record import record
 
 
 class _Any:
@@ -26,7 +27,7 @@ ANY: Any = _Any()
 """Matches any value of an argument."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Recorded:
     """One call that a mock has received."""
 

@@ -6,7 +6,6 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
@@ -18,6 +17,7 @@ from toolcrib.egress.connection import connect
 from toolcrib.egress.policy import HostPolicy, HostRule
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolFailed, ToolUnavailable, Violation
 from toolcrib.spec import Annotations, CallContext, Example, Network, Permissions, SecretSpec
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
@@ -29,7 +29,7 @@ _TIMEOUT_S = 20.0
 _VARIABLES = ("SMTP_HOST", "SMTP_PORT", "SMTP_USER", "SMTP_FROM")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Server:
     """The server of one call, as the environment names it at that moment."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from toolcrib.spec.record import record
 
 MAX_HELLO_BYTES = 32 * 1024
 """Bytes on the wire; a hello with post-quantum key shares has about 2,000."""
@@ -15,7 +15,7 @@ _HOST_NAME = 0
 _ENCRYPTED_HELLO = 0xFE0D
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClientHello:
     """The facts in the first message of a TLS client."""
 

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from toolcrib.egress.address import allowed_addresses
 from toolcrib.egress.destination import Destination
@@ -16,13 +15,14 @@ from toolcrib.egress.proxy.refusal import Denied, HostRefusal
 from toolcrib.egress.proxy.stream import SocketStream
 from toolcrib.egress.resolver import Resolver
 from toolcrib.errors import HostNotAllowed
+from toolcrib.spec.record import record
 
 _log = logging.getLogger(__name__)
 _MAX_REFUSALS = 100
 _FIRST_ADDRESS_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProxyLimits:
     """Time limits of a connection, in seconds, and the number of connections."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from toolcrib.egress.address import NAMED_KINDS
 from toolcrib.egress.destination import Destination
 from toolcrib.errors import HostNotAllowed
+from toolcrib.spec.record import record
 
 _WEB_PORTS = frozenset({80, 443})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostRefusal:
     """One destination that a tool asked for and was refused."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.executors.command.programs import Command, Piece, code_word, is_steering
 from toolcrib.spec import CommandExec, Tool
+from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse, parse_conditional
 from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
 
@@ -16,7 +16,7 @@ _CLOSED_TYPES = frozenset({"integer", "number", "boolean", "null"})
 _FIXED = frozenset({"version", "name", "slug"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CodeValue:
     """A value that a program takes as code, or may take so."""
 

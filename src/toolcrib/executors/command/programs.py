@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from toolcrib.spec.record import record
 from toolcrib.template.tree import Reference
 
 Piece = str | Reference
@@ -45,7 +46,7 @@ class Command:
     """Values that may reach its standard input."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CodeWord:
     """A word with a value that a program takes as code, or may take so."""
 
@@ -57,7 +58,7 @@ class CodeWord:
     """False for a program that is not in the table."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Program:
     """The ways in which one program takes code; options are separated by spaces."""
 

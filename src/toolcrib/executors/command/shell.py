@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.command.programs import Command, Piece, is_steering
 from toolcrib.executors.command.shell_grammar import ShellParser
 from toolcrib.executors.command.shell_words import PREFIX, Unsafe, mentioned
+from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse_conditional
 from toolcrib.template.render import settled
 from toolcrib.template.spellings import TemplateProblem
@@ -25,7 +26,7 @@ MOST_PASSES = 4
 """The line is parsed again after a variable was found that gets a value."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShellLine:
     """One line, ready for the shell, and the values of its variables."""
 
@@ -85,7 +86,7 @@ def _refuse_option(
         return
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ShellTemplate:
     """A shell line with its conditions; every line that they can give has been parsed."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from toolcrib.errors import ApprovalRequired, ToolcribError, ToolFailed
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec import Call, CallContext, CompositeExec, Invoke, Outcome, Step, Tool
+from toolcrib.spec.record import record
 from toolcrib.template import (
     LOOP_NAMES,
     MISSING,
@@ -34,7 +35,7 @@ _stack: ContextVar[tuple[str, ...]] = ContextVar("toolcrib.composite", default=(
 """The composite tools that run here, the outermost first."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """One step, its templates parsed."""
 

@@ -6,13 +6,13 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
 from toolcrib.manifest.http.requests import SET_BY_CLIENT, TOKEN, signed
 from toolcrib.spec import Choice, Tool
+from toolcrib.spec.record import record
 from toolcrib.template import (
     MISSING,
     ConditionalText,
@@ -41,7 +41,7 @@ _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Header:
     """One header of the request."""
 
@@ -50,7 +50,7 @@ class Header:
     secret: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Basic:
     """HTTP Basic (RFC 7617): the names of the secrets with user name and password."""
 
@@ -68,7 +68,7 @@ class Basic:
         return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cookie:
     """One cookie of the request."""
 

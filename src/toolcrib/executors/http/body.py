@@ -8,7 +8,7 @@ import json
 import mimetypes
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Literal
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from toolcrib.egress import MAX_REQUEST_BYTES
 from toolcrib.errors import InvalidInput, ManifestError
 from toolcrib.executors.http.binding import Header, holds_secret
 from toolcrib.spec import BodyPart, HttpExec, ParameterStyle
+from toolcrib.spec.record import record
 from toolcrib.template import (
     MISSING,
     ConditionalText,
@@ -51,7 +52,7 @@ ReadFile = Callable[[str], bytes]
 _Sent = tuple[bytes, str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RequestBody:
     """The body of the request: entries for `form`, parts for `multipart`, else one template.
 
@@ -144,7 +145,7 @@ def _bounded(parts: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One field of a multipart body; a list has one part for each item."""
 

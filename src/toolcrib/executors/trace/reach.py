@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from toolcrib.executors.workspace.closed import GIT_SETTINGS
@@ -13,6 +12,7 @@ from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import BASE, BASE_ETC, PRIVATE, RESERVED
 from toolcrib.spec import Tool
+from toolcrib.spec.record import record
 
 Access = Literal["read", "write"]
 Verdict = Literal["free", "granted", "missing", "closed"]
@@ -51,7 +51,7 @@ def nearest(entry: str) -> str:
     return next(folder for folder in above(entry) if is_folder(folder))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reach:
     """The grants of one run, as real paths of this machine."""
 

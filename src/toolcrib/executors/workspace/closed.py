@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from toolcrib.spec.record import record
 
 KERNEL = ("/proc", "/sys", "/dev")
 """Never granted: they show other processes, also ours."""
@@ -23,7 +24,7 @@ class ClosedFolder(NamedTuple):
     """True if the same applies to the folders in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ClosedPlaces:
     """Places closed by the settings, the tools and this process, beside those that always are."""
 

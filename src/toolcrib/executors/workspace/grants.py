@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
@@ -18,12 +17,13 @@ from toolcrib.executors.workspace.closed import (
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import HOMES
+from toolcrib.spec.record import record
 
 ReviewedGrants = frozenset[tuple[str, str]]
 """The grants of a reviewed tool: `read/PATH` or `write/PATH`, as written, and the real path at the review."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileGrants:
     """The files that one tool may read and write, as real paths, and what stays closed inside them."""
 

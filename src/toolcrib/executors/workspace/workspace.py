@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.errors import ToolUnavailable
@@ -19,6 +19,7 @@ from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import CallContext, Level, Tool
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.egress import Resolver
@@ -51,7 +52,7 @@ class Observer(Protocol):
         """Note a host that the tool asked for, and whether it was allowed."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostLimits:
     """The project's limits for hosts, and how their names are resolved."""
 
@@ -61,7 +62,7 @@ class HostLimits:
     """Resolves host names for the tools; None: as this machine does."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LowestLevel:
     """The lowest sandbox level that tools may run at, and the hint for a tool that it refuses."""
 
@@ -69,7 +70,7 @@ class LowestLevel:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Workspace:
     """A project as its tools see it. `root` and `home` (`.toolcrib` or `.glee`) are real paths."""
 

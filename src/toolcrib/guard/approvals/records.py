@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Literal, get_args
 
 import orjson
 
 from toolcrib.errors import ApprovalDenied, InvalidInput
 from toolcrib.spec.moment import written
+from toolcrib.spec.record import record
 
 GrantScope = Literal["once", "session", "arguments", "rule"]
 GRANT_SCOPES: tuple[GrantScope, ...] = get_args(GrantScope)
@@ -29,7 +30,7 @@ _MAX_REASON = 4_000
 _MAX_TOUCHES = 200
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ask:
     """A call that needs approval, exactly as it is about to run."""
 
@@ -87,7 +88,7 @@ class Ask:
         return replace(self, reason=cut(self.reason, _MAX_REASON), touches=touches)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Approval:
     """A request for approval and its status. Times are seconds since the epoch."""
 
@@ -134,7 +135,7 @@ class Approval:
         return {**_json_form(self), "arguments_digest": self.arguments_digest, "seal": self.seal}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Permit:
     """Permission to run one call, with these arguments and no others."""
 
@@ -145,7 +146,7 @@ class Permit:
     edited: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Grant:
     """A decision as it is stored in the user's own folder."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -13,11 +13,12 @@ from toolcrib.guard.audit.anchor import Anchored, read_anchor
 from toolcrib.guard.audit.calls import call_ended, interrupted_calls
 from toolcrib.guard.audit.files import locked_files, open_part, rotated_name
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
+from toolcrib.spec.record import record
 
 ProblemKind = Literal["added", "altered", "cut", "gap", "missing", "reordered"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BrokenChain:
     """The first place where the chain is broken; `line` counts from 1 in its file."""
 
@@ -28,7 +29,7 @@ class BrokenChain:
     """Name of the file, in the log's folder."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Verdict:
     """The result of a check. `head` is the last valid line, `lines` the count in all files."""
 

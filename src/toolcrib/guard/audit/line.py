@@ -14,12 +14,15 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import orjson
+
+from toolcrib.spec.record import record
 
 GENESIS = "0" * 64
 """`prev` of the first line of a log."""
@@ -44,17 +47,16 @@ _decode = json.JSONDecoder().raw_decode
 _RESERVED = frozenset({"cut", "prev", "seq"})
 _HEAD_OF_CUT = 512
 _MAX_DEPTH = 200
-_SHORT = 24
+_SHORT = 64
 _BIG = 2**63
 
-# Names and states occur again and again, and a regular expression for each of them on every record would be
-# felt. So keys and events that were found valid are remembered, and short words as they are written.
-_known_words: dict[str, str] = {}
+# Keys and events occur again and again, and a regular expression for each of them on every record would be
+# felt. So those that were found valid are remembered.
 _known_keys: set[str] = set()
 known_events: set[str] = set()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Head:
     """The last line of a log: its number, and its digest, which the next line contains."""
 
@@ -62,7 +64,7 @@ class Head:
     hash: str = GENESIS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AuditEntry:
     """One line read back."""
 
@@ -98,7 +100,7 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             _require_key(key)
         kind = value.__class__
         if kind is str:
-            text = _known_words.get(value) or _text(value)
+            text = value if _bare(value) else _json(value)
         elif kind is float:
             text = repr(value) if value - value == 0.0 else "null"
         elif kind is int and -_BIG < value < _BIG:
@@ -110,6 +112,16 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             text = _summary(text, value)
         line = f"{line} {key}={text}"
     return line if not cut else f"{line} cut={_json(cut)}"
+
+
+def encode_field(key: str, text: str) -> str:
+    """Return one field as `encode_fields` does; that of a short text, such as a name, is remembered."""
+    return _short_field(key, text) if len(text) <= _SHORT else encode_fields({key: text})
+
+
+@lru_cache(maxsize=1024)
+def _short_field(key: str, text: str) -> str:
+    return encode_fields({key: text})
 
 
 def parse(line: bytes | str) -> AuditEntry:
@@ -149,15 +161,6 @@ def _require_key(key: str) -> None:
         raise ValueError(f"an audit field must be lower_case and not cut, prev or seq; got {key!r}")
     if len(_known_keys) < 1024:
         _known_keys.add(key)
-
-
-def _text(value: str) -> str | None:
-    text = value if _bare(value) else _json(value)
-    if text is not None and len(value) <= _SHORT:
-        if len(_known_words) >= 1024:
-            _known_words.clear()
-        _known_words[value] = text
-    return text
 
 
 def _json(value: Any) -> str | None:

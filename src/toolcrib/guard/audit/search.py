@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from toolcrib.guard.audit.files import lines_backwards, open_files, open_part
 from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
+from toolcrib.spec.record import record
 
 _SHOWN = 512
 
@@ -39,7 +39,7 @@ class AuditLine(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AuditQuery:
     """Conditions on a line; None matches every line."""
 

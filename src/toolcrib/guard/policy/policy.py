@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +11,7 @@ from toolcrib.errors import InvalidToken, PolicyDenied
 from toolcrib.guard.policy.condition import AnyCondition
 from toolcrib.guard.policy.rules import EFFECTS, Effect, Rule, Rules
 from toolcrib.spec import Caller, Scope, Tool
+from toolcrib.spec.record import record
 
 _MOST_PLANS = 10_000
 _LONGEST_CALLER = 200
@@ -19,7 +19,7 @@ _LONGEST_CALLER = 200
 _STRENGTH = {effect: number for number, effect in enumerate(reversed(EFFECTS))}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """The policy's decision on a call."""
 
@@ -30,7 +30,7 @@ class Decision:
     """The rule and its reason, in words."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuleCheck:
     """The check of one rule against a call."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, get_args
 
 from toolcrib.guard.policy.condition import Condition
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import fits
+from toolcrib.spec.record import record
 
 Effect = Literal["deny", "ask", "allow"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 """The strongest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rule:
     """One rule. It matches a call if all of its conditions do; one that is None always does.
 
@@ -62,7 +63,7 @@ class Rule:
         return block
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rules:
     """The `policy` block of a project's settings."""
 

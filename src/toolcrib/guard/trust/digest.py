@@ -14,7 +14,7 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Tool
+from toolcrib.spec.record import record
 
 _MAX_FILES = 2_000
 _MAX_BYTES = 256 * 1024 * 1024
@@ -36,7 +37,7 @@ _KEPT_TOOLS = 4_096
 _VERSION = re.compile(r"(?<=/)\.\.[^/]+(?=/)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolDigest:
     """One digest, and its parts by name: `files/run.sh`, `grants/read/src`, …"""
 

@@ -10,7 +10,6 @@ import json
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -19,6 +18,7 @@ from toolcrib.guard.trust.texts import ReviewedTexts
 from toolcrib.manifest import ANY_FILE, SourceFiles
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.record import record
 from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Transaction, Vault
 
 _KEPT = 50
@@ -37,7 +37,7 @@ _OLDEST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Review:
     """One version of a tool that a person has approved."""
 
@@ -50,7 +50,7 @@ class Review:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReviewStatus:
     """A tool is `reviewed` as it is, `changed` since its last review, or `new`."""
 

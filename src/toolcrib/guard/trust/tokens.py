@@ -13,12 +13,12 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
 from toolcrib.spec import SCOPES, Caller, Scope
 from toolcrib.spec.naming import suggestion
+from toolcrib.spec.record import record
 from toolcrib.state import Database, ForwardClock, SqliteDatabase, Vault
 
 MOST = 1_000
@@ -43,7 +43,7 @@ _TABLES = (
 _COLUMNS = "digest, name, scopes, tools, owner, created, expires, expired"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Token:
     """The stored facts about a token, never the token itself."""
 

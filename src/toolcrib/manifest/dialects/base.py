@@ -21,6 +21,7 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Source, Spelling, Tool
 from toolcrib.spec.naming import steps_of
+from toolcrib.spec.record import record
 from toolcrib.template import Namespaces, respell
 
 _HOST = re.compile(
@@ -128,7 +129,7 @@ class Draft:
                 self.unmapped((key,), kept=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """One tool of a file; `tool` is None if it cannot be used, and `found` has the reasons."""
 
@@ -213,10 +214,9 @@ def respelled(tool: Tool) -> Tool:
 
     Raises ManifestError for what cannot be said in it.
     """
-    names, config, spelling = Namespaces.of(tool), tool.config, Spelling.DOLLAR_BRACE
-    changed: dict[str, Any] = {
-        key: respell(getattr(config, key), names, spelling) for key in kind_of(tool).templated
-    }
+    config: Any = tool.config
+    names, spelling = Namespaces.of(tool), Spelling.DOLLAR_BRACE
+    changed = {key: respell(getattr(config, key), names, spelling) for key in kind_of(tool).templated}
     return replace(tool, config=replace(config, **changed))
 
 

@@ -6,12 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from toolcrib.manifest.dialects.fields import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import did_you_mean
+from toolcrib.spec.record import record
 
 _NAME = re.compile(r"[A-Za-z0-9](?!.*__)[A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -69,7 +70,7 @@ FIELDS: Fields = {
 _KEYS = tuple(key for key in FIELDS["mcpServers.NAME"] if key != "disabled")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OAuthClient:
     """The client of a login, if the settings name one."""
 
@@ -79,7 +80,7 @@ class OAuthClient:
     callback_port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServerSpec:
     """One MCP server, local or remote. Its texts may contain `${NAME}` and `${NAME:-default}`."""
 

@@ -8,7 +8,7 @@ import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from toolcrib.spec import (
     Tool,
 )
 from toolcrib.spec.naming import printable
+from toolcrib.spec.record import record
 
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
@@ -64,7 +65,7 @@ _RESERVED = frozenset({".", ".."})
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loaded:
     """The content of a folder of tools: the usable tools, and the findings about all."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem
@@ -19,6 +18,7 @@ from toolcrib.manifest.openapi.schemas import (
 )
 from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, Output, ParameterStyle
+from toolcrib.spec.record import record
 from toolcrib.template import escape
 
 FORM = "application/x-www-form-urlencoded"
@@ -301,7 +301,7 @@ def _field_style(rule: dict[str, Any], schema: Schema | bool) -> ParameterStyle:
     return ParameterStyle("json")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ExpectedResponse:
     """The output of a success, and the content type to ask for."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -17,6 +16,7 @@ from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.security import OperationAuth, Security
 from toolcrib.manifest.openapi.translation import flag
 from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
+from toolcrib.spec.record import record
 from toolcrib.template import Namespaces, escape
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
@@ -36,7 +36,7 @@ _HINTS: Mapping[str, Annotations] = {
 _SEGMENT = re.compile(r"\{([^{}]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operation:
     """One operation of the document."""
 

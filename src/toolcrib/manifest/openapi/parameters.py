@@ -12,6 +12,7 @@ from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, 
 from toolcrib.manifest.openapi.schemas import Schemas, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
 from toolcrib.spec import BodyPart, ParameterStyle, SecretSpec
+from toolcrib.spec.record import record
 from toolcrib.template import STYLES
 
 _PLACES = frozenset({"path", "query", "header", "cookie", "querystring"})
@@ -29,7 +30,7 @@ _COLLECTIONS = {
 _OF_2_0 = frozenset({"in", "name", "required", "description", "collectionFormat", "allowEmptyValue"})
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """One parameter as the document has it."""
 

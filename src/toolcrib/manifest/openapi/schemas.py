@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.errors import DefinitionError
 from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem, unique
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
+from toolcrib.spec.record import record
 
 
 class Schemas:
@@ -191,7 +192,7 @@ class Schemas:
 _AGAIN = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SchemaStep:
     """A reference whose target checks the same value: the object it is in, the keyword, and the target."""
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolcrib.manifest.http.requests import TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, unique
 from toolcrib.spec import Auth, SecretSpec
+from toolcrib.spec.record import record
 
 _LONGEST_TITLE = 24
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OperationAuth:
     """The credentials of an operation."""
 

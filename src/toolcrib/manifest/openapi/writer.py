@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, ManifestError
@@ -18,6 +18,7 @@ from toolcrib.manifest.openapi.importer import Imported
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Tool
+from toolcrib.spec.record import record
 
 _SMALLER = (400_000, 150_000, 50_000, 15_000, 5_000)
 """Sizes of schemas in bytes that are tried if a manifest is too large."""
@@ -31,7 +32,7 @@ _CHECKS = (
 """The checks that can fail for an imported tool; others only warn, or do not apply."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewManifest:
     """One manifest, ready to be written."""
 

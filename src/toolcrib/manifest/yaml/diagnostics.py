@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
 from toolcrib.spec.naming import printable
+from toolcrib.spec.record import record
 
 BREAK = re.compile(r"\r\n|\n|\r")
 _WINDOW = 110
@@ -18,7 +19,7 @@ _MAX_LINE = 4096
 _MAX_NAME = 100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Diagnostic:
     """One finding at one place of one file."""
 

@@ -8,13 +8,13 @@ then the place that it really has is checked: nothing can be swapped in between.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 
 from toolcrib.manifest.yaml.diagnostics import failure, make
+from toolcrib.spec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceFiles:
     """The folders that files may be read from, and the files and folders in them that are closed."""
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolcrib.spec.record import record
+
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the root of a document."""
 
@@ -22,7 +24,7 @@ _COMPLEX = "?"
 _TAGGED = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mark:
     """A place in a text: line and column from 1, index from 0."""
 
@@ -36,7 +38,7 @@ class Mark:
         return self.line, self.column
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spot:
     """The position of one value, and of its key if it has one."""
 

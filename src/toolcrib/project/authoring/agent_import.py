@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from toolcrib.manifest import ANY_FILE, dump, read
 from toolcrib.manifest.dialects.skill.reader import load_skill
 from toolcrib.project.project import Project
 from toolcrib.runs.agents import Agent, read_agent
+from toolcrib.spec.record import record
 
 _FOLDERS = (".claude/agents", ".gemini/agents")
 _BODY = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -40,7 +41,7 @@ _KNOWN = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ImportedAgent:
     """An agent of another program as a file of the project, and what has no equal there."""
 

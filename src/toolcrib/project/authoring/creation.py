@@ -14,7 +14,6 @@ import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fcntl import LOCK_EX
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from toolcrib.guard.audit.files import lock_file
 from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, failure, load, parse_tool
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool
+from toolcrib.spec.record import record
 from toolcrib.state.private import write_synced
 
 RESERVED = (
@@ -61,7 +61,7 @@ _REFUSED = frozenset({"hidden-characters", "instruction-text"})
 _STAGE = ".new-"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolDraft:
     """A tool that was checked and not written yet."""
 

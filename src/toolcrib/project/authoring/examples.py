@@ -9,20 +9,21 @@ import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import resolve
 from toolcrib.project.project import Project
 from toolcrib.spec import Call, Caller, Example, SecretSource, Tool
+from toolcrib.spec.record import record
 
 _WILDCARD = "..."
 _ANY = "\x00any\x00"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\.\.\.', re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tried:
     """One example and its outcome."""
 
@@ -39,7 +40,7 @@ class Tried:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplayedSecrets:
     """Secrets of tools that a cassette answers: one that is not set has a value all the same."""
 

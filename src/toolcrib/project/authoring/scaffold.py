@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 from toolcrib.errors import ConflictError, ToolcribError, UsageError
 from toolcrib.manifest import FILE_NAME, dump
 from toolcrib.project.root import Place
+from toolcrib.spec.record import record
 
 KINDS = ("command", "python", "http", "file", "sql", "composite")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,7 +22,7 @@ _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _HEAD = "# yaml-language-server: $schema=../../schemas/tool.schema.json\n"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scaffold:
     """The choices of a person who makes a new tool."""
 

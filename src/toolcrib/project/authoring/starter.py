@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, StateUnavailable, UsageError
@@ -17,6 +16,7 @@ from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find
+from toolcrib.spec.record import record
 from toolcrib.state import Vault
 
 SCHEMA_FILE = "schemas/tool.schema.json"
@@ -30,7 +30,7 @@ PROGRAMS = ("claude", "codex", "gemini")
 """The command-line agents that `add_program` knows how to call."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Made:
     """A project and what was created in it, relative to its root."""
 

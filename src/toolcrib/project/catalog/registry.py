@@ -29,6 +29,7 @@ from toolcrib.manifest import (
 from toolcrib.project.root import Place
 from toolcrib.spec import ApprovalRule, Tool
 from toolcrib.spec.naming import wire_name
+from toolcrib.spec.record import record
 from toolcrib.state import cache_folder
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class CatalogChange:
         return any((self.added, self.changed, self.removed, self.fixed, self.broken, self.warnings))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reading:
     """The content of a tool's folder on disk: a tool, or a manifest with errors, or neither."""
 

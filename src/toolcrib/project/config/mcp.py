@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ from toolcrib.manifest import SourceFiles, read
 from toolcrib.manifest.dialects.mcp_servers import FIELDS, ServerSpec, read_server, read_servers
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
+from toolcrib.spec.record import record
 
 FILE = ".mcp.json"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NamedServers:
     """Every MCP server that a project names."""
 

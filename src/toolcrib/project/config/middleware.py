@@ -5,20 +5,21 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from typing import Any
 
 from toolcrib import middleware as shipped
 from toolcrib.project.config.reader import KeyPath, Reader, texts
 from toolcrib.project.config.started import CommandLine
+from toolcrib.spec.record import record
 
 _KEYS = ("use", "tools", "options")
 _SHIPPED = ("cache", "logging", "rate_limit", "redaction", "retry", "timeout", "tracing")
 _FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MiddlewareSetting:
     """One entry: a middleware of Toolcrib by its name, or a function in a file of the project."""
 

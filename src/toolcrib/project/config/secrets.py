@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from toolcrib.project.config.reader import KeyPath, Read, Reader, number, permis
 from toolcrib.project.config.started import CommandLine, code_inside
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Permissions, SecretSource
+from toolcrib.spec.record import record
 
 _READS = Permissions(read=(".",))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SourceSetting:
     """One entry of `secrets.sources`; what its kind does not have stays empty."""
 

@@ -4,15 +4,13 @@ Each field of `Config` is one setting. Strict reading, the rules of trust and th
 come from it; the field's docstring is its meaning there.
 """
 
-# ruff: noqa: RUF009 - `_setting` returns a field of the dataclass
-
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -46,6 +44,7 @@ from toolcrib.project.config.started import CommandLine, parts_of
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
 from toolcrib.spec.model_provider import ModelProvider
+from toolcrib.spec.record import record
 from toolcrib.state import IN_FILE
 
 T = TypeVar("T")
@@ -78,7 +77,7 @@ def _setting(
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Config:
     """The settings of a project. A program may make them itself; then nothing in them needs trust."""
 

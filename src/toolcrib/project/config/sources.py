@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -18,6 +18,7 @@ from toolcrib.manifest import (
 )
 from toolcrib.project.config.reader import KeyPath, Reader, choice, permissions
 from toolcrib.spec import Permissions
+from toolcrib.spec.record import record
 
 _KEYS = ("dir", "file", "dialect", "permissions")
 _ELSEWHERE = {
@@ -28,7 +29,7 @@ _ELSEWHERE = {
 """Formats that cannot be a source, and what to do instead."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolSource:
     """One folder of tools, or one file."""
 

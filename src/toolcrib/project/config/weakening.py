@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.guard import EFFECTS, Rule, Rules
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS
+from toolcrib.spec.record import record
 from toolcrib.state import IN_FILE
 
 OWN_CHANNELS = ("cli", "page")
@@ -22,7 +22,7 @@ DEFAULT_TIMEOUT_MS = 300_000
 DEFAULT_ATTEMPTS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Weakening:
     """One setting that waits for trust."""
 

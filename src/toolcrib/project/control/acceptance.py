@@ -18,10 +18,11 @@ from toolcrib.project.integrity.lock import pin_of
 from toolcrib.project.root import Place
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec.record import record
 from toolcrib.state import user_settings_file
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ProjectDigest:
     """The digest of a whole project, and those of its tools, agents and workflows by name."""
 

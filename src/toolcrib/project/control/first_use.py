@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from toolcrib.errors import ApprovalRequired, NotTrusted
@@ -15,6 +15,7 @@ from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec.record import record
 from toolcrib.spec.tools.words import may_touch
 
 FIRST_USE = "first-use"
@@ -28,7 +29,7 @@ _DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
 _ATTEMPTS = 2
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReviewSheet:
     """One tool as it is shown to the person who reviews it."""
 

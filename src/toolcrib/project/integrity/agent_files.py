@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import ToolDigest
 from toolcrib.manifest import Document
 from toolcrib.spec import ExecConfig, Source, Tool
+from toolcrib.spec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileUse(ExecConfig):
     """Everything that a run of an agent or a workflow may use."""
 

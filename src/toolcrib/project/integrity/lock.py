@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, LockDrift
 from toolcrib.guard import ToolDigest
 from toolcrib.spec import Tool
+from toolcrib.spec.record import record
 from toolcrib.state.private import put_file
 
 FILE = "toolcrib.lock"
@@ -25,7 +26,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pin:
     """The parts of one tool, each with its digest."""
 
@@ -38,7 +39,7 @@ class Pin:
         return hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Drift:
     """One tool that differs from its pin."""
 
@@ -50,7 +51,7 @@ class Drift:
         return f"{self.tool}: {_listed(self.changed)}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lock:
     """A lock file: pins of tools by name, and further pins by bundle (the tools of remote servers)."""
 

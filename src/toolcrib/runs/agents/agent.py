@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, NamedTuple
 
 from toolcrib.runs.sessions import Usage
+from toolcrib.spec.record import record
 
 _USUAL_COST_USD = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Budgets:
     """Limits of one run. What its sub-agents use counts too; each limit is checked before a model step."""
 
@@ -55,7 +56,7 @@ class Budgets:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Agent:
     """An agent. `model` is PROVIDER:MODEL, or `scripted`, which answers by `script`."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal, NamedTuple
+
+from toolcrib.spec.record import record
 
 RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 """`queued`: an earlier run of the session has not ended. `ready`: the next model step may begin. `running`: a
@@ -33,7 +35,7 @@ class Usage(NamedTuple):
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Session:
     """A conversation: runs one after the other, each of which sees those before it."""
 
@@ -55,7 +57,7 @@ class Session:
 SESSION_COLUMNS = ", ".join(field.name for field in fields(Session))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """One run of an agent."""
 
@@ -135,7 +137,7 @@ class ClaimedRun(NamedTuple):
         return self.run.epoch
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Iteration:
     """One model step of a run and the calls that the model asked for."""
 
@@ -156,7 +158,7 @@ class Iteration:
 ITERATION_COLUMNS = ", ".join(field.name for field in fields(Iteration))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ToolUse:
     """One call that a model asked for."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from toolcrib.core.context import new_trace
@@ -26,6 +26,7 @@ from toolcrib.runs.sessions.records import (
 )
 from toolcrib.runs.stored import states_of
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.record import record
 from toolcrib.state import Database, DatabaseWatch, Transaction
 from toolcrib.state.database import ids, newest
 
@@ -38,7 +39,7 @@ _TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE 
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunDraft:
     """A run to be stored."""
 

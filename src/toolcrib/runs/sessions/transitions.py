@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from toolcrib.errors import ToolcribError, ToolFailed
@@ -19,6 +18,7 @@ from toolcrib.runs.sessions.records import RUN_COLUMNS, ClaimedRun, Run, RunStat
 from toolcrib.runs.sessions.results import results_message
 from toolcrib.runs.sessions.store import RunDraft, RunStore, add_message, run_row
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.record import record
 from toolcrib.state import Transaction
 
 _LEASE_S = 5.0
@@ -86,7 +86,7 @@ SubmitCall = Callable[[Transaction, Mapping[str, Any]], str]
 """Stores a call of a tool within a transaction, and returns its id."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewUse:
     """A call that the model asked for, and what is made of it: a call, a run, or an answer at once."""
 
@@ -101,7 +101,7 @@ class NewUse:
     """The text for the model, if it may not call this."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ModelStep:
     """A finished model step."""
 

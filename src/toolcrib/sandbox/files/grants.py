@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.files.rules import AccessRules, Mount, pin
 from toolcrib.sandbox.job import Confinement, NetworkAccess
+from toolcrib.spec.record import record
 
 ACCOUNTS = ("/etc/group", "/etc/passwd")
 LOOKUPS = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf")
@@ -74,7 +74,7 @@ RESERVED = ("/proc", "/sys", "/dev")
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MountPlan:
     """The mounts in order, the symbolic links of the base system, and what could not be protected."""
 

@@ -29,6 +29,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.sandbox.files.beneath import below, open_beneath, open_real, real_path_of
+from toolcrib.spec.record import record
 
 LIMIT = 1_048_576
 ESCAPES = "path escapes sandbox"
@@ -53,7 +54,7 @@ class FolderEntry(NamedTuple):
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Root:
     """One folder that paths may lead into, or one single file."""
 

@@ -13,18 +13,18 @@ import marshal
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from toolcrib.sandbox.host.enforcement import check_limits
 from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.host.runner import SandboxRun, retried
+from toolcrib.spec.record import record
 
 LONGEST_ANSWER = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionCall:
     """One call."""
 
@@ -38,7 +38,7 @@ class FunctionCall:
     """Memory of the whole tree; the call is refused where nothing can enforce it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionAnswer:
     """The answer, or the wait status of a process that ended without one."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -17,6 +16,7 @@ from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel.network import filter_arguments
 from toolcrib.spec import Level
+from toolcrib.spec.record import record
 
 LIMITS: dict[str, int] = {
     "cpu_s": resource.RLIMIT_CPU,
@@ -37,7 +37,7 @@ MADE_FROM = attrgetter(
 """The fields of a job that its sandbox depends on."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandOrder:
     """The sandbox of a command at one level, and the paths that it was worked out from."""
 

@@ -23,6 +23,7 @@ from toolcrib.sandbox.host.enforcement import group_for, groups
 from toolcrib.sandbox.host.handle import LauncherHandle, SandboxHandle, Stamps
 from toolcrib.sandbox.job import Warmth
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
+from toolcrib.spec.record import record
 
 REMEMBERED = 64
 UNFIT_S = 60.0
@@ -31,7 +32,7 @@ BUSY = 4
 """Running calls above which spares would only take time from them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SandboxOrder:
     """All that a launcher needs to make a sandbox: nothing of the call itself."""
 

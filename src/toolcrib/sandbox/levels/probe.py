@@ -12,7 +12,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from toolcrib.sandbox.host.failures import ANY_NAMESPACE, HINTS, why
 from toolcrib.sandbox.kernel.signals import try_pidfd_signal
 from toolcrib.sandbox.levels import probe_cache
 from toolcrib.spec import Level, Network
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,7 +62,7 @@ kill -0 {pid} 2>/dev/null && echo "processes outside can be sent signals (before
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mechanism:
     """One thing that the kernel can or cannot do."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from toolcrib.errors import DeniedError, InvalidToken
@@ -11,6 +10,7 @@ from toolcrib.serve.auth.origin import TrustedHosts
 from toolcrib.serve.auth.sessions import LoginSessions
 from toolcrib.spec import Caller, Scope
 from toolcrib.spec.calls.caller import seen_by
+from toolcrib.spec.record import record
 
 _MOST_KNOWN = 256
 
@@ -25,7 +25,7 @@ class TokenCheck(Protocol):
         """Raise InvalidToken if the token was revoked or has expired since."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Client:
     """The sender of a request."""
 

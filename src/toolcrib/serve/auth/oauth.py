@@ -11,7 +11,6 @@ import hashlib
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +19,7 @@ import msgspec
 from toolcrib.egress import Egress, EgressRequest, HostPolicy, HostRule
 from toolcrib.errors import InvalidToken, ToolcribError, UnavailableError, UsageError
 from toolcrib.spec import Caller, Scope
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
@@ -38,7 +38,7 @@ _LONGEST = 16 << 10
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OAuthResource:
     """The names of this server and of its authorization server."""
 

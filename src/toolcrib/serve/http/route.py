@@ -14,6 +14,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http.reading import read_body, read_json
 from toolcrib.spec import Scope
+from toolcrib.spec.record import record
 
 MAX_BODY = 4 * 1024 * 1024
 """Bytes of a body, unless the route says otherwise."""
@@ -75,7 +76,7 @@ Handled = Answer | Response
 Handler = Callable[[HttpRequest[Any]], Handled | Awaitable[Handled]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Route:
     """One method of one address. Paths are relative to where the application is mounted."""
 

@@ -5,10 +5,10 @@ It is used only if the project allows this channel, because a client may also an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from toolcrib.spec import Result
+from toolcrib.spec.record import record
 
 Mode = Literal["form", "url"]
 _KEY = "toolcrib/approval"
@@ -28,7 +28,7 @@ _FORM = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class UserAnswer:
     """The answer of the client's user."""
 
@@ -47,7 +47,7 @@ class Approver(Protocol):
         """Take the answer of this client's user. An answer that does not count changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalQuestion:
     """A question to the client's user about an approval."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolcrib.errors import ToolcribError
@@ -11,6 +10,7 @@ from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, mounted_error
 from toolcrib.spec import Result
+from toolcrib.spec.record import record
 from toolcrib.spec.views import error_text, pending_error, value_text
 
 _MOST_VALUES = 100
@@ -45,7 +45,7 @@ AS_TOOL: ResultForm = _ToolResult()
 AS_PROMPT: ResultForm = _PromptResult()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ResourceResult:
     """The form of `resources/read`."""
 

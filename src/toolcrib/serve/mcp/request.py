@@ -17,6 +17,7 @@ from toolcrib.serve.mcp.wire import (
     RequestId,
 )
 from toolcrib.spec import Caller
+from toolcrib.spec.record import record
 
 _MAX_KEY = 200
 
@@ -28,7 +29,7 @@ class Reply(Protocol):
         """Send the answer; `error` is the code if it is an error."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sender:
     """The sender of a message, as its transport knows it."""
 

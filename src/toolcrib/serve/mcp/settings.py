@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.spec import Tool
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.project.durable.calls import ProjectCalls
@@ -18,7 +19,7 @@ Completer = Callable[[Tool, str, str, Mapping[str, Any] | None], Awaitable[dict[
 """Returns MCP's result for a tool, the name of its argument, the text typed, and the other arguments."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ServerSettings:
     """The description that a server gives of itself, and its limits."""
 

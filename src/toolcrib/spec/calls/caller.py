@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, get_args
 
 from toolcrib.errors import DeniedError
 from toolcrib.spec.naming import fits
+from toolcrib.spec.record import record
 
 Scope = Literal["read", "invoke", "approve", "admin"]
 OWN_CALLERS = ("local", "cli")
@@ -17,7 +18,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 _TEXTS = ("name", "owner", "client", "digest")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caller:
     """A caller that has shown a token."""
 

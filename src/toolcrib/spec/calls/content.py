@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import Any
 
+from toolcrib.spec.record import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Content:
     """One block of a tool's result. A function returns one, or a list of blocks and texts."""
 

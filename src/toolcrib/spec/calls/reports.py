@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from toolcrib.spec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress:
     """The share of its work that a tool has done."""
 
@@ -14,7 +14,7 @@ class Progress:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chunk:
     """The next part of a tool's output. If the tool yields no value, its value is all chunks together."""
 

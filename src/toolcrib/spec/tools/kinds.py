@@ -6,9 +6,11 @@ Strings may hold templates (`${name}`); they are parsed once, when the tool is b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Final, Literal
+
+from toolcrib.spec.record import record
 
 
 class Absent(Enum):
@@ -21,7 +23,7 @@ ABSENT: Final = Absent.ABSENT
 """The value of a choice that leaves out its key or item."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """A value that depends on the arguments: the value of the first branch whose test is true, or none."""
 
@@ -30,12 +32,13 @@ class Choice:
     test None is always true. A value is one of any template, `ABSENT`, or another choice."""
 
 
-@dataclass(frozen=True, slots=True)
 class ExecConfig:
     """The base of every kind's configuration."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class FunctionExec(ExecConfig):
     """A Python callable registered in this process."""
 
@@ -44,7 +47,7 @@ class FunctionExec(ExecConfig):
     isolation: Literal["thread", "inline", "async", "process"] = "thread"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PythonExec(ExecConfig):
     """A function of a module, run in a confined interpreter of its own."""
 
@@ -58,7 +61,7 @@ class PythonExec(ExecConfig):
     timeout_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CommandExec(ExecConfig):
     """A program and its arguments, run confined: without a shell, or as one line for it."""
 
@@ -78,14 +81,14 @@ class CommandExec(ExecConfig):
     """The author means that values of a call become code of a program: such calls need no approval."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BuiltinExec(ExecConfig):
     """A function registered in the same toolset, under another name."""
 
     function: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FieldMap:
     """One projected field: `name` in the output, read from the dotted `path` of the response body."""
 
@@ -93,7 +96,7 @@ class FieldMap:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ParameterStyle:
     """The form of a list or an object in a path, query, header, cookie or form (OpenAPI 3.2, 4.12)."""
 
@@ -108,7 +111,7 @@ class ParameterStyle:
     """Leave the reserved characters of RFC 3986 that cannot end a value as they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BodyPart:
     """One part of a multipart body (RFC 7578)."""
 
@@ -120,7 +123,7 @@ class BodyPart:
     content_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HttpExec(ExecConfig):
     """One HTTP request."""
 
@@ -148,7 +151,7 @@ class HttpExec(ExecConfig):
     parts: dict[str, BodyPart] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FileExec(ExecConfig):
     """Read or write one file beneath the granted paths."""
 
@@ -162,7 +165,7 @@ class FileExec(ExecConfig):
     """The folder that a relative path is looked for in first, before the project root."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Comparison:
     """A condition: `value`, a template, and what it must be."""
 
@@ -173,7 +176,7 @@ class Comparison:
     """The value to compare with, or the JSON Schema that must match."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One call of another tool."""
 
@@ -194,7 +197,7 @@ class Step:
     """The value of a failed call, where `on_error` is `default`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CompositeExec(ExecConfig):
     """Other tools, called one after the other or side by side."""
 
@@ -203,7 +206,7 @@ class CompositeExec(ExecConfig):
     """A template; None gives the value of the last step."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class McpExec(ExecConfig):
     """One tool of an MCP server."""
 
@@ -217,7 +220,7 @@ class McpExec(ExecConfig):
     """SHA-256 of the server's entry in the settings, in hex."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SqlExec(ExecConfig):
     """One SQL statement. Values are bound to its parameters and never written into its text."""
 

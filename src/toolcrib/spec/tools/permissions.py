@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from toolcrib.spec.record import record
 
 NetworkMode = Literal["none", "any", "hosts", "host"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Network:
     """Network permission: `none`, `any` public host, `hosts` (a list) or `host` (the machine's network)."""
 
@@ -37,7 +39,7 @@ class Network:
         return {"none": False, "any": True, "host": "host"}[self.mode]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SecretSpec:
     """One declared secret; its value comes from the project's secret sources."""
 
@@ -46,7 +48,7 @@ class SecretSpec:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Permissions:
     """The permissions that a tool declares; nothing else is granted."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from toolcrib.spec.record import record
 
 Level = Literal["full", "landlock", "none"]
 """Confinement of a tool's process: namespaces and all else; Landlock and seccomp alone; none."""
@@ -12,7 +14,7 @@ LEVELS: tuple[Level, ...] = ("full", "landlock", "none")
 """All levels, the strongest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalRule:
     """The rule whether a person must approve each call, and the reason."""
 
@@ -20,7 +22,7 @@ class ApprovalRule:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hmac:
     """The signature of a request: the message that is signed, and its form."""
 
@@ -38,7 +40,7 @@ class Hmac:
     nonce_header: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OAuth2:
     """The way to an access token (RFC 6749)."""
 
@@ -55,7 +57,7 @@ class OAuth2:
     """Further fields of the request, such as `audience`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Auth:
     """Authentication of a request: the secrets it sends, and their place. They are declared permissions."""
 
@@ -72,7 +74,7 @@ class Auth:
     oauth2: OAuth2 | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Retry:
     """The number of attempts of a failing call, and the delays between them.
 
@@ -85,7 +87,7 @@ class Retry:
     backoff_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """Limits of one attempt, and of the rate of calls. `None`: the project's default."""
 
@@ -114,13 +116,14 @@ class Limits:
     @property
     def rated(self) -> bool:
         """True if the rate of calls is limited."""
-        unlimited = (
-            self.calls_per_minute is None and self.min_interval_ms is None and self.concurrent_calls is None
+        return (
+            self.calls_per_minute is not None
+            or self.min_interval_ms is not None
+            or self.concurrent_calls is not None
         )
-        return not unlimited
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Output:
     """Format and check of a tool's output."""
 
@@ -130,7 +133,7 @@ class Output:
     on_violation: Literal["warn", "fail"] = "warn"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Annotations:
     """Hints to clients about the effect of a call; never a permission. `None`: not stated."""
 
@@ -149,7 +152,7 @@ MCP_HINTS: Mapping[str, str] = {
 """The fields of `Annotations`, and their names in MCP."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class McpForms:
     """The forms in which MCP clients find a tool, beside the list of tools or instead of it."""
 
@@ -167,7 +170,7 @@ class McpForms:
     """Pictures that a client may show with its name, each an `Icon` of MCP: `src`, `mimeType`, `sizes`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Example:
     """One example call of a manifest."""
 

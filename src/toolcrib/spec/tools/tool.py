@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.spec.record import record
 from toolcrib.spec.tools.permissions import Permissions
 from toolcrib.spec.tools.policies import (
     Annotations,
@@ -33,7 +34,7 @@ class Spelling(Enum):
     """As `DOLLAR_BRACE`, and `{{name}}` and `{{if name}} … {{end}}`, which name arguments only."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """The file that a tool was read from, byte for byte."""
 
@@ -51,7 +52,7 @@ class Source:
     """A built-in tool. `raw` is its definition, and `path` the module of its function."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tool:
     """One tool, from whatever source."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
 from toolcrib.errors import NotTrusted, ToolcribError, UsageError
+from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from toolcrib.guard import Trust
@@ -83,7 +83,7 @@ def _revoke(trust: Trust, as_json: bool) -> None:
         print_note("This project is no longer accepted." if revoked else "This project was not accepted.")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _State:
     """A project as it is shown to the person who accepts it."""
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch import packages
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
+from toolcrib.spec.record import record
 
 _DEEPEST = 5
 _CLIENTS = frozenset(("docker", "docker-compose", "podman", "nerdctl", "lima", "limactl", "ctr", "kubectl"))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Words:
     """The words of a launcher: its options by their long names, and what follows them."""
 

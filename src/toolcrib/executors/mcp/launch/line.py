@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from toolcrib.spec.record import record
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 """Folders that every confined process sees."""
@@ -16,7 +18,7 @@ def is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Launch:
     """A command line to start. The program has an absolute path once it has been found."""
 
@@ -35,7 +37,7 @@ class Launch:
         return replace(self, path=tuple(dict.fromkeys((*self.path, *path))))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MachineView:
     """The user's folders and variables, and the project's root as a real path."""
 

@@ -13,6 +13,7 @@ from typing import Any
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, make, split_lines
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import ABSENT, Choice
+from toolcrib.spec.record import record
 from toolcrib.template import directive
 
 _MARK = "\ue000"
@@ -22,7 +23,7 @@ _LEAD = re.compile(r" *(?:- +)*")
 _MOST = 500
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Tag:
     """One control line."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from toolcrib.core.context import Context
 from toolcrib.project.control.access import AccessControl
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
+from toolcrib.spec.record import record
 
 OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Question:
     """One reason why a person must approve a call."""
 

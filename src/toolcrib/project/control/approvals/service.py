@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ConflictError, ToolcribError
@@ -22,9 +22,10 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
+from toolcrib.spec.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ApprovalSheet:
     """One approval as it is shown to a person."""
 
