@@ -73,7 +73,7 @@ class Anchor:
     def __init__(self, path: Path | Callable[[], Path]) -> None:
         self._where = path
         self._fd = -1
-        self._key = ""
+        self._key, self._keyed = "", blake2b(digest_size=16)
         self._record = self._before = b""
 
     def read(self) -> Anchored | None:
@@ -93,8 +93,9 @@ class Anchor:
 
     def announce(self, digest: str, line: bytes, table: str) -> None:
         """Put a line here that is written to the log next, and the running calls as they are then."""
-        keyed = blake2b(f"{self._key}{digest} {table}".encode(), digest_size=16).hexdigest()
-        record = f"{digest} ? {keyed} {table}\n".encode() + line
+        keyed = self._keyed.copy()
+        keyed.update(f"{digest} {table}".encode())
+        record = f"{digest} ? {keyed.hexdigest()} {table}\n".encode() + line
         pwrite(self._fd, record, 0)
         self._before, self._record = self._record, record
 
@@ -128,7 +129,7 @@ class Anchor:
             found = _shape(os.pread(self._fd, _LONGEST, 0).partition(b"\n")[0])
             if found is not None:
                 os.pwrite(self._fd, _keyed(key, found), _STATE_AT + 2)
-        self._key = key
+        self._key, self._keyed = key, blake2b(key.encode(), digest_size=16)
 
     def _path(self) -> Path:
         if not isinstance(self._where, Path):

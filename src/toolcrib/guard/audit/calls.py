@@ -57,7 +57,8 @@ class CallTable:
         """Bytes that are kept free for the ends of all running calls."""
         self._process = process
         self._own: dict[int, int] = {}
-        self._kept = self._since = 0
+        self._kept = 0
+        self._rest = ",0"
 
     def add(self, seq: int, size: int) -> None:
         """Add a call by the number and the size of its start."""
@@ -75,15 +76,13 @@ class CallTable:
         """Take over what the anchor says of other writers."""
         self.others = tuple(calls for calls in table if calls.first and calls.process != self._process)
         self.reserved = self._kept + sum(calls.reserved for calls in self.others)
-        self._since = int(uptime())
+        since = int(uptime())
+        self._rest = f",{since}" + "".join(" {},{},{},{}".format(*calls) for calls in self.others)
 
     def text(self) -> str:
         """Return what the anchor says of this writer, and then of every other with running calls."""
         first = next(iter(self._own)) if self._own else 0
-        text = f"{self._process},{first},{self._kept},{self._since}"
-        for process, first, reserved, since in self.others:
-            text = f"{text} {process},{first},{reserved},{since}"
-        return text
+        return f"{self._process},{first},{self._kept}{self._rest}"
 
 
 def interrupted_calls(path: Path, table: Iterable[RunningCalls]) -> list[AuditEntry]:

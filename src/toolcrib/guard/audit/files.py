@@ -107,11 +107,12 @@ def open_part(path: Path) -> BinaryIO:
 
 def lock_file(fd: int, operation: int, timeout: float) -> None:
     """Lock a file (`flock`); OSError (EAGAIN) after `timeout` seconds, as another process may be stopped."""
-    pause, deadline = 20e-6, time.monotonic() + timeout
+    pause, deadline = 20e-6, 0.0
     while True:
         try:
             flock(fd, operation | LOCK_NB)
         except BlockingIOError:
+            deadline = deadline or time.monotonic() + timeout
             if time.monotonic() >= deadline:
                 raise OSError(errno.EAGAIN, "another process has locked it for too long") from None
             time.sleep(pause)

@@ -112,14 +112,14 @@ class AuditLog:
         """
         if event not in known_events:
             require_event(event)
-        self._guarded(f" {event}{body}", start=start)
+        self._guarded(f" {event}{body}", False, start)
 
     def start(self, body: str) -> int:
         """Append the TOOL_STARTED line of a call that runs next; return its number.
 
         Room for the line of the call's end is reserved, so that it can be written on a full disk too.
         """
-        return self._guarded(f" TOOL_STARTED{body} process={self._calls.label}", opens=True)
+        return self._guarded(f" TOOL_STARTED{body} process={self._calls.label}", True)
 
     def ensure(self) -> None:
         """Raise AuditUnavailable unless a record could be written now; called before a tool runs.
@@ -143,18 +143,25 @@ class AuditLog:
     ) -> None:
         self.close()
 
-    def _guarded(self, body: str | None, *, opens: bool = False, start: int = 0) -> int:
+    def _guarded(self, body: str | None, opens: bool = False, start: int = 0) -> int:
         """Write one line under both locks and return its number; with None only check the log."""
         with self._mutex:
             try:
-                self._lock()
+                if self._fd < 0:
+                    self._open()
+                lock_file(self._fd, LOCK_EX, self._lock_timeout)
                 try:
                     if start:
                         self._calls.remove(start)
-                    second = int(self._clock())
+                    now = self._clock()
                     # The file's length shows on every record if another process has written. Checking that
                     # the path still leads to this file costs four times as much, so once a second is enough.
-                    if lseek(self._fd, 0, SEEK_END) != self._end or second != self._second or self._lost:
+                    if (
+                        lseek(self._fd, 0, SEEK_END) != self._end
+                        or not self._second <= now < self._second + 1
+                        or self._lost
+                    ):
+                        second = int(now)
                         self._stamp = time.strftime("[%Y-%m-%dT%H:%M:%S]", time.gmtime(second))
                         self._synchronise()
                         self._second = second
@@ -174,15 +181,6 @@ class AuditLog:
             return self._seq
 
     # Every method from here on is called with the mutex locked.
-
-    def _lock(self) -> None:
-        """Lock the file, opened if it is not."""
-        if self._fd < 0:
-            self._open()
-        try:
-            flock(self._fd, _TRY_LOCK)
-        except BlockingIOError:
-            lock_file(self._fd, LOCK_EX, self._lock_timeout)
 
     def _write(self, body: str, opens: bool = False) -> None:
         seq = self._seq + 1
@@ -205,31 +203,33 @@ class AuditLog:
 
     def _put(self, line: bytes) -> None:
         """Append a line that was announced. If that fails, leave no part of it, and no announcement."""
-        written, size = 0, len(line)
         try:
             written = write(self._fd, line)
-            while written < size:
+            if written != len(line):
+                self._put_rest(line, written)
+        except OSError:
+            if self._anchor is not None:
+                self._anchor.withdraw()
+            raise
+        self._end += len(line)
+
+    def _put_rest(self, line: bytes, written: int) -> None:
+        """Append the rest of a partly written line, or remove it. If even that fails, the next writer finds
+        and records it.
+        """
+        try:
+            while written < len(line):
                 more = write(self._fd, line[written:])
                 if not more:
                     raise OSError(errno.EIO, "nothing was written")
                 written += more
         except OSError:
-            if written:
-                self._undo_write()
-            if self._anchor is not None:
-                self._anchor.withdraw()
+            end, self._end = self._end, -1
+            self._room = 0  # Cutting a file frees what is reserved beyond its end.
+            with suppress(OSError):
+                os.ftruncate(self._fd, end)
+                self._end = end
             raise
-        self._end += size
-
-    def _undo_write(self) -> None:
-        """Remove a partly written line. If even that fails, the next writer finds and records it."""
-        end, self._end = self._end, -1
-        self._room = 0  # Cutting a file frees what is reserved beyond its end.
-        try:
-            os.ftruncate(self._fd, end)
-        except OSError:
-            return
-        self._end = end
 
     def _synchronise(self) -> None:
         """Continue from where the log ends now, and record whatever contradicts what was known of it."""

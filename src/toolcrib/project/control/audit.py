@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.core.context import Context
-from toolcrib.errors import DeniedError, InvalidInput, RateLimited, UnavailableError
-from toolcrib.guard import AuditLog, encode_fields
+from toolcrib.errors import DeniedError, InvalidInput, RateLimited, ToolcribError, UnavailableError
+from toolcrib.guard import AuditLog, encode_field, encode_fields
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.spec import Result
 
@@ -30,23 +30,22 @@ class CallAudit:
 
     def start(self, ctx: Context) -> None:
         """Write TOOL_STARTED, or refuse the call: `AuditUnavailable`. The last step before the tool runs."""
-        fields: dict[str, Any] = {"caller": ctx.caller}
-        if ctx.call_id is not None:
-            fields["call"] = ctx.call_id
-        if ctx.permit is not None:
-            fields["approval"] = ctx.permit.approval_id
         asked = self._encode(ctx)
-        ctx.start_line = self._log.start(asked + encode_fields(fields)), asked
+        more = "" if ctx.call_id is None and ctx.permit is None else _ids(ctx)
+        ctx.start_line = self._log.start(f"{asked}{encode_field('caller', ctx.caller)}{more}"), asked
 
     def record(self, ctx: Context, result: Result) -> None:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
-        refused = was_refused(ctx, result)
-        fields, event = _fields(ctx, result, refused), _event(ctx, result, refused)
+        refused, caller, error = was_refused(ctx, result), encode_field("caller", ctx.caller), result.error
+        status = "success" if result.status == "ok" else "refused" if refused else result.status
+        code = "" if error is None else _code(error, refused)
+        ended = f" status={status}{code}{caller} ms={result.duration_ms:.3f}{_facts(ctx, result)}"
+        event = _event(ctx, result, refused)
         if ctx.start_line is None:
-            self._log.append(event, self._encode(ctx) + encode_fields(fields))
-            return
-        start, asked = ctx.start_line
-        self._log.append(event, f"{asked}{encode_fields(fields)} start={start}", start=start)
+            self._log.append(event, self._encode(ctx) + ended)
+        else:
+            start, asked = ctx.start_line
+            self._log.append(event, f"{asked}{ended} start={start}", start=start)
 
     def _encode(self, ctx: Context) -> str:
         """Return name and arguments as they are written, with secrets masked."""
@@ -81,28 +80,35 @@ def _event(ctx: Context, result: Result, refused: bool) -> str:
     return "TOOL_REFUSED" if refused else "TOOL_EXECUTED"
 
 
-def _fields(ctx: Context, result: Result, refused: bool) -> dict[str, Any]:
-    error, details = result.error, result.details
-    status = "success" if result.status == "ok" else "refused" if refused else result.status
-    fields: dict[str, Any] = {"status": status}
-    if error is not None:
-        fields["code"], details = error.code, error.details
-        if refused and isinstance(mechanism := details.get("mechanism"), str):
-            fields["mechanism"] = mechanism
-    fields["caller"] = ctx.caller
-    fields["ms"] = int(result.duration_ms * 1000) / 1000
-    if ctx.call_id is not None:
-        fields["call"] = ctx.call_id
+def _ids(ctx: Context) -> str:
+    fields = {} if ctx.call_id is None else {"call": ctx.call_id}
+    if ctx.permit is not None:
+        fields["approval"] = ctx.permit.approval_id
+    return encode_fields(fields)
+
+
+def _code(error: ToolcribError, refused: bool) -> str:
+    mechanism = error.details.get("mechanism")
+    named = {"mechanism": mechanism} if refused and isinstance(mechanism, str) else {}
+    return encode_fields({"code": error.code, **named})
+
+
+def _facts(ctx: Context, result: Result) -> str:
+    """Return the call's id, sandbox and approval as they are written."""
+    details, permit = result.details if result.error is None else result.error.details, ctx.permit
+    if ctx.call_id is None and not details and permit is None:
+        return ""
+    fields: dict[str, Any] = {} if ctx.call_id is None else {"call": ctx.call_id}
     if details and isinstance(sandbox := details.get("enforcement"), dict):
         fields["sandbox"] = sandbox.get("level")
         fields.update(
             {f"sandbox_{name}": _short(sandbox[name]) for name in _NOT_ENFORCED if sandbox.get(name)}
         )
-    if (permit := ctx.permit) is not None:
+    if permit is not None:
         fields.update(approval=permit.approval_id, approver=permit.approver, edited=permit.edited)
     elif ctx.started == 0 and details and isinstance(approval := details.get("approval"), str):
         fields["approval"] = approval
-    return fields
+    return encode_fields(fields)
 
 
 def _short(found: list[Any]) -> list[Any] | int:
