@@ -249,10 +249,10 @@ class DurableCalls(StoredCalls):
         return self.find(id)
 
     def cancel(self, id: str) -> None:
-        """End a call that has not ended; what its worker records later is refused. Raises `ConflictError`."""
+        """End a call; what its worker records later is refused. `ConflictError` if it has ended."""
         with self._database.write(f"call {id}") as tx, self.cancelling(tx, [id]) as cancelled:
             if not cancelled:
-                raise ConflictError(f"call {id[:100]} does not exist or has ended")
+                raise ConflictError(f"call {id} has ended: it is {self.find(id).state}")
 
     @contextmanager
     def cancelling(self, tx: Transaction, ids: Collection[str]) -> Iterator[list[str]]:
@@ -270,11 +270,13 @@ class DurableCalls(StoredCalls):
         tx.after_commit.append(self._ends.notify)
 
     def retry(self, id: str) -> None:
-        """Let a call that ended without a result run again. Raises `ConflictError`."""
+        """Let a call that ended without a result run again. Raises `ConflictError` for any other."""
         with self._database.write(f"call {id}") as tx:
             now = self._now(tx)
             if not tx.run(_REPEAT, now, id):
-                raise ConflictError(f"call {id[:100]} does not exist, has a result, or has not ended")
+                state = self.find(id).state
+                again = "only a call that ended without a result can be retried"
+                raise ConflictError(f"call {id} is {state}; {again}")
             self._note(tx, id, now, "retried", "")
             tool, priority = tx.one("SELECT tool, priority FROM calls WHERE id = ?", id) or ("", 0)
             self._send(tx, id, tool, priority, 0.0)

@@ -141,10 +141,13 @@ class _ExecutorProcess:
                 line = await reader.readline()
             made.tools = json.loads(line)["tools"]
         except (TimeoutError, ValueError, KeyError, OSError):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_S):
+                    await process.wait()  # It ends by itself, with its own exit code.
             await made.end()
             raise UnavailableError(
                 f"an executor process did not start (exit code {process.returncode})",
-                hint="Its own message is above; the worker tries again.",
+                hint="Its own message is above.",
             ) from None
         except BaseException:
             await made.end()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import count
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
@@ -146,15 +147,18 @@ class Worker:
 
     async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
         """Record what follows. The database commits together what ends at the same time."""
-        while not await asyncio.to_thread(self._is_recorded, claim, ending):  # noqa: ASYNC110 - until it answers
+        for tries in count():
+            if await asyncio.to_thread(self._is_recorded, claim, ending, tries):
+                return
             await asyncio.sleep(_AGAIN_S)
 
-    def _is_recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
+    def _is_recorded(self, claim: ClaimedCall, ending: Ending, tries: int) -> bool:
         """Record one ending; False if the database is away, and there is time to try again."""
         try:
             record(self._calls, claim, ending)
         except StateUnavailable as error:
-            _log.warning("the end of call %s is not yet recorded: %s", claim.id, error)
+            if tries == 0:
+                _log.warning("the end of call %s is not yet recorded: %s", claim.id, error)
             return self._gives_up
         except Exception:  # Its lease ends, and it is rescued.
             _log.exception("the end of call %s could not be recorded", claim.id)

@@ -173,12 +173,14 @@ def test_what_was_cancelled_takes_no_result_and_may_be_tried_again(calls: Durabl
     calls.cancel(call_id)
     assert not calls.finish(claim, b"late")
     assert calls.renew([claim]) == []
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match=f"call {call_id} has ended: it is cancelled"):
         calls.cancel(call_id)
     calls.retry(call_id)
     assert calls.finish(claimed(calls), b"1")
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError, match=f"call {call_id} is done; only a call"):
         calls.retry(call_id)
+    with pytest.raises(NotFoundError):
+        calls.retry("nothing")
     assert history(calls, call_id) == ["submitted", "claimed w", "cancelled", "retried", "claimed w", "done"]
     assert [one.ending for one in calls.attempts(call_id)] == ["cancelled", "done"]
 
