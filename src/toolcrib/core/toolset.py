@@ -31,7 +31,7 @@ from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolU
 from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware, as_middleware, only
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
-from toolcrib.schema.fitting import fitting
+from toolcrib.schema.derive import fitting
 from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
 
