@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 DEFAULT_RESPONSE_BYTES = 2 * 1024 * 1024
 """The decoded bytes of a body that are read if the request sets no other limit."""
@@ -57,3 +58,19 @@ class EgressResponse:
     def content_type(self) -> str:
         """The media type in lower case without parameters, or no text."""
         return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The seconds to wait that the server asks for (RFC 9110, 10.2.3), at least 0; None without."""
+        value = (self.header("retry-after") or "").strip()
+        if value.isascii() and value.isdigit():
+            return float(value[:9])
+        from email.utils import parsedate_to_datetime
+
+        try:
+            when = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return max(0.0, (when - datetime.now(UTC)).total_seconds())

@@ -19,6 +19,12 @@ from toolcrib.middleware import tracing_middleware
 FEED = "<rss><item><link>https://a.example/</link><title><![CDATA[New]]></title></item></rss>"
 PAGE = '<head><title>T</title></head><body><h1>Hi</h1><p>See <a href="/next">next</a>.</p></body>'
 
+FIXED = {
+    "/page": (PAGE, "text/html"),
+    "/json": ('{"a":  1}', "application/json"),
+    "/feed": (FEED, "application/rss+xml"),
+}
+
 
 class Site:
     """A server that remembers its requests."""
@@ -34,18 +40,17 @@ class Site:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(request)
         body = await request.text()
+        if request.path in FIXED:
+            text, media_type = FIXED[request.path]
+            return web.Response(text=text, content_type=media_type)
         match request.path:
-            case "/page":
-                return web.Response(text=PAGE, content_type="text/html")
-            case "/json":
-                return web.Response(text='{"a":  1}', content_type="application/json")
             case "/latin":
                 page = '<meta charset="iso-8859-1"><p>café</p>'.encode("latin-1")
                 return web.Response(body=page, headers={"Content-Type": "text/html"})
-            case "/feed":
-                return web.Response(text=FEED, content_type="application/rss+xml")
             case "/image":
                 return web.Response(body=b"\x89PNG\xff", content_type="image/png")
+            case "/busy":
+                return web.Response(status=429, headers={"Retry-After": "7"})
             case "/missing":
                 return web.Response(status=404, text="no such page")
             case "/redirect":
@@ -125,6 +130,9 @@ async def test_an_error_status_fails_with_the_beginning_of_the_answer(site: Site
     assert result.error is not None
     assert result.error.code == "http_failed"
     assert result.error.message == "HTTP 404 Not Found\nno such page"
+    busy = (await toolset(site, tmp_path).call("fetch_url", {"url": f"{site.url}/busy"})).error
+    assert busy is not None
+    assert (busy.retryable, busy.details) == (True, {"status": 429, "retry_after_s": 7.0})
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,10 @@ def status_failure(response: EgressResponse) -> HttpFailed:
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
     body = text_of(response)[:_EXCERPT].strip()
     message = f"HTTP {status} {phrase}".strip() + (f"\n{body}" if body else "")
-    return HttpFailed(message, details={"status": status}, retryable=status in (408, 429) or status >= 500)
+    details: dict[str, Any] = {"status": status}
+    if (wait := response.retry_after_s) is not None:
+        details["retry_after_s"] = wait
+    return HttpFailed(message, details=details, retryable=status in (408, 429) or status >= 500)
 
 
 def text_of(response: EgressResponse) -> str:

@@ -7,7 +7,6 @@ import codecs
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -360,7 +359,7 @@ def _status_failure(response: EgressResponse, ctx: CallContext) -> HttpFailed:
         phrase = ""
     excerpt = _excerpt(response, ctx)
     details: dict[str, Any] = {"status": status, "body": excerpt}
-    if (wait := _retry_after(response.header("retry-after"))) is not None:
+    if (wait := response.retry_after_s) is not None:
         details["retry_after_s"] = wait
     message = f"answered {status}{phrase}" + (f": {beginning(ctx, excerpt, _IN_MESSAGE)}" if excerpt else "")
     return HttpFailed(message, details=details, retryable=status in _RETRYABLE or status >= 500)
@@ -372,24 +371,6 @@ def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
     if len(body) < len(response.body):
         body = uncut(ctx, body)
     return beginning(ctx, body.decode("utf-8", errors="replace").strip(), _EXCERPT)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds to wait that the server asks for (RFC 9110, 10.2.3), at least 0; None without."""
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    from email.utils import parsedate_to_datetime
-
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - datetime.now(UTC)).total_seconds())
 
 
 def _masked(value: Any, secrets: list[str]) -> Any:
