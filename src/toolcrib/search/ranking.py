@@ -57,18 +57,21 @@ class Queries:
         """
         phrase = " ".join(words)
         yield HitClass("prefix", "name", self.term("whole", "".join(words)))
-        yield HitClass("prefix", "name", self.any([self._start("name", phrase, words), self._joined(words)]))
+        yield HitClass("prefix", "name", self._named(words))
         for field in FIELDS[1:]:
             yield HitClass("prefix", field, self._start(field, phrase, words))
         for field in FIELDS:
             yield HitClass("word", field, self.all([self.term(field, word) for word in words]))
-            more = self._is_begun(field, words[-1])
+            more = self._is_more(f"begun_{field}", words[-1][:START_LENGTH], field, words[-1])
             yield HitClass("word", field, self._begun(field, words) if more else None)
         yield HitClass("word", "several", every)
 
     def exact_hits(self, words: Sequence[str]) -> Query | None:
         """Return the query for every tool of the exact classes."""
-        return self.any([self._begun("all", words), self._joined(words)])
+        begun, phrase, joined = self._begun("all", words), " ".join(words), "".join(words)
+        # Usually no name has the words written together: a query fewer.
+        together = len(phrase) > START_LENGTH or self._is_more("start_joined", joined, "start_name", phrase)
+        return self.any([begun, self._joined(words)]) if together else begun
 
     def fuzzy(self, words: Sequence[str]) -> Iterator[HitClass]:
         """Return the classes of tools that have every word with typing errors.
@@ -110,11 +113,15 @@ class Queries:
 
     def term(self, field: str, value: str) -> Query | None:
         """Return a query for documents with exactly this word in a field."""
-        if (field, value) not in self._terms:
-            known = any(searcher.doc_freq(field, value) for searcher in self._searchers)
-            found = self._query.term_query(self._schema, field, value, "basic") if known else None
-            self._terms[field, value] = found
-        return self._terms[field, value]
+        key = field, value
+        if key not in self._terms:
+            found = None
+            for searcher in self._searchers:
+                if searcher.doc_freq(field, value):
+                    found = self._query.term_query(self._schema, field, value, "basic")
+                    break
+            self._terms[key] = found
+        return self._terms[key]
 
     def scored(self, field: str, value: str, weight: float) -> Query | None:
         """Return a query for documents with this word in a field, better the rarer it is."""
@@ -139,9 +146,11 @@ class Queries:
 
     def all(self, queries: Sequence[Query | None], none: Sequence[Query | None] = ()) -> Query | None:
         """Return a query for documents that match all of these queries, and none of the others."""
-        if None in queries:
-            return None
-        found: list[Any] = [(self._must, one) for one in queries]
+        found: list[Any] = []
+        for one in queries:
+            if one is None:
+                return None
+            found.append((self._must, one))
         found += [(self._never, one) for one in none if one is not None]
         return queries[0] if len(found) == 1 else self._query.boolean_query(found)
 
@@ -157,6 +166,13 @@ class Queries:
         from tantivy import FieldType
 
         return self._query.range_query(self._schema, field, FieldType.Unsigned, 0, highest)
+
+    def _named(self, words: Sequence[str]) -> Query | None:
+        """Return a query for documents whose name begins with these words, together or apart."""
+        joined, phrase = self._joined(words), " ".join(words)
+        if len(phrase) <= START_LENGTH:  # What begins with them apart begins with them together too.
+            return joined
+        return self.any([self._start("name", phrase, words), joined])
 
     def _joined(self, words: Sequence[str]) -> Query | None:
         return self._start("joined", "".join(words), words)
@@ -174,10 +190,9 @@ class Queries:
             begun = self._query.fuzzy_term_query(self._schema, field, words[-1], 0, True, True)
         return self.all([*(self.term(field, word) for word in words[:-1]), begun])
 
-    def _is_begun(self, field: str, word: str) -> bool:
-        """Return False if no tool has a longer word that begins so, and not this one."""
-        begun, start = f"begun_{field}", word[:START_LENGTH]
-        return any(one.doc_freq(begun, start) > one.doc_freq(field, word) for one in self._searchers)
+    def _is_more(self, field: str, value: str, than: str, other: str) -> bool:
+        """Return True if more documents have one word in a field than another one in another field."""
+        return any(one.doc_freq(field, value) > one.doc_freq(than, other) for one in self._searchers)
 
     def _near(self, field: str, word: str) -> Query | None:
         errors = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
