@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from heapq import merge
 from pathlib import Path
 
 import msgspec
@@ -92,6 +93,8 @@ class Listing:
         self._position: Position | None = None
         self._tools: dict[_Key, ListedTool] = {}
         self._ordered: list[_Order] = []
+        self._groups: dict[tuple[str, str], list[_Order]] | None = None
+        """The same for each bundle and each tag, once a list is asked for by one."""
         self._by_order: dict[_Order, ListedTool] = {}
         self.bundles: Mapping[str, BundleRecord] = {}
         """Every bundle at the last refresh, deleted ones too, by id."""
@@ -199,18 +202,48 @@ class Listing:
         return [name for name, tools in self._functions.items() if tools and not self._registered(name)]
 
     def page(
-        self, count: int, before: _Order | None, wanted: Callable[[ListedTool], bool]
+        self,
+        count: int,
+        before: _Order | None,
+        wanted: Callable[[ListedTool], bool],
+        bundles: Collection[str] = (),
+        tags: Collection[str] = (),
     ) -> list[ListedTool]:
-        """Return the newest tools made before a place in the order. Tools of hidden bundles are left out."""
-        at = len(self._ordered) if before is None else bisect_left(self._ordered, before)
+        """Return the newest tools made before a place in the order. Tools of hidden bundles are left out.
+
+        Only those of these bundles and with any of these tags, if some are given.
+        """
+        of, any_of = frozenset(bundles), frozenset(tags)
         found: list[ListedTool] = []
-        while at > 0 and len(found) < count:
-            at -= 1
-            tool = self._by_order[self._ordered[at]]
+        for order in _newest(self._fewest(of, any_of), before):
+            tool = self._by_order[order]
             bundle = self.bundles.get(tool.bundle)
-            if bundle is not None and bundle.soft_deleted_at is None and wanted(tool):
+            if (
+                bundle is not None
+                and bundle.soft_deleted_at is None
+                and (not of or tool.bundle in of)
+                and (not any_of or not any_of.isdisjoint(tool.tags))
+                and wanted(tool)
+            ):
                 found.append(tool)
+                if len(found) == count:
+                    break
         return found
+
+    def _fewest(self, bundles: Collection[str], tags: Collection[str]) -> list[list[_Order]]:
+        """Return lists that have every tool of these bundles and tags, and as few others as may be."""
+        if not bundles and not tags:
+            return [self._ordered]
+        if self._groups is None:
+            self._groups = {}
+            for order in self._ordered:
+                for group in _groups_of(self._by_order[order]):
+                    self._groups.setdefault(group, []).append(order)
+        choices = (
+            [(kind, name) for name in names] for kind, names in (("in", bundles), ("tag", tags)) if names
+        )
+        lists = ([self._groups[one] for one in choice if one in self._groups] for choice in choices)
+        return min(lists, key=lambda each: sum(map(len, each)))
 
     def _load(self) -> None:
         try:
@@ -245,7 +278,14 @@ class Listing:
         self.disabled = sum(not tool.enabled for tool in self._tools.values())
         self._functions = Counter(tool.function for tool in self._tools.values() if tool.function)
         self._ordered = sorted(self._by_order)
+        self._groups = None
         self._begin_log()
+
+    def _with(self, tool: ListedTool) -> Iterator[list[_Order]]:
+        """Yield the lists that a tool is in."""
+        yield self._ordered
+        if self._groups is not None:
+            yield from (self._groups.setdefault(group, []) for group in _groups_of(tool))
 
     def _begin_log(self) -> None:
         self._log = []
@@ -275,15 +315,34 @@ class Listing:
         if before is not None:
             self._functions.subtract([before.function] if before.function else ())
             del self._by_order[before.order]
-            del self._ordered[bisect_left(self._ordered, before.order)]
+            for orders in self._with(before):
+                del orders[bisect_left(orders, before.order)]
         if after is not None:
             self._functions.update([after.function] if after.function else ())
             self._tools[key] = self._by_order[after.order] = after
-            insort(self._ordered, after.order)
+            for orders in self._with(after):
+                insort(orders, after.order)
         if before != after:
             self._log.append((before, after))
             if len(self._log) > _MOST_LOGGED:
                 self._begin_log()
+
+
+def _groups_of(tool: ListedTool) -> Iterator[tuple[str, str]]:
+    yield "in", tool.bundle
+    for tag in set(tool.tags):
+        yield "tag", tag
+
+
+def _newest(lists: Sequence[list[_Order]], before: _Order | None) -> Iterator[_Order]:
+    """Yield what is in sorted lists from the highest place below `before` on, each once."""
+    ends = ((orders, len(orders) if before is None else bisect_left(orders, before)) for orders in lists)
+    backwards = [map(orders.__getitem__, range(end - 1, -1, -1)) for orders, end in ends]
+    last = None
+    for order in backwards[0] if len(backwards) == 1 else merge(*backwards, reverse=True):
+        if order != last:
+            yield order
+        last = order
 
 
 def _listed(tool: ToolRecord, file: str, mark: int) -> ListedTool:

@@ -56,6 +56,14 @@ def in_step(store: Store, listing: Listing) -> None:
         before = page[-1].order
     assert len(pages) == len(stored)
     assert [tool.order for tool in pages] == sorted((tool.order for tool in pages), reverse=True)
+    for bundle in listing.bundles:
+        for tags in ((), ("even",), ("even", "third")):
+            expected = [
+                tool for tool in pages if tool.bundle == bundle and (not tags or {*tags} & {*tool.tags})
+            ]
+            assert listing.page(1000, None, every, [bundle], tags) == expected
+            if expected:
+                assert listing.page(3, expected[0].order, every, [bundle], tags) == expected[1:4]
 
 
 @pytest.fixture
@@ -88,6 +96,32 @@ def test_changes_are_seen_and_no_change_costs_a_look_at_one_file(
     store.switch_bundle(bundle, enabled=False)
     listing.refresh()
     assert not listing.bundles[bundle].is_enabled
+
+
+def test_a_page_of_one_bundle_or_tag_looks_at_no_other_tool(
+    store: Store, bundle: str, tmp_path: Path
+) -> None:
+    listing, other, asked = Listing(store, None), new_id(), []
+    store.put_bundle(other, BundleBody(slug="other"))
+    for number in range(30):
+        tags = (["even"] if number % 2 == 0 else []) + (["third"] if number % 3 == 0 else [])
+        body = ToolBody(display_name="x", type="http", impl={}, tags=tuple(tags))
+        store.put_tool(bundle if number < 3 else other, f"a{number}", "1", body)
+        in_step(store, listing)
+
+    def wanted(tool: ListedTool) -> bool:
+        asked.append(tool.slug)
+        return True
+
+    assert len(listing.page(25, None, wanted, [bundle])) == 3
+    assert asked == ["a2", "a1", "a0"]
+    assert len(listing.page(25, None, wanted, (), ["third", "even"])) == 20
+    assert listing.page(25, None, wanted, [new_id()], ["even"]) == []
+    assert listing.page(25, None, wanted, [bundle, other], ["never"]) == []
+    assert len(asked) == 23
+    store.delete_tool(bundle, "a2", "1")
+    store.switch_tool(bundle, "a1", "1", enabled=False)
+    in_step(store, listing)
 
 
 def test_a_random_history_of_several_processes_is_followed(store: Store, bundle: str, tmp_path: Path) -> None:

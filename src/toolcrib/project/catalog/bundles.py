@@ -131,19 +131,22 @@ class Bundles:
             before = (created, id_)
         if not self.exist:
             return ToolPage([], None)
-        of, any_of = frozenset(bundles), frozenset(tags)
         with self.stored.lock:
             listing = self.stored.listing
+            within = bundles
+            if (
+                not bundles
+                and not include_disabled
+                and any(not one.is_enabled for one in listing.bundles.values())
+            ):
+                within = [one.id for one in listing.bundles.values() if one.is_enabled]
 
             def wanted(tool: ListedTool) -> bool:
-                return (
-                    (not of or tool.bundle in of)
-                    and (not any_of or not any_of.isdisjoint(tool.tags))
-                    and (include_disabled or listing.is_on(tool))
-                    and (sees is None or sees(self.stored.full_name(tool)))
+                return (include_disabled or listing.is_on(tool)) and (
+                    sees is None or sees(self.stored.full_name(tool))
                 )
 
-            found = listing.page(limit + 1, before, wanted)
+            found = listing.page(limit + 1, before, wanted, within, tags)
         more = len(found) > limit
         return ToolPage(found[:limit], page_token(question, [*found[limit - 1].order]) if more else None)
 
