@@ -130,9 +130,11 @@ class BoundTool(Bound):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         timeout_source: str = "the project's limit",
         retry: Retry | None = None,
+        is_clean: bool = False,
     ) -> None:
+        """Bind a tool. With `is_clean` its manifest had no finding, so no value of a call becomes code."""
         self.name = tool.name
-        self._tool = tool = _asking(tool)
+        self._tool = tool = tool if is_clean else _asking(tool)
         self._make_executor = make_executor
         self.text_limit, self.idle_ms = tool.limits.output_bytes, tool.limits.idle_ms
         self._set_rules(tool.approval, tool.retry, retry or Retry())

@@ -44,14 +44,22 @@ class Binder:
         self._composites = composites
         self._invoke = invoke
 
-    def bind(self, tool: Tool, require: Callable[[str], None], seen: Observation | None = None) -> BoundTool:
+    def bind(
+        self, tool: Tool, require: Callable[[str], None], seen: Observation | None, is_clean: bool
+    ) -> BoundTool:
         """Make a tool ready. `require` raises for one that cannot be used; `seen` records what it uses."""
 
         def executor() -> Executor:
             require(tool.name)
             return self._executor(tool, seen)
 
-        return BoundTool(tool, executor, timeout_ms=self._config.timeout_ms, retry=self._retry(tool))
+        return BoundTool(
+            tool,
+            executor,
+            timeout_ms=self._config.timeout_ms,
+            retry=self._retry(tool),
+            is_clean=is_clean,
+        )
 
     def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
         make = kind_of(tool).executor

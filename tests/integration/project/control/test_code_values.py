@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,15 @@ def test_a_value_in_the_code_of_a_command_asks_and_runs_after_approval(crib: Cri
     assert REASON in failed(crib.call("count", {"c": "$(id)"}), "approval_required")
     assert crib.call("count", {"c": "hi"}, approved_by="ann").unwrap() == "ran hi\n"
     assert (folder / "tool.yml").read_bytes() == written
+
+
+def test_it_asks_also_where_the_result_of_the_checks_comes_from_the_cache(crib: Crib) -> None:
+    manifest = crib.tool("count", "command", COUNT, SH) / "tool.yml"
+    while time.time_ns() - manifest.stat().st_ctime_ns < 150_000_000:  # a younger file is not put there
+        pass
+    for _ in range(3):
+        found = {tool.name: tool.approval.reason for tool in crib.open().tools()}
+        assert found["count"] == REASON
 
 
 def test_allow_code_runs_without_approval_once_reviewed(crib: Crib) -> None:
