@@ -70,8 +70,8 @@ def test_yaml_as_people_write_it() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no OpenAPI document"),
-        ("[]", "no OpenAPI document"),
+        ("", "is not an OpenAPI document"),
+        ("[]", "is not an OpenAPI document"),
         ("{", "cannot be read"),
         ("a: [", "cannot be read"),
         (b"\xff\xfe\x00", "is not UTF-16"),
