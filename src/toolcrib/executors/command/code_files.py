@@ -112,13 +112,15 @@ class _Reader:
                 folders += [_joined(folder, command[1]) for folder in folders]
             self.command(command, folders)
 
-    def file(self, word: str, folders: Iterable[str]) -> bool:
+    def file(self, word: str, folders: Sequence[str]) -> bool:
         """Count a file of code, and the interpreter that its first line names."""
         known = False
         for folder in folders:
             path = _joined(folder, word)
             if not self._is_file(path):
-                continue
+                path = f"{path}/__main__.py"  # Python runs a folder by it.
+                if not self._is_file(path):
+                    continue
             known = True
             if path not in self.found:
                 self.found[path] = None
@@ -128,14 +130,15 @@ class _Reader:
                 if scripted and self._is_inside(path):
                     real = self._paths.real(os.path.join(self._root, path))
                     for one in dict.fromkeys((os.path.join(self._root, path), real)):
-                        self._imported([one], os.path.dirname(one))
+                        self._imported([one], os.path.dirname(one), folders)
         return known
 
-    def _imported(self, files: Iterable[str], folder: str) -> None:
-        """Count the modules that these Python files import from a folder."""
+    def _imported(self, files: Iterable[str], folder: str, folders: Iterable[str] = ()) -> None:
+        """Count the modules that these files import from a folder; of a shell script also from `folders`."""
         at = os.path.join(self._root, folder)
         written = [os.path.join(self._root, file) for file in files]
-        for path in imported_files(written, at, self._paths):
+        working = [os.path.join(self._root, one) for one in folders]
+        for path in imported_files(written, at, self._paths, working):
             if self._is_inside(path):
                 self.found[os.path.relpath(path, self._root)] = None
 

@@ -2,8 +2,8 @@
 
 The search begins where the language's own does: in the folder of the Python script, and for JavaScript where
 a relative path leads. A package of JavaScript counts by its `package.json` and the lock file. For shell
-scripts (`source`, `.`) every path in the line counts that exists from the script's folder. Installed packages
-of Python, and names that are computed, cannot be known from the text.
+scripts (`source`, `.`) every path in the line counts that exists from the script's or the working folder.
+Installed packages of Python, and names that are computed, cannot be known from the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from toolcrib.sandbox.files.paths import Paths, beginning
 
@@ -31,8 +31,11 @@ _LARGEST = 1 << 20
 """Bytes of a Python file that is read for its imports."""
 
 
-def imported_files(files: Iterable[str], folder: str, paths: Paths) -> list[str]:
-    """Return the files that these import, and those in turn: Python's from `folder` and their packages."""
+def imported_files(files: Iterable[str], folder: str, paths: Paths, working: Sequence[str] = ()) -> list[str]:
+    """Return the files that these import, and those in turn: Python's from `folder` and their packages.
+
+    `working` are the working folders that a shell script may have.
+    """
     known = dict.fromkeys(files)
     waiting = list(known)
     found = []
@@ -41,7 +44,9 @@ def imported_files(files: Iterable[str], folder: str, paths: Paths) -> list[str]
         # Not noted among the looks: the whole file is part of the digest.
         text = beginning(paths.real(file), _LARGEST)
         modules = [module_files(module, base, paths) for base, module in _imports(text, file, folder)]
-        for one in itertools.chain(*modules, _javascript(text, file, paths), _sourced(text, file, paths)):
+        for one in itertools.chain(
+            *modules, _javascript(text, file, paths), _sourced(text, file, paths, working)
+        ):
             if one not in known:
                 known[one] = None
                 found.append(one)
@@ -87,15 +92,16 @@ def _package(name: str, file: str, paths: Paths) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _sourced(text: bytes, file: str, paths: Paths) -> Iterator[str]:
-    """Yield the files that the lines of a shell script with `source` or `.` name, from its folder."""
+def _sourced(text: bytes, file: str, paths: Paths, working: Sequence[str]) -> Iterator[str]:
+    """Yield the files that a shell script names by `source` or `.`, from its own folder and these."""
     if file.endswith((".py", *_SCRIPTS)):
         return
     for line in _SOURCED.finditer(text):
         for name in _PATH.findall(_VARIABLE.sub(b"", line[1])):
-            whole = os.path.join(os.path.dirname(file), name.decode(errors="surrogateescape"))
-            if _is_file(path := os.path.normpath(whole), paths):
-                yield path
+            for folder in (os.path.dirname(file), *working):
+                path = os.path.normpath(os.path.join(folder, name.decode(errors="surrogateescape")))
+                if _is_file(path, paths):
+                    yield path
 
 
 def _is_file(path: str, paths: Paths) -> bool:

@@ -29,6 +29,7 @@ IMPORTS = {
     "style.mjs": "// require('./' + name)",
     "go.sh": '#!/bin/sh\nHERE=$(dirname "$0")\n. "$HERE/lib/common.sh" data.txt\ncat unused.txt\n',
     "lib/common.sh": 'source "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/../more"; echo ./unused.txt\n',
+    "cwd.sh": ". app/more\n. ./unused.txt\n",
     "uses.js": "require('left-pad/x'); require('fs'); require('./part')",
     "part/package.json": '{"name": "p", "main": "dist/a"}',
     "node_modules/left-pad/package.json": "{}",
@@ -59,6 +60,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CASES = {
     "sh app/go.sh": "app/go.sh app/lib/common.sh app/more",
+    "sh app/cwd.sh": "app/cwd.sh app/more app/unused.txt",
+    "sh -c 'cd app; sh cwd.sh'": "app/cwd.sh app/more app/unused.txt",
+    "python3 -u pkg data/x.py": "pkg/__main__.py",
     "node app/uses.js": "app/uses.js app/node_modules app/node_modules/left-pad/package.json"
     " app/package-lock.json"
     " app/part/package.json app/part/dist/a.js",
