@@ -124,9 +124,11 @@ def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
             f"{word!r} is not UTF-8", hint="Write this value as JSON into a file and give @file.json."
         ) from None
     if match is None:
+        members = schema.get("properties")
+        meant = f"{next(iter(members))}={word}" if isinstance(members, dict) and members else "key=value"
         raise UsageError(
             f"{word!r} is not an argument",
-            hint="Write key=value, key:=json, @file.json, or - for a JSON object on standard input.",
+            hint=f"Write {meant}, key:=json, @file.json, or - for a JSON object on standard input.",
         )
     key, sign, text = match.groups()
     if sign == "=":

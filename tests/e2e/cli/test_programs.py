@@ -101,6 +101,7 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["list", "two.py"], 2, "two.py:a, two.py:b"),
         (["list", "app.py:other"], 2, "app.py:tools"),
         (["run", "app.py"], 2, "add"),
+        (["run", "app.py", "add", "7"], 2, "hint: Write a=7, key:=json"),
         (["show", "app.py"], 2, "add"),
         (["serve", "app.py", "--http"], 2, "toolcrib init"),
         (["serve", "app"], 2, "--root app"),
