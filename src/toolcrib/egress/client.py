@@ -204,8 +204,7 @@ class Egress:
                 location = answer.headers.get("Location") if follow else None
                 content, truncated = b"", False
                 if location is None:
-                    live = answer.status < 300 and answer.content_type in _STREAMS
-                    on_chunk = request.on_chunk if live else None
+                    on_chunk = request.on_chunk if _is_live(answer) else None
                     content, truncated = await _read(answer, request.max_response_bytes, on_chunk)
                 headers = tuple(answer.headers.items())
                 return EgressResponse(answer.status, headers, content, destination.url, truncated), location
@@ -265,6 +264,13 @@ class Egress:
             auto_decompress=False,
             headers={"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED},
         )
+
+
+def _is_live(answer: aiohttp.ClientResponse) -> bool:
+    """Return True for a stream of events or lines, and for plain text that is sent in chunks."""
+    chunked = "chunked" in answer.headers.get("Transfer-Encoding", "").lower()
+    stream = answer.content_type in _STREAMS or (chunked and answer.content_type == "text/plain")
+    return stream and answer.status < 300
 
 
 async def _read(

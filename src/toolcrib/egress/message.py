@@ -32,7 +32,8 @@ class EgressRequest:
     """Lower-case names of headers derived from a secret: like Authorization and Cookie, they never go to
     another origin."""
     on_chunk: Callable[[bytes], None] | None = None
-    """Called with each decoded piece of a successful answer whose type is a stream of events or lines."""
+    """Called with each decoded piece of a successful answer that is a stream of events or lines, or plain
+    text in chunks."""
     secret_body: bool = False
     """The body is derived from a secret: a redirect that would send it to another origin is refused."""
 

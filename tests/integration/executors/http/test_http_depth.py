@@ -107,11 +107,12 @@ async def test_files_are_sent_from_granted_folders_only(crib: Crib) -> None:
         )
 
 
-async def test_a_stream_is_heard_while_it_runs_and_recorded_whole(crib: Crib) -> None:
+@pytest.mark.parametrize("media", ["text/event-stream", "text/plain"])
+async def test_a_stream_is_heard_while_it_runs_and_recorded_whole(crib: Crib, media: str) -> None:
     heard, go = list[str](), asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        response = web.StreamResponse(headers={"Content-Type": media})
         await response.prepare(request)
         await response.write("data: é".encode()[:-1])
         await go.wait()
