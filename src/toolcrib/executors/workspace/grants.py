@@ -182,7 +182,7 @@ class ProjectFiles:
 
     def _protected(self, tool: Tool, write: tuple[str, ...]) -> tuple[str, ...]:
         """Return what stays read-only whatever is granted."""
-        paths, lock, own = self.paths, f"{self.root}/{LOCK}", self.folder(tool)
+        paths, own = self.paths, self.folder(tool)
         found = [
             *(f"{self.root}/{name}" for name in HOMES),
             *(path for folder in write for name in HOMES if paths.exists(path := f"{folder}/{name}")),
@@ -191,7 +191,7 @@ class ProjectFiles:
             *self._closed.programs,
             *self._closed_places(tool, write),
             *(path for path in self._closed.own if any(within(path, g) or within(g, path) for g in write)),
-            *([lock] if paths.exists(lock) else []),
+            f"{self.root}/{LOCK}",
             *([own] if own is not None else []),
         ]
         return tuple(dict.fromkeys(found))

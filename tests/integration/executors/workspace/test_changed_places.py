@@ -186,3 +186,11 @@ def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_reported(crib: C
 
     asyncio.run(all_of_it())
     assert crib.last().fields["sandbox_replaced"] == [str(script)]
+
+
+def test_a_lock_that_a_tool_makes_is_reported(crib: Crib) -> None:
+    crib.shell(permissions={"fs": {"write": ["."]}})
+    result = crib.call("sh", {"c": "echo {} > toolcrib.lock"})
+    assert result.warnings == (
+        f"{crib.root}/toolcrib.lock was created while the tool ran: check it before you use it",
+    )
