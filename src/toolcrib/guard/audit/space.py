@@ -14,7 +14,7 @@ import resource
 import struct
 from fcntl import ioctl
 
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024
 """Bytes reserved at a time: most calls find the room for their lines already there."""
 _FS_IOC_RESVSP = 0x4030_5828
 _FORM = "hhxxxxqqiI4i"
