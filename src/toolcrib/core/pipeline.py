@@ -220,7 +220,7 @@ class Pipeline:
     def _record(self, ctx: Context, result: Result) -> Result:
         """Return the result with secrets masked, once it is recorded; else the reason why it cannot be."""
         controls = self._controls
-        if result.error is not None and "diagnostics" in result.error.details and not ctx.is_own:
+        if result.error is not None and not ctx.is_own:
             hide_lines(result.error)
         if controls.mask is not None:
             mask_result(result, controls.mask)

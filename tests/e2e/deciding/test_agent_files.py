@@ -137,3 +137,13 @@ def test_one_bad_file_hides_no_other(crib: Crib) -> None:
     assert plain(crib, "workflows", "list").code == 4
     assert plain(crib, "lint").code == 4
     assert "canary" not in listed.out + listed.err
+
+
+def test_a_wrong_file_is_no_missing_one(crib: Crib) -> None:
+    write(crib, "agents", CALM, tools=[], budget=1)
+    crib.write(".toolcrib/workflows/flow.yml", "name: flow\nsteps: []\nstpes: []\n")
+    for words in (("runs", "run", "calm", "Hi"), ("workflows", "run", "flow"), ("workflows", "show", "flow")):
+        given = plain(crib, *words, "--json")
+        error = json.loads(given.out)["error"]
+        assert (given.code, error["code"]) == (4, "invalid_manifest"), given
+        assert error["details"]["diagnostics"][0]["line"] >= 1

@@ -41,6 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     crib.write(".toolcrib/agents/counter.yml", json.dumps(AGENT))
     failing = {**AGENT, "name": "short", "budgets": {"iterations": 1}}
     crib.write(".toolcrib/agents/short.yml", json.dumps(failing))
+    crib.write(".toolcrib/agents/broken.yml", "name: broken\nmodel: scripted\nmore: canary-4711\n")
     with http_server(Path(crib.root)) as running:
         yield running
 
@@ -145,3 +146,6 @@ def test_what_is_wrong_is_named(server: HttpServerProcess) -> None:
     assert server.send("POST", "/runs", {"agent": "counter", "prompt": "x", "more": 1}).status == 400
     assert server.send("GET", "/runs/none").status == 404
     assert server.send("GET", "/runs?pageToken=zz").status == 400
+    wrong = server.send("POST", "/runs", {"agent": "broken", "prompt": "x"})
+    assert (wrong.status, wrong.json["error"]["code"]) == (400, "invalid_manifest")
+    assert b"canary" not in wrong.body, "a client gets positions, and no lines of files"

@@ -105,7 +105,9 @@ def diagnostics_of(error: InvalidError) -> tuple[Diagnostic, ...]:
 
 
 def hide_lines(error: ToolcribError) -> None:
-    """Remove the lines of files from an error that goes to an agent."""
+    """Remove the lines of files from an error that goes to an agent or over the network."""
+    if "diagnostics" not in error.details:
+        return
     found = [Diagnostic(**finding) for finding in error.details.get("diagnostics", ())]
     for finding in found:
         hidden = finding.without_line()

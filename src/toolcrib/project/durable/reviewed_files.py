@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from toolcrib.errors import NotFoundError
-from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, failure
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.runs.agents import read_files
 from toolcrib.spec import Tool
@@ -40,23 +40,26 @@ class ReviewedFiles(ABC, Generic[T]):
         return {name: one for name, (one, _) in self._in_files()[0].items()}
 
     def get(self, name: str) -> T:
-        """Return one to run it. Raises `NotFoundError`, and for a file what `FirstUse.require` does."""
+        """Return one to run it.
+
+        Raises `NotFoundError`, `ManifestError`, and for a file what `FirstUse.require` does.
+        """
         one, document = self._find(name)
         if document is not None:
             self._first_use.require(self._as_tool(one, document))
         return one
 
     def find(self, name: str) -> T:
-        """Return one to show it. Raises `NotFoundError`."""
+        """Return one to show it. Raises `NotFoundError`, and `ManifestError` if its file does not load."""
         return self._find(name)[0]
 
     def _find(self, name: str) -> tuple[T, Document | None]:
         found, findings = self._in_files()
         if name in found:
             return found[name]
-        broken = next((one for one in findings if one.path.endswith(f"/{name}.yml")), None)
-        if broken is not None:
-            raise NotFoundError(f"{self.kind} {name[:100]!r} does not load: {broken.render(hint=False)}")
+        broken = [one for one in findings if one.path.endswith(f"/{name}.yml")]
+        if broken:
+            raise failure(broken)
         hint = suggestion(name, self.all(), f"`toolcrib {self.kind}s list` shows those that there are.")
         raise NotFoundError(f"there is no {self.kind} named {name[:100]!r}", hint=hint)
 

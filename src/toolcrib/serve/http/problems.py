@@ -11,6 +11,7 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from toolcrib.errors import InvalidToken, RateLimited, SlowRequest, ToolcribError
+from toolcrib.manifest import hide_lines
 
 
 class ViolationAnswer(Struct, frozen=True):
@@ -38,7 +39,8 @@ class ErrorAnswer(Struct, frozen=True):
 
 
 def problem(error: ToolcribError, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response for an error, with the status of its class."""
+    """Return the response for an error, with the status of its class, and without lines of files."""
+    hide_lines(error)
     more = dict(headers or {})
     if isinstance(error, InvalidToken):
         more.setdefault("www-authenticate", "Bearer")
