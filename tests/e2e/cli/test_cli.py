@@ -132,7 +132,7 @@ def test_a_run_prints_the_value_alone(files: Crib) -> None:
         (["show", "broken"], 4, "invalid_manifest", "tools/broken/tool.yml:1:1: error[not-a-mapping]"),
         (["show", "reed"], 3, "tool_not_found", "Did you mean read?"),
         (["run", "a/b/c"], 2, "usage", "BUNDLE"),
-        (["run", "read", "oops"], 2, "usage", "key=value"),
+        (["run", "read", "oops"], 2, "usage", "Write p=oops"),
         (["run", "read", "--aprove"], 2, "usage", "Did you mean --approve?"),
         (["run", "read", "@/no/such/file"], 2, "usage", "cannot read"),
         (["run", "read", "--nope"], 2, "usage", "--nope"),

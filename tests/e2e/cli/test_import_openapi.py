@@ -210,7 +210,7 @@ def test_the_tools_are_not_written_twice_or_when_only_listed(crib: Crib, shop: S
     ("words", "code", "said"),
     [
         (["nothing.json"], 3, "there is no file nothing.json"),
-        (["bad.json"], 4, "no OpenAPI document"),
+        (["bad.json"], 4, "not an OpenAPI document"),
         (["bare.json"], 4, "--server URL"),
         (["bare.json", "--server", "ftp://x"], 4, "neither http nor https"),
         (["bare.json", "--only", "zzz"], 3, "gives a tool named zzz"),

@@ -198,7 +198,7 @@ def test_arguments_are_changed_by_hand_or_by_file(crib: Crib, run: Run, project:
         (["--edit", "amount:=11", "--yes"], 4, "amount"),
         (["--edit", "amount=three", "--yes"], 4, "amount"),
         (["--edit", "amuont:=3", "--yes"], 4, "did you mean amount"),
-        (["--edit", "oops", "--yes"], 2, "key=value"),
+        (["--edit", "oops", "--yes"], 2, "Write amount=oops"),
         (["--edit", 'to:={"a": 1, "a": 2}', "--yes"], 4, "$.to.a is given twice (line 1, column 10)"),
         (["--edit", f"amount:={2**64}", "--yes"], 4, "does not fit in 64 bits"),
         (["--edit", "@x", "--yes"], 2, "--arguments @file.json"),
