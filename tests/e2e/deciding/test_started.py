@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +175,23 @@ def test_only_a_helper_outside_of_the_project_runs_without_confinement(
     assert all("eulav-doog" in one for one in answers(person, "keyed"))
 
 
+@pytest.fixture
+def short() -> Iterator[str]:
+    """A folder with a short path, because GnuPG's agent listens on a socket there."""
+    with tempfile.TemporaryDirectory(prefix="g", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
 @pytest.mark.skipif(
     not (shutil.which("pass") and shutil.which("gpg")), reason="needs the programs pass and gpg"
 )
-def test_the_password_store_itself_gives_a_secret(origin: Crib, ann: Callable[..., Person]) -> None:
+def test_the_password_store_itself_gives_a_secret(
+    origin: Crib, ann: Callable[..., Person], short: str
+) -> None:
     helper(origin, argv=["pass", "show"], confined=False)
     person = ann("kim")
-    environment = {"HOME": str(person.home), "PATH": os.environ["PATH"]}
-    (person.home / ".gnupg").mkdir(mode=0o700)
+    person.env["GNUPGHOME"] = short
+    environment = {"HOME": str(person.home), "PATH": os.environ["PATH"], "GNUPGHOME": short}
 
     def do(*argv: str, text: str = "") -> None:
         subprocess.run(argv, env=environment, input=text.encode(), check=True, capture_output=True)
