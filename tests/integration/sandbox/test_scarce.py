@@ -124,3 +124,18 @@ async def test_a_launcher_that_finds_no_room_now_is_started_later(call: Callable
         for free in (0, 2, 4, 6, 8):
             shared().close()
             await in_need(call, steps, free)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_calls_go_on_after_the_pool_s_thread_ended_by_an_error() -> None:
+    assert (await run(JOB)).stdout == b"x\n"
+
+    def fail() -> None:
+        raise OSError
+
+    thread = shared()._thread
+    assert thread is not None
+    shared().tasks.put(fail)
+    await asyncio.to_thread(thread.join)
+    shared()._launchers[""].socket.close()  # So that the next call starts another.
+    assert (await run(JOB)).stdout == b"x\n"

@@ -215,11 +215,12 @@ class WarmPool:
         if launcher is not None and not launcher.alive():
             self._drop(name)
             launcher = None
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=serve, args=(self,), name="toolcrib-launchers", daemon=True
+            )
+            self._thread.start()
         if launcher is None:
-            if self._thread is None:
-                thread = threading.Thread(target=serve, args=(self,), name="toolcrib-launchers", daemon=True)
-                thread.start()
-                self._thread = thread
             launcher = self._launchers[name] = LauncherHandle(name, self._release)
             self._limit_launchers()
             self.tasks.put(launcher.start)
