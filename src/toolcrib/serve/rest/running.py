@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
@@ -27,7 +28,7 @@ from toolcrib.errors import (
     ToolFailed,
 )
 from toolcrib.project.durable.calls import ProjectCalls
-from toolcrib.runs import CallState, ClaimedCall, DurableCall
+from toolcrib.runs import CallAttempt, CallChange, CallState, ClaimedCall, DurableCall
 from toolcrib.runs.ending import ending_of, record
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
@@ -283,13 +284,19 @@ class ServerCalls:
 
     async def look(self, id_: str, client: Client) -> OpenCall:
         """Return a call as `find` does, also one of the store; from now on this server follows it."""
+        kept = None
         try:
-            return self.find(id_, client)
+            kept = self.find(id_, client)
         except NotFoundError:
             if self._durable is None:
                 raise
-        stored = await run_in_threadpool(self._durable.find, id_, client.seen_by)
-        call = opened(stored, client)
+        if kept is not None and (self._durable is None or not kept.is_durable or kept.result is None):
+            return kept
+        assert self._durable is not None
+        call = opened(await run_in_threadpool(self._durable.find, id_, client.seen_by), client)
+        if kept is not None and kept.body == call.body:
+            return kept
+        self._drop(id_)  # It was retried, here or by another process.
         if call.result is None:
             return self._running.get(id_) or self._follow(call, id_)
         return call
@@ -346,9 +353,11 @@ class ServerCalls:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        id_ = next(iter(self._ended))
-        del self._ended[id_]
-        self._bytes -= self._sizes.pop(id_)
+        self._drop(next(iter(self._ended)))
+
+    def _drop(self, id_: str) -> None:
+        if self._ended.pop(id_, None) is not None:
+            self._bytes -= self._sizes.pop(id_)
 
     def _drop_old(self) -> None:
         """Forget calls that ended more than an hour ago."""
@@ -415,9 +424,10 @@ class ServerCalls:
         return call
 
     def list(self, client: Client) -> Sequence[OpenCall]:
-        """Return the calls that this client may see, the newest first."""
+        """Return the calls that this client may see, the newest first; `page` has those of the store."""
         self._drop_old()
-        found = [*self._ended.values(), *self._running.values()]
+        ended = [call for call in self._ended.values() if not call.is_durable]
+        found = [*ended, *self._running.values()]
         return sorted((one for one in found if _may_see(client, one)), key=lambda one: one.id, reverse=True)
 
     async def cancel(self, call: OpenCall) -> None:
@@ -427,6 +437,22 @@ class ServerCalls:
             call.kept = True
             call.task.cancel()
             await asyncio.wait({call.task}, timeout=_END_S)
+
+    async def history(self, call: OpenCall) -> tuple[Sequence[CallAttempt], Sequence[CallChange]]:
+        """Return the attempts and the changes of a call of the store; none of any other."""
+        if self._durable is None or not call.is_durable:
+            return (), ()
+        stored = self._durable.stored
+        return await run_in_threadpool(lambda: (stored.attempts(call.id), stored.changes(call.id)))
+
+    async def retry(self, call: OpenCall, client: Client) -> OpenCall:
+        """Run a call of the store again, and follow it. Raises as `ProjectCalls.retry` does."""
+        if self._durable is None or not call.is_durable:
+            raise ConflictError(
+                f"call {call.id} is not stored, as its client waited for it", hint="Make the call again."
+            )
+        await run_in_threadpool(partial(self._durable.retry, call.id, identity=client.identity))
+        return await self.look(call.id, client)
 
     async def close(self) -> None:
         """Cancel all calls that still run."""

@@ -18,6 +18,7 @@ from toolcrib.errors import (
     ApprovalDenied,
     BundleDeleting,
     BundleDisabled,
+    ConflictError,
     HostNotAllowed,
     IdempotencyConflict,
     InvalidError,
@@ -98,6 +99,34 @@ class WaitsFor(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class AttemptRecord(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One time that a worker took a call."""
+
+    worker: str
+    began_at: str
+    ended_at: str | None
+    ending: str | None
+    """`done`, `retry`, `snooze`, `failed`, `discarded`, `cancelled`, `handed_back`, `waits` or `lost`."""
+    reason: str | None
+
+
+class ChangeRecord(Struct, frozen=True):
+    """One change of a call."""
+
+    number: int
+    at: str
+    kind: str
+    """`submitted`, `claimed`, `retried`, or how an attempt ended."""
+    detail: str
+
+
+class CallHistory(Struct, frozen=True):
+    """Each time that a worker took a call, and each change, the first one first."""
+
+    attempts: list[AttemptRecord]
+    changes: list[ChangeRecord]
+
+
 class CallState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A call that this server has made."""
 
@@ -110,6 +139,8 @@ class CallState(Struct, frozen=True, kw_only=True, rename="camel"):
     approval: WaitsFor | None = None
     result: InvokeResult | None = None
     """None until it has ended."""
+    history: CallHistory | UnsetType = UNSET
+    """Of one call that is in the store; lists leave it out."""
 
 
 class Calls(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -252,8 +283,16 @@ async def list_calls(request: RestRequest) -> Answer:
 
 
 async def show_call(request: RestRequest) -> Answer:
-    """Return a call, with its result once it has ended."""
-    return Answer(_state(await _found(request)))
+    """Return a call with its history, and with its result once it has ended."""
+    call = await _found(request)
+    attempts, changes = await request.services.calls.history(call)
+    if not changes:  # It is not in the store.
+        return Answer(_state(call))
+    history = CallHistory(
+        attempts=[AttemptRecord(**attempt.as_dict()) for attempt in attempts],
+        changes=[ChangeRecord(**change.as_dict()) for change in changes],
+    )
+    return Answer(msgspec.structs.replace(_state(call), history=history))
 
 
 async def stream_call_events(request: RestRequest) -> Response:
@@ -276,6 +315,14 @@ async def cancel_call(request: RestRequest) -> Answer:
     call = await _found(request)
     await request.services.calls.cancel(call)
     return Answer(_state(call))
+
+
+async def retry_call(request: RestRequest) -> Answer:
+    """Run a call of the store again that ended without a result.
+
+    A token retries its own calls only: a call runs again for the caller who made it.
+    """
+    return Answer(_state(await request.services.calls.retry(await _found(request), request.client)))
 
 
 async def _events(call: OpenCall, after: int) -> AsyncIterator[bytes]:
@@ -357,6 +404,14 @@ ROUTES = (
     Route("GET", _CALLS, list_calls, "read", {200: Calls}, query=CallsQuery, errors=(UsageError,)),
     Route("GET", _ONE, show_call, "read", {200: CallState}, errors=(NotFoundError,)),
     Route("DELETE", _ONE, cancel_call, "invoke", {200: CallState}, errors=(NotFoundError,)),
+    Route(
+        "POST",
+        f"{_ONE}/retry",
+        retry_call,
+        "invoke",
+        {200: CallState},
+        errors=(NotFoundError, ConflictError),
+    ),
     Route(
         "GET",
         f"{_ONE}/events",
