@@ -1,6 +1,6 @@
 """Read manifests: bytes from disk, YAML to JSON-shaped data, and back.
 
-Only this, `positions` and `openapi.syntax` know YAML.
+Only this and `positions` know YAML.
 
 The YAML here is the part of YAML 1.2 that JSON can hold. What the parser would silently take in another
 sense (tags, merge keys, keys that are not text, line breaks nobody sees) is refused; so is what costs
@@ -25,7 +25,6 @@ from toolcrib.manifest.yaml.diagnostics import (
     split_lines,
 )
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.outline import outline
 from toolcrib.manifest.yaml.positions import (
     KeyPath,
     Positions,
@@ -57,7 +56,7 @@ _STAND_INS = range(0x100, 0x250)
 class Document:
     """One YAML file: its data, its text, and the position of each value."""
 
-    __slots__ = ("_lines", "_outline", "_positions", "data", "json", "path", "raw", "text")
+    __slots__ = ("_lines", "_positions", "data", "json", "path", "raw", "text")
 
     def __init__(self, path: str, raw: bytes, text: str, data: Any) -> None:
         self.path = path
@@ -68,7 +67,6 @@ class Document:
         self.json = b""
         """The same as JSON, where it was read from YAML."""
         self._lines: list[str] | None = None
-        self._outline: dict[KeyPath, Spot] | None = None
         self._positions: Positions | None = None
 
     def locate(self, path: KeyPath, key: bool = False) -> tuple[int, int]:
@@ -126,10 +124,7 @@ class Document:
         return spot.key.at if spot is not None and spot.key is not None else self.locate(parent)
 
     def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:
-        if self._outline is None:
-            self._outline = outline(self.text, self.data) or {}
-        spot = self._outline.get(path)
-        return (spot, True) if spot is not None else self._index().find(path)
+        return self._index().find(path)
 
     def _index(self) -> Positions:
         if self._positions is None:
