@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
@@ -21,6 +22,7 @@ from toolcrib.template import Missing, Namespaces, Values, parse, render_value
 if TYPE_CHECKING:
     from toolcrib.sandbox.files.paths import Paths
 
+T = TypeVar("T")
 Effect = dict[tuple[str, ...], Any]
 """Places of a manifest (`exec.http.url`) to a value that is equal for two tools whose calls do the same."""
 LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
@@ -51,9 +53,27 @@ def block_of(config: Any) -> dict[str, Any]:
     return block
 
 
-def duration(value: float | None) -> int | None:
-    """Return a timeout in whole milliseconds; None for 0, which leaves the project's limit in force."""
-    return int(value) if value else None
+def made_of(config: Callable[..., T], block: dict[str, Any]) -> T:
+    """Make a dataclass of a block whose keys are its fields; null stands for the default.
+
+    Lists become tuples, and 2.0 becomes 2, where the fields say so. A timeout of 0 leaves the project's limit
+    in force.
+    """
+    convert = _converters(config)
+    return config(**{key: convert[key](value) for key, value in block.items() if value is not None})
+
+
+@cache
+def _converters(config: Any) -> dict[str, Callable[[Any], Any]]:
+    return {one.name: _converter(one.name, str(one.type)) for one in fields(config)}
+
+
+def _converter(name: str, kind: str) -> Callable[[Any], Any]:
+    if name == "timeout_ms":
+        return lambda value: int(value) or None
+    if kind.startswith("tuple"):
+        return (lambda value: tuple(map(int, value))) if kind.startswith("tuple[int") else tuple
+    return int if kind.startswith("int") else lambda value: value
 
 
 def plain_effect(tool: Tool, names: Namespaces) -> Effect:  # noqa: ARG001 - called as `Kind.effect`
@@ -99,7 +119,7 @@ class Kind:
     None: a native manifest cannot be of this kind.
     """
     parse: Callable[[dict[str, Any]], Any] | None = None
-    """Make the configuration from a block that fits the schema; None: the keys are its fields."""
+    """Make the configuration from a block that fits the schema; None: the keys are its fields (`made_of`)."""
     write: Callable[[Any], dict[str, Any]] = block_of
     """Make the block from a configuration."""
     misfits: tuple[Misfit, ...] = ()
@@ -142,7 +162,7 @@ class Kind:
 
     def configure(self, block: dict[str, Any]) -> ExecConfig:
         """Return the configuration that a block of the right form says."""
-        config: ExecConfig = self.config(**block) if self.parse is None else self.parse(block)
+        config: ExecConfig = made_of(self.config, block) if self.parse is None else self.parse(block)
         return config
 
 

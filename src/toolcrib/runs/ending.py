@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from toolcrib.core.context import Context
@@ -57,7 +57,20 @@ class Lost:
 
 
 Ending = Done | Waits | WaitsForRoom | Asks | HandedBack | Lost | AttemptDecision
-_DECISIONS: dict[str, type[Fail]] = {"fail": Fail, "discard": Discard, "cancel": Cancel}
+_KINDS: dict[str, type[Any]] = {
+    "done": Done,
+    "waits": Waits,
+    "waits_for_room": WaitsForRoom,
+    "asks": Asks,
+    "retry": RetryAfter,
+    "snooze": SnoozeFor,
+    "handed_back": HandedBack,
+    "lost": Lost,
+    "fail": Fail,
+    "discard": Discard,
+    "cancel": Cancel,
+}
+"""By their names in JSON."""
 
 
 def context_of(claim: ClaimedCall) -> Context:
@@ -106,50 +119,24 @@ def ending_of(ctx: Context, result: Result) -> Ending:
 
 def as_json(ending: Ending) -> dict[str, Any]:
     """Return the JSON form."""
-    match ending:
-        case Done(result):
-            return {"end": "done", "result": result.decode()}
-        case Waits(approval):
-            return {"end": "waits", "approval": approval}
-        case WaitsForRoom(asker):
-            return {"end": "waits_for_room", "asker": asker}
-        case Asks(requests, state):
-            return {"end": "asks", "requests": dict(requests), "state": state}
-        case RetryAfter(seconds, error):
-            return {"end": "retry", "seconds": seconds, "error": None if error is None else error.as_dict()}
-        case SnoozeFor(seconds, reason):
-            return {"end": "snooze", "seconds": seconds, "reason": reason}
-        case HandedBack():
-            return {"end": "handed_back"}
-        case Lost(reason):
-            return {"end": "lost", "reason": reason}
-    name = next(name for name, kind in _DECISIONS.items() if type(ending) is kind)
-    return {"end": name, "error": ending.error.as_dict()}
+    data = {one.name: getattr(ending, one.name) for one in fields(ending)}
+    if data.get("error") is not None:
+        data["error"] = data["error"].as_dict()
+    if isinstance(ending, Done):
+        data["result"] = ending.result.decode()
+    return {"end": next(name for name, kind in _KINDS.items() if type(ending) is kind), **data}
 
 
 def from_json(data: Mapping[str, Any]) -> Ending:
     """Return what `as_json` has written."""
-    error = None if data.get("error") is None else ToolcribError.from_dict(data["error"])
-    match data["end"]:
-        case "done":
-            return Done(data["result"].encode())
-        case "waits":
-            return Waits(data["approval"])
-        case "waits_for_room":
-            return WaitsForRoom(data["asker"])
-        case "asks":
-            return Asks(data["requests"], data["state"])
-        case "retry":
-            return RetryAfter(data["seconds"], error)
-        case "snooze":
-            return SnoozeFor(data["seconds"], data["reason"])
-        case "handed_back":
-            return HandedBack()
-        case "lost":
-            return Lost(data["reason"])
-        case name:
-            assert error is not None
-            return _DECISIONS[name](error)
+    values = dict(data)
+    kind = _KINDS[values.pop("end")]
+    if values.get("error") is not None:
+        values["error"] = ToolcribError.from_dict(values["error"])
+    if kind is Done:
+        values["result"] = values["result"].encode()
+    ending: Ending = kind(**values)
+    return ending
 
 
 def record(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bool:

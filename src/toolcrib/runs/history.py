@@ -9,7 +9,7 @@ from typing import Any, Literal
 from toolcrib.errors import Cancelled, ToolcribError
 from toolcrib.spec import Result
 from toolcrib.spec.moment import written
-from toolcrib.spec.record import record
+from toolcrib.spec.record import json_form, record
 
 CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
 """`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide, or a client to answer.
@@ -69,25 +69,8 @@ class DurableCall:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "id": self.id,
-            "tool": self.tool,
-            "arguments": json.loads(self.arguments),
-            "caller": self.caller,
-            "state": self.state,
-            "priority": self.priority,
-            "attempts": self.attempts,
-            "snoozes": self.snoozes,
-            "rescues": self.rescues,
-            "worker": self.worker,
-            "approval": self.approval,
-            "session_id": self.session_id,
-            "run_id": self.run_id,
-            "submitted_at": written(self.submitted_at),
-            "ready_at": written(self.ready_at),
-            "ended_at": written(self.ended_at),
-            "result": self.outcome().as_dict() if self.ended else None,
-        }
+        result = self.outcome().as_dict() if self.ended else None
+        return {**json_form(self, "error", "context"), "result": result}
 
 
 COLUMNS = ", ".join(field.name for field in fields(DurableCall))
@@ -108,8 +91,7 @@ class CallAttempt:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        times = {"began_at": written(self.began_at), "ended_at": written(self.ended_at)}
-        return {"worker": self.worker, **times, "ending": self.ending, "reason": _message(self.reason)}
+        return {**json_form(self, "epoch"), "reason": _message(self.reason)}
 
 
 @record

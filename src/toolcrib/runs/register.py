@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from toolcrib.spec.identifier import new_id
-from toolcrib.spec.moment import written
-from toolcrib.spec.record import record
+from toolcrib.spec.record import json_form, record
 from toolcrib.state import Database
 
 WorkerKind = Literal["worker", "embedded"]
@@ -35,14 +34,7 @@ class LiveWorker:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "tools": sorted(self.tools),
-            "running": self.running,
-            "began_at": written(self.began_at),
-            "seen_at": written(self.seen_at),
-        }
+        return {**json_form(self), "tools": sorted(self.tools)}
 
 
 class Register:

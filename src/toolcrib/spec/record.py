@@ -6,10 +6,13 @@ start loads more than a hundred such classes and uses a quarter of them, so this
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field, fields, make_dataclass
 from inspect import Signature, signature
 from typing import Any, NoReturn, TypeVar, dataclass_transform
+
+from toolcrib.spec.moment import written
 
 T = TypeVar("T")
 
@@ -75,3 +78,23 @@ _SHARED = {
     "__setstate__": _set_state,
     "__signature__": _Signature(),
 }
+
+
+def json_form(record: Any, *without: str) -> dict[str, Any]:
+    """Return the fields of a record as JSON: times (`…_at`) as RFC 3339, bytes as the JSON that they hold."""
+    values = {one.name: getattr(record, one.name) for one in fields(record) if one.name not in without}
+    for name, value in values.items():
+        if name.endswith("_at"):
+            values[name] = written(value)
+        elif isinstance(value, bytes):
+            values[name] = _parsed(value)
+        elif isinstance(value, tuple):
+            values[name] = list(value)
+    return values
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.decode(errors="replace")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, block_of, duration
+from toolcrib.manifest.kinds import Effect, Kind, block_of, made_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Tool
@@ -17,18 +17,9 @@ _FOLDER = "toolcrib.executors.command"
 
 
 def _parse(block: dict[str, Any]) -> CommandExec:
-    get = block.get
-    return CommandExec(
-        entrypoint=block["entrypoint"],
-        args=tuple(get("args", ())),
-        cwd=get("cwd", "."),
-        env=get("env") or {},
-        stdin=get("stdin"),
-        stdout_format=get("stdout", {}).get("format"),
-        exit_codes_ok=tuple(map(int, get("exit_codes_ok", (0,)))),
-        timeout_ms=duration(get("timeout_ms")),
-        allow_code=get("allow_code", False),
-    )
+    whole = dict(block)
+    stdout = whole.pop("stdout", {})
+    return made_of(CommandExec, {**whole, "stdout_format": stdout.get("format")})
 
 
 def _write(config: CommandExec) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from toolcrib.errors import InvalidInput
 from toolcrib.executors.host import Host
-from toolcrib.manifest.kinds import Kind, block_of, duration, filled_in, shown_secret
+from toolcrib.manifest.kinds import Kind, block_of, filled_in, made_of, shown_secret
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import BodyPart, Executor, FieldMap, HttpExec, ParameterStyle, Tool
@@ -23,28 +23,14 @@ _ORDER = (
 
 
 def _parse(block: dict[str, Any]) -> HttpExec:
-    get = block.get
-    response = get("response") or {}
-    max_bytes = response.get("max_bytes")
-    return HttpExec(
-        method=get("method", "GET").upper(),
-        url=block["url"],
-        headers=get("headers") or {},
-        query=get("query") or {},
-        body=get("body"),
-        timeout_ms=duration(get("timeout_ms")),
-        success_codes=tuple(map(int, get("success_codes", ()))),
-        error_mode=get("error_mode", "fail"),
-        json_path=response.get("json_path"),
-        jsonpath=response.get("jsonpath"),
-        regex=response.get("regex"),
-        fields=tuple(FieldMap(**entry) for entry in response.get("fields", ())),
-        max_response_bytes=None if max_bytes is None else int(max_bytes),
-        cookies=get("cookies") or {},
-        styles={name: ParameterStyle(**style) for name, style in get("styles", {}).items()},
-        body_format=get("body_format"),
-        parts={name: BodyPart(**part) for name, part in get("parts", {}).items()},
-    )
+    whole = {**block, "method": block.get("method", "GET").upper()}
+    response = dict(whole.pop("response", None) or {})
+    whole["max_response_bytes"] = response.pop("max_bytes", None)
+    whole |= response
+    whole["fields"] = [FieldMap(**entry) for entry in response.get("fields", ())]
+    whole["styles"] = {name: ParameterStyle(**style) for name, style in block.get("styles", {}).items()}
+    whole["parts"] = {name: BodyPart(**part) for name, part in block.get("parts", {}).items()}
+    return made_of(HttpExec, whole)
 
 
 def _write(config: HttpExec) -> dict[str, Any]:

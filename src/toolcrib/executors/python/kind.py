@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import CodeFile, Kind, block_of, duration
+from toolcrib.manifest.kinds import CodeFile, Kind, block_of, made_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import PythonExec, Tool
@@ -21,17 +21,7 @@ if TYPE_CHECKING:
 
 
 def _parse(block: dict[str, Any]) -> PythonExec:
-    get = block.get
-    return PythonExec(
-        module=block["module"],
-        function=block["function"],
-        args=tuple(get("args", ())),
-        kwargs=get("kwargs") or {},
-        venv=get("venv"),
-        cwd=get("cwd", "."),
-        returns=get("return", "json"),
-        timeout_ms=duration(get("timeout_ms")),
-    )
+    return made_of(PythonExec, {"returns" if key == "return" else key: value for key, value in block.items()})
 
 
 def _write(config: PythonExec) -> dict[str, Any]:

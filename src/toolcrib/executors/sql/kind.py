@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.executors.host import Host, in_workspace
-from toolcrib.manifest.kinds import Kind, block_of, duration
+from toolcrib.manifest.kinds import Kind, block_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Executor, SqlExec, Tool
@@ -24,20 +24,6 @@ _ORDER = (
     "write",
     "max_rows",
 )
-
-
-def _parse(block: dict[str, Any]) -> SqlExec:
-    return SqlExec(
-        engine=block["engine"],
-        statement=block["statement"],
-        database=block.get("database"),
-        parameters=tuple(block.get("parameters", ())),
-        connection=block.get("connection") or {},
-        timeout_ms=duration(block.get("timeout_ms")),
-        secret=block.get("secret"),
-        write=block.get("write", False),
-        max_rows=None if block.get("max_rows") is None else int(block["max_rows"]),
-    )
 
 
 def _write(config: SqlExec) -> dict[str, Any]:
@@ -73,7 +59,6 @@ KIND = Kind(
     executor=_executor,
     lint=_lint,
     schema=Path(__file__).with_name("schema.json"),
-    parse=_parse,
     write=_write,
     templated=("parameters", "connection"),
     fixed=("statement", "database"),

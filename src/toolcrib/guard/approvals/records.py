@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import orjson
 
 from toolcrib.errors import ApprovalDenied, InvalidInput
 from toolcrib.spec.moment import written
-from toolcrib.spec.record import record
+from toolcrib.spec.record import json_form, record
 
 GrantScope = Literal["once", "session", "arguments", "rule"]
 GRANT_SCOPES: tuple[GrantScope, ...] = get_args(GrantScope)
@@ -132,7 +132,7 @@ class Approval:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; times as RFC 3339. Arguments are parsed; secrets in them are not masked."""
-        return {**_json_form(self), "arguments_digest": self.arguments_digest, "seal": self.seal}
+        return {**json_form(self), "arguments_digest": self.arguments_digest, "seal": self.seal}
 
 
 @record
@@ -194,7 +194,7 @@ class Grant:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; times as RFC 3339."""
-        return _json_form(self)
+        return json_form(self)
 
 
 def canonical(arguments: Mapping[str, Any]) -> bytes:
@@ -230,22 +230,3 @@ def _is_storable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return "\0" not in text
-
-
-def _json_form(record: Approval | Grant) -> dict[str, Any]:
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
-    for name, value in values.items():
-        if name.endswith("_at"):
-            values[name] = written(value)
-        elif isinstance(value, bytes):
-            values[name] = _parsed(value)
-        elif isinstance(value, tuple):
-            values[name] = list(value)
-    return values
-
-
-def _parsed(arguments: bytes) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:
-        return arguments.decode(errors="replace")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.manifest.kinds import KINDS, duration
+from toolcrib.manifest.kinds import KINDS, made_of
 from toolcrib.manifest.native.schema import fits, kind_names, misfits
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, make, quoted
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
@@ -46,18 +46,6 @@ _NO_PERMISSIONS = Permissions()
 _NO_NETWORK = Network()
 _NO_APPROVAL = ApprovalRule()
 _NO_LIMITS = Limits()
-_LIMITS = (
-    "idle_ms",
-    "output_bytes",
-    "memory_bytes",
-    "processes",
-    "cpu_ms",
-    "file_bytes",
-    "open_files",
-    "calls_per_minute",
-    "min_interval_ms",
-    "concurrent_calls",
-)
 _NO_HINTS = Annotations()
 _TOOL_ONLY = McpForms()
 _JSON = Output()
@@ -266,15 +254,13 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         config=KINDS[kind].configure(data["exec"][kind]),
         output=_output(outputs) if outputs else _JSON,
         permissions=_permissions(permissions) if permissions else _NO_PERMISSIONS,
-        approval=ApprovalRule(approval.get("required", False), approval.get("reason", ""))
-        if approval
-        else _NO_APPROVAL,
-        retry=_retry(retry) if retry else None,
-        limits=_limits(limits) if limits else _NO_LIMITS,
+        approval=made_of(ApprovalRule, approval) if approval else _NO_APPROVAL,
+        retry=made_of(Retry, retry) if retry else None,
+        limits=made_of(Limits, limits) if limits else _NO_LIMITS,
         annotations=Annotations(**annotations) if annotations else _NO_HINTS,
         mcp=McpForms(**forms) if (forms := get("mcp")) else _TOOL_ONLY,
         tags=tuple(get("tags", ())),
-        examples=tuple([_example(example) for example in get("examples", ())]),
+        examples=tuple([made_of(Example, {"description": "", **one}) for one in get("examples", ())]),
         version=data["version"],
         source=source,
         auth=_auth(get("auth")) if "auth" in data else (),
@@ -304,50 +290,23 @@ def _permissions(block: dict[str, Any]) -> Permissions:
 
 
 def _secret(name: str, entry: dict[str, Any]) -> SecretSpec:
-    return SecretSpec(name, entry.get("type", "string"), entry.get("required", True))
+    return made_of(SecretSpec, {"name": name, **entry})
+
+
+_NESTED: dict[str, type] = {"hmac": Hmac, "oauth2": OAuth2}
 
 
 def _auth(block: Any) -> tuple[Auth, ...]:
-    entries = block if isinstance(block, list) else [block]
-    return tuple(
-        [
-            Auth(
-                entry["type"],
-                entry.get("secret"),
-                entry.get("username_secret"),
-                entry.get("in"),
-                entry.get("name"),
-                Hmac(**{**rule, **({"parts": tuple(rule["parts"])} if "parts" in rule else {})})
-                if (rule := entry.get("hmac")) is not None
-                else None,
-                OAuth2(**entry["oauth2"]) if "oauth2" in entry else None,
-            )
-            for entry in entries
-        ]
-    )
+    return tuple([_auth_entry(entry) for entry in (block if isinstance(block, list) else [block])])
+
+
+def _auth_entry(entry: dict[str, Any]) -> Auth:
+    whole = {"location" if key == "in" else key: value for key, value in entry.items()}
+    whole |= {key: made_of(kind, whole[key]) for key, kind in _NESTED.items() if whole.get(key) is not None}
+    return made_of(Auth, whole)
 
 
 def secrets_of(data: dict[str, Any]) -> list[str]:
     """Return the names of the secrets that data of the right form declare."""
     permissions = data.get("permissions")
     return list((permissions.get("secrets") if permissions else None) or ())
-
-
-def _retry(block: dict[str, Any]) -> Retry:
-    return Retry(
-        int(block.get("max_attempts", 1)), float(block.get("jitter", 0)), _whole(block.get("backoff_ms"))
-    )
-
-
-def _limits(block: dict[str, Any]) -> Limits:
-    numbers = {name: _whole(block.get(name)) for name in _LIMITS}
-    return Limits(duration(block.get("timeout_ms")), **numbers)
-
-
-def _example(block: dict[str, Any]) -> Example:
-    return Example(block.get("description", ""), block["params"], block.get("expected_output"))
-
-
-def _whole(value: float | None) -> int | None:
-    """Return an int: JSON Schema takes 2.0 for a whole number."""
-    return None if value is None else int(value)
