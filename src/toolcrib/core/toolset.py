@@ -389,6 +389,12 @@ class Toolset:
         """Return every tool that the caller's token covers, in the order they were added."""
         return [b.tool for b in self._bound.values() if identity is None or identity.covers(b.name)]
 
+    def listed(
+        self, caller: str = "local", identity: Caller | None = None
+    ) -> Mapping[str, Tool | memoryview]:
+        """Return the `tools` by name."""
+        return {tool.name: tool for tool in self.tools(caller, identity)}
+
     def get(self, name: str) -> Tool:
         """Return one tool; `ToolNotFound` names the nearest."""
         return self.bound(name).tool

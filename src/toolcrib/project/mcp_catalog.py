@@ -6,7 +6,7 @@ caller, so policy, approval, limits and audit apply to the inner tool as in a di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
@@ -173,15 +173,23 @@ class McpCatalog:
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return the tools in the list of this caller."""
+        found = self.listed(caller, identity)
+        return [one if isinstance(one, Tool) else self.get(name) for name, one in found.items()]
+
+    def listed(
+        self, caller: str = "local", identity: Caller | None = None
+    ) -> Mapping[str, Tool | memoryview]:
+        """Return the same by name, with kept entries in place of tools."""
         settings = self._project.config
         shown = self._meta | set(settings.pinned)
         seen = 0 if self._project.hides(identity) else len(self._project.toolset.names) - len(self._meta)
         if max(seen, self._project.bundles.count()) > settings.max_listed:
-            return self._project.tools(caller, identity, among=shown)  # None of the others is read.
-        found = self._project.tools(caller, identity)
+            among = self._project.tools(caller, identity, among=shown)  # None of the others is read.
+            return {tool.name: tool for tool in among}
+        found = self._project.listed(caller, identity)
         if len(found) - len(self._meta) <= settings.max_listed:
             return found
-        return [tool for tool in found if tool.name in shown]
+        return {name: one for name, one in found.items() if name in shown}
 
     def get(self, name: str) -> Tool:
         """Return one tool, listed or not."""

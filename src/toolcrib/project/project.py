@@ -202,6 +202,12 @@ class Project(DurableParts):
         """
         return self.catalog.tools(caller, identity, among)
 
+    def listed(
+        self, caller: str = "local", identity: Caller | None = None
+    ) -> Mapping[str, Tool | memoryview]:
+        """Return the `tools` by name; of unchanged manifests only the kept entries of MCP's list."""
+        return self.catalog.listed(caller, identity)
+
     def described(self, caller: str = "local", identity: Caller | None = None) -> list[tuple[str, str]]:
         """Return name and description of each of the `tools`. It is much quicker where bundles have many."""
         return self.catalog.described(caller, identity)

@@ -79,6 +79,19 @@ def mcp_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     return entry
 
 
+def entry_to_keep(tool: Tool) -> bytes:
+    """Return the entry of a tool as JSON, if that is all that MCP clients get of it; else nothing."""
+    forms = tool.mcp
+    if not forms.listed or forms.prompt or forms.resource is not None or wire_name(tool.name) != tool.name:
+        return b""
+    import orjson
+
+    try:
+        return orjson.dumps(mcp_tool(tool, tool.name))
+    except TypeError:  # Lone surrogates, which take a longer way.
+        return b""
+
+
 def mcp_icons(tool: Tool) -> dict[str, Any]:
     """Return the member `icons` of an entry of MCP's lists; nothing for a tool without any."""
     return {"icons": list(tool.mcp.icons)} if tool.mcp.icons else {}

@@ -133,6 +133,14 @@ class Catalog(Protocol):
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return the tools that this caller may see, in a stable order."""
 
+    def listed(
+        self, caller: str = "local", identity: Caller | None = None
+    ) -> Mapping[str, Tool | memoryview]:
+        """Return the same by name. In place of a tool there may be its entry in MCP's list of tools, as JSON.
+
+        Such a tool is neither prompt nor resource, and clients know it by its own name.
+        """
+
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound with the nearest name."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from toolcrib.errors import ToolNotFound
@@ -50,6 +50,11 @@ class MemoryCatalog:
     def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:
         self.listings += 1
         return [tool for tool in self.list if caller not in tool.tags]
+
+    def listed(
+        self, caller: str = "local", identity: Caller | None = None
+    ) -> Mapping[str, Tool | memoryview]:
+        return {tool.name: tool for tool in self.tools(caller, identity)}
 
     def get(self, name: str) -> Tool:
         return next(tool for tool in self.list if tool.name == name)

@@ -12,7 +12,8 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
@@ -33,15 +34,15 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, Unplaced
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 3"
+_FORM = "toolcrib manifests 4"
 _FEWEST = 1
 """A project with fewer manifests has no cache file."""
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
 """A file that changed less than this ago may change again without another time on it."""
-_PACKAGES = ("egress", "executors", "manifest", "schema", "spec", "template")
-"""Packages whose code decides what a manifest means and which errors it has."""
+_PACKAGES = ("core", "egress", "executors", "manifest", "schema", "spec", "template")
+"""Packages whose code decides what a manifest means, which errors it has, and what lists say of it."""
 
 Mark = list[int]
 """State of a file: written and changed at (ns), size, inode, device. Empty: not known.
@@ -96,6 +97,8 @@ class _Entry(NamedTuple):
     size: int
     checked: list[Any] | None
     """A `CheckResult`, or None while the manifest has not passed its checks."""
+    listed: tuple[int, int] = (0, 0)
+    """Begin and end of its entry in MCP's list of tools, behind the contents of all; equal without one."""
 
 
 class _Stored(NamedTuple):
@@ -105,10 +108,17 @@ class _Stored(NamedTuple):
     begin: int
     entries: dict[str, list[Any]]
     """Tool name to the fields of an `_Entry`; ten thousand named tuples would take long to make."""
+    lists: tuple[int, int] = (0, 0)
+    """Begin and CRC-32 of the entries in MCP's list: a digest would take longer than the rest of the list."""
 
     def bytes_of(self, entry: _Entry) -> bytes:
         start = self.begin + entry.start
         return bytes(self.content[start : start + entry.size])
+
+    def listed(self) -> memoryview:
+        """Return the entries in MCP's list; nothing if they are damaged."""
+        listed = memoryview(self.content)[self.begin + self.lists[0] :]
+        return listed if zlib.crc32(listed) == self.lists[1] else listed[:0]
 
 
 _EMPTY = _Stored(b"", 0, {})
@@ -124,7 +134,7 @@ class ManifestCache:
         self._stored = _EMPTY
         self._fresh: dict[str, tuple[_Entry, bytes]] = {}
         """Manifests that were read in this process, with their content."""
-        self._checked: dict[str, CheckResult] = {}
+        self._checked: dict[str, tuple[CheckResult, bytes]] = {}
 
     def load(self) -> LazyTools:
         """Return what the folder holds. Never raises for a bad manifest."""
@@ -149,17 +159,27 @@ class ManifestCache:
     def check_result(self, name: str, mark: Mark) -> CheckResult | None:
         """Return the result of earlier checks; None if the manifest must be checked."""
         entry = self._stored.entries.get(name)
-        if entry is None or entry[0] != mark or entry[-1] is None:
+        if entry is None or entry[0] != mark or entry[6] is None:
             return None
-        return CheckResult(*entry[-1])
+        return CheckResult(*entry[6])
 
-    def add_check(self, name: str, mark: Mark, result: CheckResult) -> None:
-        """Remember that the manifest in this state has passed its checks."""
+    def listed(self, marks: Mapping[str, Mark]) -> dict[str, memoryview]:
+        """Return by name what `add_check` was given for the tools that still have these marks."""
+        listed = self._stored.listed()
+        with uncollected():
+            return {
+                name: entry
+                for name, (mark, *_, (begin, end)) in self._stored.entries.items()
+                if marks.get(name) == mark and (entry := listed[begin:end])
+            }
+
+    def add_check(self, name: str, mark: Mark, result: CheckResult, listed: bytes) -> None:
+        """Remember that the manifest in this state has passed its checks, and its entry in MCP's list."""
         if self._path is None or len(mark) != _FULL_MARK:
             return
         entry = self._fresh[name][0] if name in self._fresh else self._stored.entries.get(name)
         if entry is not None and entry[0] == mark:
-            self._checked[name] = result
+            self._checked[name] = result, listed
 
     def save(self, names: Collection[str]) -> None:
         """Write the file if enough has changed; `names` are the tools that exist."""
@@ -168,12 +188,18 @@ class ManifestCache:
             return
         index: dict[str, _Entry] = {}
         parts: list[bytes] = []
-        at = 0
+        lists: list[bytes] = []
+        at = end = 0
+        kept = self._stored.listed()
         for name, entry, content in self._entries(names):
-            index[name] = entry._replace(start=at)
+            listed = self._checked[name][1] if name in self._checked else kept[slice(*entry.listed)]
+            index[name] = entry._replace(start=at, listed=(end, end := end + len(listed)))
             parts.append(content)
-            at += entry.size
-        write_cache(self._path, self._key, {name: list(entry) for name, entry in index.items()}, parts)
+            lists.append(bytes(listed))
+            at += len(content)
+        checksum = zlib.crc32(b"".join(lists))
+        head = {"tools": {name: list(entry) for name, entry in index.items()}, "lists": (at, checksum)}
+        write_cache(self._path, self._key, head, [*parts, *lists])
         self._fresh, self._checked = {}, {}
         self._stored = self._read_file()
 
@@ -187,12 +213,15 @@ class ManifestCache:
             else:
                 continue
             if name in self._checked:
-                entry = entry._replace(checked=list(self._checked[name]))
+                entry = entry._replace(checked=list(self._checked[name][0]))
             yield name, entry, content
 
     def _read_file(self) -> _Stored:
         read = None if self._path is None else read_cache(self._path, self._key)
-        return _EMPTY if read is None else _Stored(*read)
+        if read is None:
+            return _EMPTY
+        content, begin, head = read
+        return _Stored(content, begin, head["tools"], head["lists"])
 
     def _from_cache(self, name: str) -> LazyTool | None:
         entry = self._stored.entries.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -121,10 +121,14 @@ class ProjectCatalog:
         if stored and self.bundles.exist:
             self.bundles.stored.ready_all()
         self.registry.check_all()
-        tools = [tool for tool in self.toolset.tools() if stored or not tool.is_stored]
+        tools = [self.toolset.get(name) for name in self._names()]
+        return [tool for tool in tools if stored or not tool.is_stored]
+
+    def _names(self) -> list[str]:
+        names = self.toolset.names
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
-            self._external.sort(tools)
-        return tools
+            self._external.sort(names)
+        return names
 
     def tools(
         self, caller: str = "local", identity: Caller | None = None, among: Collection[str] | None = None
@@ -134,6 +138,16 @@ class ProjectCatalog:
         access.require_valid(identity)
         every = self.every() if among is None else self._named(among)
         return [tool for tool in every if access.visible(tool, caller, identity)]
+
+    def listed(self, caller: str, identity: Caller | None) -> Mapping[str, Tool | memoryview]:
+        """Return the `tools` by name, or their entries in MCP's list where these are kept."""
+        if self._steps.access.hides(identity):
+            return {tool.name: tool for tool in self.tools(caller, identity)}
+        if self.bundles.exist:
+            self.bundles.stored.ready_all()
+        kept = self.registry.kept_entries()
+        self.registry.check_all(but=kept)
+        return {name: kept.get(name) or self.toolset.get(name) for name in self._names()}
 
     def described(self, caller: str, identity: Caller | None) -> list[tuple[str, str]]:
         """Return name and description of each of the `tools`. Those of bundles are not made ready for it."""

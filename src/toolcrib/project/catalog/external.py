@@ -47,15 +47,15 @@ class ExternalTools:
         """Every place that holds, or held, something; all sources."""
         return list(dict.fromkeys((*self._tools, *self._errors, *self.sources)))
 
-    def sort(self, tools: list[Tool]) -> None:
-        """Sort tools as a new start would list them: manifests, folders beside them, sources, all others."""
+    def sort(self, names: list[str]) -> None:
+        """Sort names as a new start would list them: manifests, folders beside them, sources, all others."""
         ranks = {
             name: (1, place, number) if place.startswith("tools/") else (2, f"{place:>16}", number)
             for place, tools_of_place in self._tools.items()
             for number, name in enumerate(tools_of_place)
         }
         ranks |= {name: (0, name, 0) for name in self._registry.names}
-        tools.sort(key=lambda tool: ranks.get(tool.name, (3, "", 0)))
+        names.sort(key=lambda name: ranks.get(name, (3, "", 0)))
 
     def read(self, places: Iterable[str]) -> dict[str, Loaded]:
         """Return what these places hold now, and change nothing. May run in another thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from toolcrib.manifest import (
     uncollected,
 )
 from toolcrib.project.root import Place
+from toolcrib.schema.providers import entry_to_keep
 from toolcrib.spec import ApprovalRule, Tool
 from toolcrib.spec.naming import wire_name
 from toolcrib.spec.record import record
@@ -281,10 +282,15 @@ class ToolRegistry:
         external = (one for _, broken in self._external_findings.values() for one in broken.get(name, ()))
         return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
-    def check_all(self) -> None:
+    def kept_entries(self) -> dict[str, memoryview]:
+        """Return by name the entries in MCP's list that are kept of tools that nobody has used yet."""
+        lazy = (name for name, bound in self._unchecked.items() if isinstance(bound, _LazyBoundTool))
+        return self._cache.listed({name: self.marks[name] for name in lazy})
+
+    def check_all(self, but: Container[str] = ()) -> None:
         """Check all tools that are not checked yet."""
         with uncollected():
-            for name in list(self._unchecked):
+            for name in [name for name in self._unchecked if name not in but]:
                 self.check(name)
         self._cache.save(self._tools.keys())
 
@@ -300,17 +306,18 @@ class ToolRegistry:
             return
         del self._unchecked[name]
         mark = self.marks.get(name, [])
-        result = self._cache.check_result(name, mark)
+        result = known = self._cache.check_result(name, mark)
         if result is None:
             found = check_tool(tool, self._documents.pop(name, None), placed=False)
             if any(finding.is_error for finding in found):
                 self._refuse(name, check_tool(tool) or found)
                 return
             result = CheckResult(bool(found), _wide(found))
-            self._cache.add_check(name, mark, result)
         if result.warned:
             self._warned[name] = bound
         _widen(bound, result.wide)
+        if known is None:
+            self._cache.add_check(name, mark, result, entry_to_keep(bound.tool))
 
     def _refuse(self, name: str, found: Iterable[Diagnostic]) -> None:
         """Take out a tool whose manifest has errors."""

@@ -15,6 +15,9 @@ from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import check_tool
+from toolcrib.manifest.native.reader import tool_of
+from toolcrib.project.mcp_catalog import McpCatalog
+from toolcrib.serve.mcp.lists import CallerListing
 
 COUNT = 205
 
@@ -152,3 +155,90 @@ def test_without_a_folder_for_it_all_are_checked_each_time(
         monkeypatch.setenv(name, "/proc/nowhere")
     assert seen(crib) == seen(crib)
     assert len(checked) == COUNT + 3
+
+
+LISTS = ("tools", "prompts", "resources", "resourceTemplates")
+FORMS = {
+    "shown": {"icons": [{"src": "https://example.com/i.png"}]},
+    "prompt": {"prompt": True},
+    "only-prompt": {"prompt": True, "listed": False},
+    "page": {"resource": "test://page", "mime_type": "text/plain"},
+    "pages": {"resource": "test://pages/{a}", "listed": False},
+}
+
+
+@pytest.fixture
+def made() -> Iterator[list[str]]:
+    """The tools that are made of their manifests from now on."""
+    names: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is tool_of.__code__:
+            names.append(frame.f_locals["data"]["name"])
+
+    sys.setprofile(watch)
+    yield names
+    sys.setprofile(None)
+
+
+def mcp_lists(crib: Crib) -> list[bytes]:
+    """Every page of the lists that an MCP client gets from a new start."""
+    crib.write(".toolcrib/config.yml", "mcp: {max_listed: 1000}")
+    listing = CallerListing(McpCatalog(Project.open(crib.root)), page_size=1_000)
+    return [listing.page(name=name) for name in LISTS]  # type: ignore[arg-type]
+
+
+def with_forms(crib: Crib) -> None:
+    for name, forms in FORMS.items():
+        add(crib, name, {"a": {"type": "string", "description": "A."}}, mcp=forms)
+    add(crib, "named.so", examples=[{"description": "é", "params": {}}])
+    settle(crib)
+
+
+def test_mcp_clients_get_the_same_lists_from_the_next_start(
+    crib: Crib, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_forms(crib)
+    with monkeypatch.context() as without:
+        for name in ("TOOLCRIB_CACHE", "XDG_CACHE_HOME"):
+            without.setenv(name, "/proc/nowhere")
+        expected = mcp_lists(crib)
+    assert b'"name":"wide"' in expected[0]
+    assert b'"approval":{"required":true' in expected[0]
+    assert mcp_lists(crib) == expected
+    made.clear()
+    assert mcp_lists(crib) == expected
+    assert sorted({*made} - {"bad"}) == ["named.so", "only-prompt", "page", "pages", "prompt"]
+
+
+def test_mcp_clients_get_the_new_entry_of_a_manifest_that_changed(crib: Crib) -> None:
+    mcp_lists(crib)
+    add(crib, "t7", description="Something new.")
+    assert b"Something new." in mcp_lists(crib)[0]
+    (crib.home / "tools" / "t7" / "tool.yml").unlink()
+    assert b'"name":"t7"' not in mcp_lists(crib)[0]
+
+
+def test_damaged_entries_of_lists_are_made_again(crib: Crib, tmp_path: Path) -> None:
+    first = mcp_lists(crib)
+    (cache,) = (tmp_path / "cache").glob("*/manifests")
+    content = cache.read_bytes()
+    entry = b'"description":"Does t7."'
+    assert entry in content
+    cache.write_bytes(content.replace(entry, b'"description":"Did t77."'))
+    assert mcp_lists(crib) == first
+
+
+async def test_a_tool_of_a_kept_list_is_called_like_any_other(crib: Crib) -> None:
+    add(crib, "t7", outputs={"format": "text"})
+    settle(crib)
+    mcp_lists(crib)
+    async with Project.open(crib.root, accept="all") as project:
+        listing = CallerListing(McpCatalog(project))
+        assert b'"name":"t7"' in listing.page()
+        found = listing.get("t7")
+        assert found is not None
+        assert found.tool.description == "Does t7."
+        assert listing.get("t99999") is None
+        result = await project.call("t7")
+        assert result.status == "ok", result.error

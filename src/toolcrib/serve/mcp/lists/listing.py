@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from toolcrib.errors import ToolcribError
 from toolcrib.schema import SchemaCheck
 from toolcrib.schema.providers import mcp_icons, mcp_tool, wire_names, wraps_output
 from toolcrib.serve.mcp.lists.pages import Pages
+from toolcrib.serve.mcp.wire import to_json
 from toolcrib.spec import Caller, Catalog, Tool
 
 ListName = Literal["tools", "prompts", "resources", "resourceTemplates"]
@@ -106,7 +109,7 @@ class CallerListing:
         self._identity = identity
         self._page_size = page_size
         self._revision: int | None = None
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, Tool | memoryview] = {}
         self._kept: dict[str, AdvertisedTool] = {}
         """Those of the tools that were asked for: with thousands of tools, making all takes long."""
         self._resources: dict[str, AdvertisedTool] = {}
@@ -119,7 +122,11 @@ class CallerListing:
         return self._kept.get(wire_name) or self._advertised(wire_name)
 
     def _advertised(self, wire_name: str) -> AdvertisedTool | None:
-        if (tool := self._tools.get(wire_name)) is None:
+        tool = self._tools.get(wire_name)
+        if isinstance(tool, memoryview):
+            with suppress(ToolcribError):
+                tool = self._catalog.get(wire_name)
+        if not isinstance(tool, Tool):
             return None
         self._kept[wire_name] = found = AdvertisedTool(tool, wire_name)
         return found
@@ -156,10 +163,16 @@ class CallerListing:
         # The revision is read first: a change while the list is read is seen by the next request.
         revision = self._catalog.revision
         if revision != self._revision:
-            self._tools = tools = wire_names(self._catalog.tools(self._caller, self._identity))
+            every = self._catalog.listed(self._caller, self._identity)
+            made = wire_names(tool for tool in every.values() if isinstance(tool, Tool))
+            wires = {tool.name: wire for wire, tool in made.items()}
+            self._tools = tools = {wires.get(name, name): tool for name, tool in every.items()}
             self._kept, self._resources, self._templates = {}, {}, {}
             listed, prompts = [], []
             for name, tool in tools.items():
+                if not isinstance(tool, Tool):
+                    listed.append(name)
+                    continue
                 forms = tool.mcp
                 if forms.listed:
                     listed.append(name)
@@ -171,9 +184,9 @@ class CallerListing:
                 elif forms.resource is not None:
                     self._resources.setdefault(forms.resource, AdvertisedTool(tool, name))
             self._pages = {
-                "tools": self._listed("tools", listed, lambda name: mcp_tool(tools[name], name)),
+                "tools": Pages("tools", listed, self._page_size, lambda name: _entry(tools[name], name)),
                 "prompts": self._listed(
-                    "prompts", prompts, lambda name: AdvertisedTool(tools[name], name).prompt
+                    "prompts", prompts, lambda name: AdvertisedTool(made[name], name).prompt
                 ),
                 "resources": self._listed(
                     "resources", list(self._resources), lambda uri: self._resources[uri].resource("uri")
@@ -187,7 +200,11 @@ class CallerListing:
             self._revision = revision
 
     def _listed(self, key: ListName, names: Sequence[str], write: Callable[[str], Any]) -> Pages:
-        return Pages(key, names, self._page_size, write)
+        return Pages(key, names, self._page_size, lambda name: to_json(write(name)))
+
+
+def _entry(tool: Tool | memoryview, name: str) -> bytes | memoryview:
+    return to_json(mcp_tool(tool, name)) if isinstance(tool, Tool) else tool
 
 
 def _template(uri: str) -> re.Pattern[str]:
@@ -221,7 +238,9 @@ class Listings:
         revision = self._catalog.revision
         if self._marks[0] != revision:
             found: dict[str, list[object]] = {"promptsListChanged": [], "resourcesListChanged": []}
-            for tool in self._catalog.tools():
+            for tool in self._catalog.listed().values():
+                if not isinstance(tool, Tool):
+                    continue
                 if tool.mcp.prompt:
                     found["promptsListChanged"].append((tool.name, tool.description, tool.input_schema))
                 if tool.mcp.resource is not None:

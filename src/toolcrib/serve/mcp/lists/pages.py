@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import orjson
 
-from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError
 
 
 class Pages:
-    """The pages of one list. `write` returns the entry of a name."""
+    """The pages of one list. `write` returns the entry of a name as JSON."""
 
-    def __init__(self, key: str, names: Sequence[str], size: int, write: Callable[[str], Any]) -> None:
+    def __init__(
+        self, key: str, names: Sequence[str], size: int, write: Callable[[str], bytes | memoryview]
+    ) -> None:
         self._key = orjson.dumps(key)
         self._names, self._size, self._write = names, size, write
         self._ends: dict[str, int] | None = None
@@ -36,7 +37,7 @@ class Pages:
 
     def _made(self, start: int) -> bytes:
         names = self._names[start : start + self._size]
-        page = self._key + b":[" + b",".join(to_json(self._write(name)) for name in names) + b"]"
+        page = self._key + b":[" + b",".join(map(self._write, names)) + b"]"
         if start + len(names) < len(self._names):
             cursor = base64.urlsafe_b64encode(names[-1].encode()).decode()
             page += b',"nextCursor":' + orjson.dumps(cursor)
