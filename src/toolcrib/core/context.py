@@ -64,8 +64,9 @@ class Context(Call):
     code: Callable[[], Pinned] | None = field(default=None, init=False)
     """Returns the code that was approved, to be mounted: called at the moment of execution. Raises
     ConflictError if the tool is another one by then."""
-    start_line: tuple[int, str] | None = field(default=None, init=False)
-    """The number of the line in the audit log that the call has started, and what it says of the call."""
+    start_line: tuple[int, str, str] | None = field(default=None, init=False)
+    """The number of the line in the audit log that the call has started, and what it says of the call and of
+    its ids."""
     bus: EventBus | None = field(default=None, init=False)
     """The receiver of the events of the call while it runs."""
     chunks: Chunks | None = field(default=None, init=False)

@@ -153,6 +153,16 @@ def test_an_answer_in_two_parts_waits_for_no_acknowledgement() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def test_head_and_body_of_a_short_answer_are_sent_at_once(server: HttpServerProcess) -> None:
+    """In two parts they cost the server and its client a system call and a wake-up more."""
+    host, token = f"127.0.0.1:{server.port}", server.token
+    head = f"GET /session HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        for _ in range(50):
+            client.sendall(head.encode())
+            assert client.recv(65_536).endswith(b"}")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_at_once(tmp_path: Path, number: signal.Signals) -> None:
     crib = Crib(tmp_path / "project")

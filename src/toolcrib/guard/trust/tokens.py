@@ -197,7 +197,8 @@ class Tokens:
         Two changes in one tick of the file system's clock can look like one, so within a second after a
         change nothing is remembered.
         """
-        seen = [_file_state(path) for path in self._paths]
+        file, journal = self._paths
+        seen = [_file_state(file), _file_state(journal)]
         if seen != self._seen:
             if seen[0][0] != self._seen[0][0]:
                 self.close()

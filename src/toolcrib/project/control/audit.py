@@ -31,8 +31,9 @@ class CallAudit:
     def start(self, ctx: Context) -> None:
         """Write TOOL_STARTED, or refuse the call: `AuditUnavailable`. The last step before the tool runs."""
         asked = self._encode(ctx)
-        more = "" if ctx.call_id is None and ctx.permit is None else _ids(ctx)
-        ctx.start_line = self._log.start(f"{asked}{encode_field('caller', ctx.caller)}{more}"), asked
+        ids = "" if ctx.call_id is None and ctx.permit is None else _ids(ctx)
+        number = self._log.start(f"{asked}{encode_field('caller', ctx.caller)}{ids}")
+        ctx.start_line = number, asked, ids
 
     def record(self, ctx: Context, result: Result) -> None:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
@@ -44,7 +45,7 @@ class CallAudit:
         if ctx.start_line is None:
             self._log.append(event, self._encode(ctx) + ended)
         else:
-            start, asked = ctx.start_line
+            start, asked, _ = ctx.start_line
             self._log.append(event, f"{asked}{ended} start={start}", start=start)
 
     def _encode(self, ctx: Context) -> str:
@@ -96,8 +97,10 @@ def _code(error: ToolcribError, refused: bool) -> str:
 def _facts(ctx: Context, result: Result) -> str:
     """Return the call's id, sandbox and approval as they are written."""
     details, permit = result.details if result.error is None else result.error.details, ctx.permit
-    if ctx.call_id is None and not details and permit is None:
-        return ""
+    if not details and permit is None:
+        if ctx.start_line is not None:
+            return ctx.start_line[2]
+        return "" if ctx.call_id is None else _ids(ctx)
     fields: dict[str, Any] = {} if ctx.call_id is None else {"call": ctx.call_id}
     if details and isinstance(sandbox := details.get("enforcement"), dict):
         fields["sandbox"] = sandbox.get("level")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -38,6 +40,37 @@ def open_socket(host: str, port: int) -> socket.socket:
     return found
 
 
+class _JoinedWrites:
+    """A transport that sends the head of an answer together with what follows it in the same turn.
+
+    uvicorn writes head and body apart, and each write is a system call and wakes the client.
+    """
+
+    def __init__(self, transport: Any) -> None:
+        self._transport, self._head = transport, b""
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/"):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def _flush(self) -> None:
+        if self._head and not self._transport.is_closing():
+            self.write(b"")
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class HttpServer:
     """Serves one application until SIGINT or SIGTERM."""
 
@@ -50,6 +83,7 @@ class HttpServer:
     async def serve(self) -> None:
         """Serve. Running requests get ten seconds to end; later ones are not accepted."""
         import uvicorn
+        from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
         closing = self._closing
 
@@ -73,8 +107,13 @@ class HttpServer:
                     for number, handler in before:
                         signal.signal(number, handler)
 
+        class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(_JoinedWrites(transport))
+
         config = uvicorn.Config(
             self._app,
+            http=Protocol,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -83,4 +122,5 @@ class HttpServer:
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
         )
+        gc.freeze()  # What is there by now stays, so no collection has to look at it.
         await Server(config).serve([self._socket])

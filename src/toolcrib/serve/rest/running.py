@@ -341,6 +341,7 @@ class ServerCalls:
             else:
                 record(self._durable.stored, call.claim, ending_of(call.ctx, result))
         call.end(result, self._clock())
+        call.ctx.on_run = None  # It leads back to the call, and would keep both until the next collection.
         del self._running[call.id]
         if call.kept:
             self._keep(call)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
+from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
 from toolcrib.errors import SlowRequest, TooLarge, ToolcribError, UsageError
 from toolcrib.serve.auth import Client
 from toolcrib.serve.http import SECURITY_HEADERS
@@ -68,9 +69,8 @@ class Exchange:
     async def body(self, seconds: float) -> bytes:
         """Read the whole body. Raises TooLarge as soon as it is known, SlowRequest after the time."""
         try:
-            async with asyncio.timeout(seconds):
-                return await self._body()
-        except TimeoutError:
+            return await run_with_deadline(self._body(), lambda: seconds)
+        except DeadlineExceeded:
             raise SlowRequest("the message did not come in time", hint="Send it faster.") from None
 
     async def _body(self) -> bytes:
