@@ -13,10 +13,11 @@ from typing import Any
 import click
 
 from toolcrib.errors import ToolcribError, UsageError
-from toolcrib.spec.naming import nearest, parts_of
+from toolcrib.spec.naming import nearest, parts_of, pointed
 
 _PAIR = re.compile(r"([^=:]+(?::(?!=)[^=:]*)*)(:?=)(.*)", re.DOTALL)
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
+_DEPTH = 16
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -78,6 +79,8 @@ def _read(path: str) -> bytes:
 
 def _without_options(words: Sequence[str], schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the words with each option as a pair: `--key value`, `--key=value`, and `--key` for true."""
+    from toolcrib.schema.lenient import kinds_of
+
     rest = deque(words)
     while rest:
         word = rest.popleft()
@@ -86,7 +89,7 @@ def _without_options(words: Sequence[str], schema: Mapping[str, Any]) -> Iterato
             continue
         option, sign, text = word.removeprefix("--").partition("=")
         key, no = _key_of(option.removesuffix(":"), schema)
-        is_switch = types_of(property_of(schema, key), schema) == {"boolean"}
+        is_switch = kinds_of(property_of(schema, key), schema) == {"boolean"}
         if sign:
             yield f"{key}:={text}" if option.endswith(":") else f"{key}={text}"
         elif no or (is_switch and (not rest or rest[0] not in ("true", "false"))):
@@ -159,24 +162,6 @@ def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -
         return []
 
 
-_DEPTH = 16
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-_IS: dict[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _is_number(value) and value % 1 == 0,
-    "number": _is_number,
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-    "string": lambda value: isinstance(value, str),
-}
-
-
 def property_of(schema: Mapping[str, Any], name: str) -> Any:
     """Return the schema of one member of an object; True where it says nothing about it."""
     members = schema.get("properties")
@@ -190,8 +175,10 @@ def as_typed(text: str, member: Any, schema: Mapping[str, Any]) -> Any:
 
     A text that is not JSON of an allowed type stays as it is, for the check of the arguments to explain.
     """
-    types = types_of(member, schema)
-    if types is None or "string" in types:
+    from toolcrib.schema.lenient import kind_of, kinds_of
+
+    kinds = kinds_of(member, schema)
+    if not kinds or "string" in kinds:
         return text
     import orjson
 
@@ -202,29 +189,8 @@ def as_typed(text: str, member: Any, schema: Mapping[str, Any]) -> Any:
     except orjson.JSONDecodeError:
         return text
     value = decode_value(text)
-    return value if any(_IS[name](value) for name in types if name in _IS) else text
-
-
-def types_of(member: Any, root: Mapping[str, Any], depth: int = 0) -> set[str] | None:
-    """Return the JSON types that a schema allows; None if it allows every one."""
-    if not isinstance(member, dict) or depth > _DEPTH:
-        return None
-    found: list[set[str] | None] = []
-    if "type" in member:
-        kinds = member["type"]
-        found.append({kinds} if isinstance(kinds, str) else set(kinds))
-    if isinstance(values := member.get("enum", [member["const"]] if "const" in member else None), list):
-        found.append({next(name for name, fits in _IS.items() if fits(value)) for value in values})
-    if isinstance(ref := member.get("$ref"), str):
-        found.append(types_of(_referred(ref, root), root, depth + 1))
-    for choice in ("anyOf", "oneOf"):
-        if isinstance(branches := member.get(choice), list):
-            each = [types_of(one, root, depth + 1) for one in branches]
-            found.append(None if None in each else set().union(*(one for one in each if one is not None)))
-    if isinstance(parts := member.get("allOf"), list):
-        found += [types_of(one, root, depth + 1) for one in parts]
-    known = [one for one in found if one is not None]
-    return set.intersection(*known) if known else None
+    kind = kind_of(value)
+    return value if kind in kinds or (kind == "integer" and "number" in kinds) else text
 
 
 def resolved(member: Any, root: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,13 +199,6 @@ def resolved(member: Any, root: Mapping[str, Any]) -> dict[str, Any]:
     for _ in range(_DEPTH):
         if not isinstance(ref := found.pop("$ref", None), str):
             break
-        there = _referred(ref, root)
+        there = pointed(root, ref)
         found = {**(there if isinstance(there, dict) else {}), **found}
     return found
-
-
-def _referred(ref: str, root: Mapping[str, Any]) -> Any:
-    at: Any = root if ref.startswith("#") else None
-    for part in ref.removeprefix("#").split("/")[1:]:
-        at = at.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(at, dict) else None
-    return at

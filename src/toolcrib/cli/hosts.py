@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ConflictError, UsageError
-from toolcrib.state.private import write_synced
+from toolcrib.state.private import put_file
 
 
 class AgentHost(NamedTuple):
@@ -168,7 +168,7 @@ def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
     if before is not None:
         names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
         backup = next(name for name in names if not name.exists())
-        _write(backup, before, path.stat().st_mode & 0o777)
+        put_file(backup, before.encode(), mode=path.stat().st_mode & 0o777)
     replace_file(path, before, text)
     return backup
 
@@ -178,14 +178,7 @@ def replace_file(path: Path, before: str | None, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
         raise ConflictError(f"{path} has just changed", hint="Run the command again.")
-    new = path.with_name(f".{path.name}.new")
-    _write(new, text, 0o600 if before is None else path.stat().st_mode & 0o777)
-    new.replace(path)
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    path.unlink(missing_ok=True)
-    write_synced(path, text.encode(), mode)
+    put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
 
 
 def _config_home() -> Path:

@@ -1,7 +1,7 @@
 """The only way out: the hosts that may be reached, and the client and the proxy that enforce it."""
 
-from toolcrib.egress.address import AddressKind, address_kind
-from toolcrib.egress.client import MAX_REDIRECTS, Egress
+from toolcrib.egress.address import address_kind
+from toolcrib.egress.client import Egress
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.httpx_transport import guarded_transport
 from toolcrib.egress.message import (
@@ -14,4 +14,4 @@ from toolcrib.egress.policy import HostPolicy, HostRule, program_policy
 from toolcrib.egress.proxy.dialer import ProxyLimits
 from toolcrib.egress.proxy.refusal import HostRefusal, grant_line
 from toolcrib.egress.proxy.server import Proxy
-from toolcrib.egress.resolver import Resolver, SystemResolver
+from toolcrib.egress.resolver import Resolver

@@ -20,9 +20,9 @@ from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
 from toolcrib.guard.idempotency import RecordedCalls
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
-from toolcrib.guard.policy.policy import Decision, Policy, RuleCheck, require_scope
+from toolcrib.guard.policy.policy import Decision, Policy, require_scope
 from toolcrib.guard.policy.rules import EFFECTS, HINTS, Effect, Rule, Rules
-from toolcrib.guard.rates import RateLease, Rates
+from toolcrib.guard.rates import Rates
 from toolcrib.guard.secrets.command_sources import (
     CommandSecrets,
     KeyringSecrets,
@@ -81,7 +81,6 @@ __all__ = [
     "Permit",
     "Pinned",
     "Policy",
-    "RateLease",
     "Rates",
     "RecordedCalls",
     "Redactor",
@@ -89,7 +88,6 @@ __all__ = [
     "ReviewedDefinitions",
     "Reviews",
     "Rule",
-    "RuleCheck",
     "Rules",
     "SecretStatus",
     "Snapshots",

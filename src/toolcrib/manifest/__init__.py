@@ -27,11 +27,11 @@ from toolcrib.manifest.native.reader import (
     uncollected,
 )
 from toolcrib.manifest.native.schema import tool_schema
-from toolcrib.manifest.team import Member, Team, check_team, read_team
+from toolcrib.manifest.team import check_team, read_team
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, hide_lines, make, report
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.form import Misfit
-from toolcrib.manifest.yaml.rules import RULES, LintRule
+from toolcrib.manifest.yaml.rules import RULES
 from toolcrib.manifest.yaml.source import MAX_BYTES, Document, dump, load, read
 
 __all__ = [
@@ -51,14 +51,11 @@ __all__ = [
     "Entry",
     "Kind",
     "LazyTools",
-    "LintRule",
     "Loaded",
     "ManifestCache",
     "Mark",
-    "Member",
     "Misfit",
     "SourceFiles",
-    "Team",
     "block_of",
     "check_team",
     "check_tool",

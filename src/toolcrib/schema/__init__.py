@@ -2,6 +2,5 @@
 
 from toolcrib.schema.decode import decode_object, decode_value
 from toolcrib.schema.derive import FunctionShape, inspect_function
-from toolcrib.schema.docstring import Docs
 from toolcrib.schema.jsonable import to_json, to_json_text
 from toolcrib.schema.validate import ArgumentCheck, SchemaCheck, check_schema

@@ -17,6 +17,7 @@ from toolcrib.spec.naming import pointed
 
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
+_KINDS: Mapping[type, str] = {bool: "boolean", str: "string", list: "array", dict: "object"}
 _TRUTH = {"true": True, "false": False}
 _LONGEST = 1 << 20
 _DEEPEST_CHOICE = 12
@@ -29,7 +30,7 @@ def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, dept
     rule = _followed(schema, root)
     if rule is None or depth > 100:
         return value
-    kinds = _kinds(rule, root)
+    kinds = kinds_of(rule, root)
     if isinstance(value, str) and kinds and "string" not in kinds:
         value = _read(value, kinds)
     if isinstance(value, (dict, list)):
@@ -74,8 +75,7 @@ def _fits(value: Any, rule: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
 
 
 def _takes_null(rule: Any, root: Mapping[str, Any]) -> bool:
-    followed = _followed(rule, root)
-    kinds = _kinds(followed, root) if followed is not None else frozenset()
+    kinds = kinds_of(rule, root)
     return not kinds or "null" in kinds
 
 
@@ -101,24 +101,31 @@ def _read(text: str, kinds: frozenset[str]) -> Any:
     return text
 
 
-def _kinds(rule: Mapping[str, Any], root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
-    """Return the types that a value may have; none if the schema does not say."""
-    kind = rule.get("type")
-    if isinstance(kind, str):
-        return frozenset({kind})
-    if isinstance(kind, list):
-        return frozenset(kind)
-    branches = rule.get("anyOf") or rule.get("oneOf")
-    if not isinstance(branches, list) or depth > 20:
+def kinds_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
+    """Return the JSON types that a schema allows; none if it allows every one."""
+    rule = _followed(schema, root)
+    if rule is None or depth > 20:
         return frozenset()
-    found: set[str] = set()
-    for branch in branches:
-        inner = _followed(branch, root)
-        inner_kinds = _kinds(inner, root, depth + 1) if inner is not None else frozenset()
-        if not inner_kinds:
-            return frozenset()
-        found |= inner_kinds
-    return frozenset(found)
+    found = []
+    if "type" in rule:
+        kind = rule["type"]
+        found.append(frozenset({kind} if isinstance(kind, str) else kind))
+    if isinstance(values := rule.get("enum", [rule["const"]] if "const" in rule else None), list):
+        found.append(frozenset(kind_of(value) for value in values))
+    for choice in ("anyOf", "oneOf"):
+        if isinstance(branches := rule.get(choice), list):
+            each = [kinds_of(one, root, depth + 1) for one in branches]
+            found.append(frozenset().union(*each) if all(each) else frozenset())
+    found += [kinds_of(part, root, depth + 1) for part in rule.get("allOf", ())]
+    known = [kinds for kinds in found if kinds]
+    return frozenset.intersection(*known) if known else frozenset()
+
+
+def kind_of(value: Any) -> str:
+    """Return the JSON type of a value; `integer` for a whole number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "integer" if value % 1 == 0 else "number"
+    return _KINDS.get(type(value), "null")
 
 
 def _followed(rule: Any, root: Mapping[str, Any]) -> Mapping[str, Any] | None:

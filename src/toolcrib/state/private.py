@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +45,24 @@ def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
         ) from None
 
 
-def put_file(path: Path, data: bytes, *, mode: int = 0o600, first: bool = False) -> bool:
+def put_file(
+    path: Path, data: bytes, *, mode: int = 0o600, first: bool = False, folder: int | None = None
+) -> bool:
     """Write a whole file in place of the one that is there, or with `first` only if there is none.
 
-    Return False if there was one. Readers see a complete file or none: link(2) and rename(2) give a synced
-    one its name, so of many processes with `first` exactly one succeeds. Raises OSError.
+    `path` may start from an open folder. Return False if there was a file. Readers see a complete file or
+    none: link(2) and rename(2) give a synced one its name, so of many processes with `first` exactly one
+    succeeds. Raises OSError.
     """
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        write_synced(new, data, mode)
-        if first:
-            os.link(new, path)
-        else:
-            new.replace(path)
+        write_synced(new, data, mode, folder=folder)
+        (os.link if first else os.replace)(new, path, src_dir_fd=folder, dst_dir_fd=folder)
     except FileExistsError:
         return False
     finally:
-        new.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=folder)
     return True
 
 

@@ -24,7 +24,6 @@ from toolcrib.template.render import (
     render_path,
     render_text,
     render_value,
-    settled,
 )
 from toolcrib.template.respell import respell, spell
 from toolcrib.template.spellings import TemplateProblem, directive
@@ -39,7 +38,6 @@ from toolcrib.template.tree import (
     Template,
     Text,
     TextTemplate,
-    references_in,
     untied,
 )
 from toolcrib.template.url import Query, UrlTemplate, parse_query, parse_url, render_query, render_url
@@ -78,7 +76,6 @@ __all__ = [
     "parse_url",
     "problems",
     "references",
-    "references_in",
     "render_argv",
     "render_env",
     "render_header",
@@ -89,7 +86,6 @@ __all__ = [
     "render_url",
     "render_value",
     "respell",
-    "settled",
     "spell",
     "step_namespaces",
     "steps_used",

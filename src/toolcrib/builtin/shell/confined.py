@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
@@ -21,10 +23,10 @@ from toolcrib.executors.output import (
 )
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.sandbox.files.paths import PathCache, Paths
-from toolcrib.spec import CallContext, Network, Outcome, Permissions
+from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions
 from toolcrib.spec.calls.binary import is_garbled, media_type_of
 
-SHELL_OPTIONS: Mapping[str, Any] = {
+_OPTIONS: Mapping[str, Any] = {
     "properties": {
         "network": {
             "description": "`false` (default), `true`, `host` or `{allow: [hosts]}`, as in a manifest.",
@@ -36,10 +38,42 @@ _FOLDERS = 16
 """Working folders whose sandboxes are kept in mind."""
 
 
-def shell_permissions(name: str, settings: BuiltinSettings) -> Permissions:
+def _permissions(name: str, settings: BuiltinSettings) -> Permissions:
     """Return the permissions of a shell tool: all roots, and the network of its option `network`."""
     network = Network.parse(settings.of(name).get("network", False))
     return Permissions(network, settings.read, settings.write)
+
+
+def shell_tool(
+    name: str,
+    run: Callable[..., Awaitable[Outcome]],
+    description: str,
+    *,
+    workdir: str,
+    timeout: Mapping[str, Mapping[str, Any]],
+) -> Builtin:
+    """Return a tool that runs a shell line. `workdir` describes its folder, `timeout` its limit."""
+    return Builtin(
+        name=name,
+        description=description,
+        properties={
+            "command": {
+                "type": "string",
+                "minLength": 1,
+                "description": "The shell command, run by `sh -c`.",
+            },
+            "workdir": {"type": "string", "description": workdir},
+            **timeout,
+        },
+        required=["command"],
+        run=run,
+        permissions=partial(_permissions, name),
+        options=_OPTIONS,
+        runs_shell=True,
+        annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=False),
+        examples=[Example("List files", {"command": "ls -l"})],
+        grace_s=1.0,
+    )
 
 
 async def shell_result(

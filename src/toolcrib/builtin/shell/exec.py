@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from toolcrib.builtin.definition import Builtin
-from toolcrib.builtin.shell.confined import SHELL_OPTIONS, shell_permissions, shell_result
+from toolcrib.builtin.shell.confined import shell_result, shell_tool
 from toolcrib.builtin.site import Site
-from toolcrib.spec import Annotations, CallContext, Example, Outcome
+from toolcrib.spec import CallContext, Outcome
 
 DEFAULT_S = 60
 
@@ -19,31 +16,18 @@ async def exec_(
     return await shell_result(site, ctx, command, workdir, timeout_seconds)
 
 
-BUILTIN = Builtin(
-    name="exec",
-    description=(
-        "Execute a shell command inside the sandbox, and return its output with the exit code."
-        " Files outside of the workspace cannot be reached."
-    ),
-    properties={
-        "command": {"type": "string", "minLength": 1, "description": "The shell command, run by `sh -c`."},
-        "workdir": {
-            "type": "string",
-            "description": "The working folder, in the workspace (default: the workspace itself).",
-        },
+BUILTIN = shell_tool(
+    "exec",
+    exec_,
+    "Execute a shell command inside the sandbox, and return its output with the exit code."
+    " Files outside of the workspace cannot be reached.",
+    workdir="The working folder, in the workspace (default: the workspace itself).",
+    timeout={
         "timeout_seconds": {
             "type": "integer",
             "minimum": 1,
             "default": DEFAULT_S,
             "description": "Seconds that the command may take (default 60).",
-        },
+        }
     },
-    required=["command"],
-    run=exec_,
-    permissions=partial(shell_permissions, "exec"),
-    options=SHELL_OPTIONS,
-    runs_shell=True,
-    annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=False),
-    examples=[Example("List files", {"command": "ls -l"})],
-    grace_s=1.0,
 )

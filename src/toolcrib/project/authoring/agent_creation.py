@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import (
@@ -34,7 +34,7 @@ from toolcrib.project.authoring.creation import (
 from toolcrib.project.durable.agents import MADE
 from toolcrib.project.project import Project
 from toolcrib.runs.agents import Agent, AgentTeam, Budgets, check_agents, read_agent
-from toolcrib.state.private import write_synced
+from toolcrib.state.private import put_file
 
 _MOST = Budgets(cost_usd=Budgets().most_usd)
 
@@ -93,7 +93,15 @@ def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
     with making(project, project.place.agents) as folder:
         _check_free(project, folder, agent.name)
         with noted(project, f"{MADE}{agent.name}", creator, digest):
-            _put(folder, f"{agent.name}.yml", raw)
+            try:
+                made = put_file(Path(f"{agent.name}.yml"), raw, mode=0o644, first=True, folder=folder)
+            except OSError as error:
+                raise StateUnavailable(
+                    f"the agent {agent.name} cannot be written: {error.strerror}"
+                ) from None
+            if not made:
+                raise ConflictError(f"there is an agent named {agent.name} already")
+            os.fsync(folder)
             try:
                 project.audit.record(
                     "AGENT_CREATED",
@@ -120,21 +128,3 @@ def _check_free(project: Project, folder: int, name: str) -> None:
             details={"taken": shown(other)},
         )
     require_room(project, "agents", (f"{MADE}{one}" for one in there))
-
-
-def _put(folder: int, name: str, raw: bytes) -> None:
-    """Give a complete file its name, which must be free."""
-    stage = f".new-{secrets.token_hex(8)}"
-    try:
-        write_synced(stage, raw, 0o644, folder=folder)
-        os.link(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
-    except FileExistsError:
-        raise ConflictError(f"there is an agent named {name.removesuffix('.yml')} already") from None
-    except OSError as error:
-        raise StateUnavailable(f"the agent {name} cannot be written: {error.strerror}") from None
-    finally:
-        try:
-            os.unlink(stage, dir_fd=folder)
-        except FileNotFoundError:
-            pass

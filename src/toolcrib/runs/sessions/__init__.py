@@ -1,17 +1,13 @@
 """Sessions and agent runs: their rows, every change that one can make, and the events of these changes."""
 
 from toolcrib.runs.sessions.durable import DurableRuns, durable_runs, run_entry
-from toolcrib.runs.sessions.events import RunEvents
 from toolcrib.runs.sessions.records import (
     ENDED,
     ClaimedRun,
-    Iteration,
     Run,
     RunEvent,
-    RunState,
     Session,
     StoredMessage,
-    ToolUse,
     Usage,
 )
 from toolcrib.runs.sessions.results import UseEnd, use_ends

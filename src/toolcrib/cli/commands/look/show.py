@@ -12,7 +12,7 @@ import click
 
 from toolcrib.builtin.definition import BUILTIN_BUNDLE
 from toolcrib.builtin.names import NAMES
-from toolcrib.cli.arguments import complete_tool, parse_target, resolved, types_of
+from toolcrib.cli.arguments import complete_tool, parse_target, resolved
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.look.list import entry_of
 from toolcrib.cli.options import open_project, project_options
@@ -148,11 +148,12 @@ def _argument(member: Any, schema: Mapping[str, Any], required: bool) -> str:
 
 def _shape(member: Any, schema: Mapping[str, Any], depth: int = 0) -> str:
     """Return the form of a value in a few words: `object (x: integer, y?: string)`."""
+    from toolcrib.schema.lenient import kinds_of
+
     rule = resolved(member, schema)
     if "enum" in rule:
         return f"one of {json.dumps(rule['enum'])}"
-    types = types_of(rule, schema)
-    text = " or ".join(sorted(types)) if types else "any"
+    text = " or ".join(sorted(kinds_of(rule, schema))) or "any"
     parts = rule.get("properties")
     if isinstance(parts, dict) and parts and depth < _DEEPEST:
         needed = rule.get("required", ())
