@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from toolcrib.errors import StateUnavailable
+from toolcrib.runs.outage import note_lost
 from toolcrib.runs.serving import Serving, Take, Work, whole
 from toolcrib.state import Database, Transaction
 
 __all__ = ["Dispatcher", "EmbeddedDispatcher", "Take", "Work"]
-
-_log = logging.getLogger("toolcrib.runs")
 
 _LOOK_S = 0.2
 """Seconds until a message of another process is noticed."""
@@ -140,7 +138,7 @@ class EmbeddedDispatcher:
             works = self.take(handlers, room)
             return works, 0.0 if works else self._pause(handlers)
         except StateUnavailable as error:
-            _log.warning("the queue cannot be read: %s", error)
+            note_lost(self._database, error)
             return [], _RETRY_S
 
     async def _sleep(self, woken: asyncio.Event, seconds: float | None) -> None:

@@ -8,7 +8,6 @@ tables are unlogged, and what a crash of the server takes from them is sent agai
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -16,10 +15,9 @@ from contextlib import suppress
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
+from toolcrib.runs.outage import note_lost
 from toolcrib.runs.serving import Serving, Take
 from toolcrib.state import POSTGRES_NOW, Database, PostgresDatabase, Transaction
-
-_log = logging.getLogger("toolcrib.runs")
 
 _LEAST, _MOST = -(2**31), 2**31 - 1
 """PgQueuer's priorities."""
@@ -129,7 +127,7 @@ class PgQueuerDispatcher:
                 try:
                     await serve_once(self._database.server, works, self._silent_s, self.limits)
                 except StateUnavailable as error:
-                    _log.warning("the queue cannot be read: %s", error)
+                    note_lost(self._database, error)
                     with suppress(TimeoutError):
                         async with asyncio.timeout(_RETRY_S):
                             await stop.wait()

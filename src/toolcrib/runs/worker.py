@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from itertools import count
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
 from toolcrib.runs.ending import Ending, HandedBack, Lost, record
+from toolcrib.runs.outage import note_found, note_lost
 from toolcrib.runs.register import Register, WorkerKind
 from toolcrib.runs.serving import Take, Work, whole
 from toolcrib.state import Transaction
@@ -147,18 +147,17 @@ class Worker:
 
     async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
         """Record what follows. The database commits together what ends at the same time."""
-        for tries in count():
-            if await asyncio.to_thread(self._is_recorded, claim, ending, tries):
+        while True:
+            if await asyncio.to_thread(self._is_recorded, claim, ending):
                 return
             await asyncio.sleep(_AGAIN_S)
 
-    def _is_recorded(self, claim: ClaimedCall, ending: Ending, tries: int) -> bool:
+    def _is_recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
         """Record one ending; False if the database is away, and there is time to try again."""
         try:
             record(self._calls, claim, ending)
         except StateUnavailable as error:
-            if tries == 0:
-                _log.warning("the end of call %s is not yet recorded: %s", claim.id, error)
+            note_lost(self._calls.database, error)
             return self._gives_up
         except Exception:  # Its lease ends, and it is rescued.
             _log.exception("the end of call %s could not be recorded", claim.id)
@@ -208,8 +207,9 @@ class Worker:
             self._calls.wake_decided()
             for beat in self._on_beat:
                 beat()
+            note_found(self._calls.database)
         except StateUnavailable as error:
-            _log.warning("the calls of this worker were not renewed: %s", error)
+            note_lost(self._calls.database, error)
 
 
 class _Handlers(Mapping[str, Take]):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
 from toolcrib.errors import StateUnavailable
+from toolcrib.runs.outage import note_lost
 from toolcrib.runs.serving import Work
 from toolcrib.runs.sessions.records import ClaimedRun
 from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.state import Transaction
-
-_log = logging.getLogger("toolcrib.runs")
 
 
 class RunSteps(ABC):
@@ -68,7 +66,7 @@ class RunSteps(ABC):
             with suppress(StateUnavailable):
                 self._runs.again(claim, 0.0, None, 0.0)
         except StateUnavailable as error:  # Nothing was recorded, so the step is rescued.
-            _log.warning("a step of run %s was not recorded: %s", claim.run.id, error)
+            note_lost(self._runs.store.database, error)
         finally:
             if self._running.get(claim.run.id) == (claim, task):  # Else it is taken again already.
                 del self._running[claim.run.id]

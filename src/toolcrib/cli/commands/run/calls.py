@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import caller_of, seen_by
+from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options
 from toolcrib.cli.output import one_line, print_change, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -128,7 +129,8 @@ def _print(project: Project, call_id: str, as_json: bool) -> None:
 
 
 async def _waited(project: Project, call_id: str, timeout_s: float | None) -> DurableCall:
-    async with project:
+    tool = project.calls.find(call_id).tool
+    async with project, noting_unserved(project, lambda: {tool}):
         return await project.calls.wait(call_id, timeout_s)
 
 

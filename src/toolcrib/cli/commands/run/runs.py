@@ -12,6 +12,7 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.review import ask_for_files
+from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -231,7 +232,7 @@ def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
 
 
 async def _followed(project: Project, run_id: str, timeout_s: float | None, stream: bool) -> Run:
-    async with project:
+    async with project, noting_unserved(project, lambda: _ready_tools(project, run_id)):
         if stream:
             project.calls.serve()
             async for event in project.runs.events(run_id):
@@ -244,13 +245,29 @@ async def _followed(project: Project, run_id: str, timeout_s: float | None, stre
 async def _watch(project: Project, run_id: str | None, after: int, as_json: bool) -> None:
     root_id = None if run_id is None else project.runs.find(run_id).root_id
     depths = {} if root_id is None else {one.id: one.depth for one in project.runs.tree(root_id)}
-    async for event in project.runs.events(run_id, after, tree=root_id == run_id):
-        if as_json:
-            print_result(json.dumps(event.document))
-            continue
-        if event.run_id not in depths:
-            depths[event.run_id] = project.runs.find(event.run_id).depth
-        print_result(_event_line(event, depths[event.run_id]))
+    here = "" if run_id is None else f"toolcrib runs wait {run_id}"
+    async with noting_unserved(project, lambda: _ready_tools(project, run_id), here):
+        async for event in project.runs.events(run_id, after, tree=root_id == run_id):
+            if as_json:
+                print_result(json.dumps(event.document))
+                continue
+            if event.run_id not in depths:
+                depths[event.run_id] = project.runs.find(event.run_id).depth
+            print_result(_event_line(event, depths[event.run_id]))
+
+
+def _ready_tools(project: Project, run_id: str | None) -> set[str] | None:
+    """Return the tools of a run, or of all, whose calls wait for a worker; None if no run does."""
+    from toolcrib.runs.sessions import ENDED
+
+    if run_id is None:
+        waits = any(project.runs.page(state=state, limit=1) for state in _STATES if state not in ENDED)
+        return {one.tool for one in project.calls.stored.queue()} if waits else None
+    tree = project.runs.tree(run_id)
+    if tree[0].state in ENDED:
+        return None
+    steps = [step for one in tree for step in project.runs.timeline(one.id)["iterations"]]
+    return {call["name"] for step in steps for call in step["calls"] if call["state"] == "ready"}
 
 
 # -- output ------------------------------------------------------------------------------------------

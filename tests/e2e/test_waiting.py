@@ -1,0 +1,75 @@
+"""Notes to who waits for what nothing takes, and the two lines of a worker about an outage of its database."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.commands import LIMIT_S, PROGRAM, Forked, run
+from tests.crib import Crib
+from tests.postgres import PostgresProcess
+from toolcrib import Project
+
+AGENT = {"name": "counter", "description": "Counts.", "model": "scripted", "script": [{"text": "One."}]}
+
+
+@contextmanager
+def started(crib: Crib, *words: str, database: str = "sqlite") -> Iterator[Forked]:
+    environment = {**os.environ, "DATABASE_URL": database}
+    argv = [PROGRAM, *words, "--root", str(crib.root)]
+    with Forked(argv, cwd=crib.root, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def error_line(process: Forked) -> str:
+    assert process.stderr is not None
+    return str(process.stderr.readline())
+
+
+def test_a_run_that_no_process_takes_is_watched_with_a_note(crib: Crib) -> None:
+    crib.write(".toolcrib/agents/counter.yml", json.dumps(AGENT))
+    detached = run(["runs", "run", "counter", "go", "--detach", "--json"], crib.root)
+    run_id = json.loads(detached.stdout)["id"]
+    with started(crib, "runs", "watch", run_id) as watch:
+        note = error_line(watch)
+        assert note.startswith("No process serves this project, so nothing goes on. Start `toolcrib worker`")
+        assert f"`toolcrib runs wait {run_id}`" in note
+        assert run(["runs", "wait", run_id], crib.root).stdout == b"One.\n"
+        assert (watch.wait(LIMIT_S), error_line(watch)) == (0, "")
+
+
+def test_a_call_whose_tool_nothing_has_is_waited_for_with_a_note(crib: Crib) -> None:
+    def only_here() -> int:
+        """Do it."""
+        return 1
+
+    project = Project.open(crib.root, accept="all")
+    project.toolset.register("only_here", only_here)
+    call_id = project.submit("only_here")
+    with started(crib, "calls", "wait", call_id) as wait:
+        note = error_line(wait)
+        assert note.startswith("No process that serves has `only_here`.")
+        assert "`toolcrib worker --app MODULE:FUNCTION`" in note
+
+
+@pytest.mark.usefixtures("kernel")
+def test_an_outage_of_the_database_is_two_lines(crib: Crib, postgres: PostgresProcess) -> None:
+    with started(crib, "worker", database=postgres.url(f"test_{uuid.uuid4().hex}")) as worker:
+        assert error_line(worker).startswith("serving ")
+        for how in (signal.SIGINT, signal.SIGQUIT):
+            postgres.stop(how)
+            assert error_line(worker).startswith("this process waits for its database: ")
+            postgres.start()
+            assert error_line(worker) == "the database answers again\n"
+        worker.terminate()
+        assert error_line(worker) == "stopped\n"
