@@ -1,4 +1,4 @@
-"""Notes to who waits for what nothing takes, and the two lines of a worker about an outage of its database."""
+"""Notes to who waits for what nothing takes, and the two lines of a worker about an outage."""
 
 from __future__ import annotations
 

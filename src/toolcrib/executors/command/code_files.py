@@ -14,7 +14,13 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolcrib.executors.command.imports import IMPORTING, imported_files, module_files
-from toolcrib.executors.command.programs import FIND_COMMANDS, Program, base_name, known_program
+from toolcrib.executors.command.programs import (
+    FIND_COMMANDS,
+    Program,
+    base_name,
+    known_program,
+    module_program,
+)
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, beginning
 from toolcrib.spec import CommandExec, Tool
@@ -195,12 +201,14 @@ class _Command:
         self._words = [word for word in words if word != "<"]
         self._folders = list(folders)
         self._name = base_name(words[0])
-        known = known_program(self._name)
+        known = module_program(words[0][2:]) if words[0].startswith("-m") else known_program(self._name)
         self._program, self._known = known or Program(), known is not None
         self._at = 1
         self._operands = 0
         self._given = False
         """The code is known: further operands are its arguments."""
+        self._ending = ""
+        """The ending of the file of code that is an operand, such as `.go`."""
         self._is_line = False
         self._unsure = False
         """An unknown option may have taken the operand before."""
@@ -251,7 +259,10 @@ class _Command:
                 return True
         if at == program.script or (self._unsure and program.script is not None and at > program.script):
             self._script(word)
-        return self._given and not program.mixes
+        elif self._ending and program.rest and word.endswith(self._ending):
+            self._reader.file(word, self._folders)
+            return False
+        return self._given and not program.mixes and not (at == program.script and program.rest)
 
     def _script(self, word: str) -> None:
         """Read the operand that is code. After an unknown option it may be the argument of that."""
@@ -262,7 +273,11 @@ class _Command:
             self._given = True
         elif self._program.text:
             self._given = True
+        elif self._program.module:
+            self._reader.module(word, self._folders)
+            self._given = True
         else:
+            self._ending = os.path.splitext(word)[1]
             self._given = self._reader.file(word, self._folders) or not (self._unsure or word == "-")
 
     def _unknown(self, word: str) -> bool:
@@ -304,6 +319,8 @@ class _Command:
                 reader.file(name, self._folders)
         elif option in program.modules.split():
             reader.module(attached, self._folders)
+            if module_program(attached) is not None:
+                reader.command([f"-m{attached}", *self._words[self._at + 1 :]], self._folders)
         elif option in program.lines.split():
             reader.line(attached, self._folders)
         elif option in program.chdir.split():

@@ -75,7 +75,7 @@ class Program:
     script: int | None = None
     """The position of the operand that is code."""
     rest: bool = False
-    """The operands after that are code too."""
+    """The operands after that are code too: files as far as they end as the first one does."""
     command: int | None = None
     """The position of the operand at which another command begins."""
     stdin: bool = False
@@ -92,6 +92,8 @@ class Program:
     """Options whose argument is a file of code."""
     modules: str = ""
     """Options whose argument is a Python module."""
+    module: bool = False
+    """The operand `script` is a Python module."""
     lines: str = ""
     """Options whose argument is a command line."""
     line: str = ""
@@ -119,6 +121,11 @@ def _programs() -> dict[str, Program]:
 def known_program(name: str) -> Program | None:
     """Return the record of a program by its name; `python3.12` is `python`."""
     return _programs().get(name) or _programs().get(name.rstrip("0123456789."))
+
+
+def module_program(name: str) -> Program | None:
+    """Return the record of a Python module that runs code of others, as `python -m` starts it."""
+    return _programs().get(f"-m{name}")
 
 
 def is_steering(name: str) -> bool:
@@ -310,3 +317,11 @@ class _Reading:
             self._at += 1
         if _VALUE in attached if attached is not None else self._is_value(self._at):
             yield self._as_code(self._at)
+        elif option in self._program.modules.split() and self._at < len(self._words):
+            name = attached or self._words[self._at]
+            runner = module_program(name)
+            if runner is not None:
+                shown = f"{self._name} -m {name}"
+                inner = _Reading(shown, runner, self._words, self._at + 1, self._seen, fed=self._fed)
+                yield from inner.found()
+                self._at = len(self._words)
