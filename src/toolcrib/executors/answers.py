@@ -26,13 +26,9 @@ def raise_failure(
     details: Mapping[str, Any] | None = None,
 ) -> NoReturn:
     """Raise the signal of that name, or `ToolFailed` with the exception's type and message."""
-    if signal == "ToolSnooze" and _is_delay(delay):
+    if signal == "ToolSnooze" and (type(delay) is int or (type(delay) is float and math.isfinite(delay))):
         raise ToolSnooze(delay, message)
     if signal is not None and signal != "ToolSnooze":
         raise SIGNALS[signal](message)
     text = message if name in ("Exception", "RuntimeError") and message else f"{name}: {message}"
     raise ToolFailed(text.removesuffix(": "), details={"exception": name, **(details or {})})
-
-
-def _is_delay(value: Any) -> bool:
-    return type(value) is int or (type(value) is float and math.isfinite(value))

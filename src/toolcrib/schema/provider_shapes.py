@@ -124,7 +124,11 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     if len(description) > _DESCRIPTION:
         description = description[: _DESCRIPTION - 1].rstrip() + "…"
     if strict:
-        schema = strict_schema(_restricted(schema, _OPENAI_STRICT, _strict_format))
+        schema = strict_schema(
+            _restricted(
+                schema, _OPENAI_STRICT, lambda _, word, part: word != "format" or part in _STRICT_FORMATS
+            )
+        )
     function: dict[str, Any] = {"name": wire_name, "description": description, "parameters": schema}
     if strict:
         function["strict"] = True
@@ -254,10 +258,6 @@ def _with_words(made: dict[str, Any], moved: dict[str, Any]) -> dict[str, Any]:
     rules = ", ".join(f"{word}: {compact(part)}" for word, part in moved.items())
     text = made.get("description", "")
     return {**made, "description": f"{text} ({rules})" if text else f"({rules})"}
-
-
-def _strict_format(_: Mapping[str, Any], word: str, part: Any) -> bool:
-    return word != "format" or part in _STRICT_FORMATS
 
 
 def _gemini_format(rule: Mapping[str, Any], word: str, part: Any) -> bool:

@@ -34,7 +34,12 @@ async def send_channel_message(
         )
     database = site.database()
     data = {"channel": channel, "text": text} | ({"chatId": chatId} if chatId else {})
-    body = {"topic": TOPIC, "timestamp": written(time.time()), "metadata": _metadata(ctx), "data": data}
+    body = {
+        "topic": TOPIC,
+        "timestamp": written(time.time()),
+        "metadata": {} if ctx.run_id is None else {"agentRunID": ctx.run_id},
+        "data": data,
+    }
 
     def put() -> str:
         with database.write() as tx:
@@ -42,10 +47,6 @@ async def send_channel_message(
 
     number = await run_in_thread(put)
     return f"Message queued for {channel} (target: {chatId or 'owner (self)'}), id {number}"
-
-
-def _metadata(ctx: CallContext) -> dict[str, str]:
-    return {} if ctx.run_id is None else {"agentRunID": ctx.run_id}
 
 
 BUILTIN = Builtin(

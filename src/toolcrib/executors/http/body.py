@@ -257,12 +257,8 @@ def _spread(template: Template, values: Values) -> str | None:
     pairs = styled_pairs(_EACH, "", lone, {k: v for k, v in value.items() if not isinstance(v, list)})
     for key, item in value.items():
         if isinstance(item, list):
-            pairs += styled_pairs(_EACH, _name(lone, key), lone, item)
+            pairs += styled_pairs(_EACH, quote(scalar_text(lone, key), safe=""), lone, item)
     return "&".join(f"{key}={text}" for key, text in pairs)
-
-
-def _name(reference: Reference, key: str) -> str:
-    return quote(scalar_text(reference, key), safe="")
 
 
 def _object(template: Template, values: Values) -> tuple[Reference | None, dict[str, Any]]:

@@ -80,10 +80,6 @@ def _url(tool: Tool, values: Values) -> str:
     return url
 
 
-def _repeatable(config: HttpExec) -> bool:
-    return config.method.upper() in _REPEATABLE
-
-
 def _sends_files(tool: Tool) -> bool:
     config = tool.config
     assert isinstance(config, HttpExec)
@@ -137,7 +133,7 @@ KIND = Kind(
     lint=on_call("toolcrib.executors.http.lint:check"),
     effect=on_call("toolcrib.executors.http.effect:effect"),
     plan=_plan,
-    repeatable=_repeatable,
+    repeatable=lambda config: config.method.upper() in _REPEATABLE,
     takes_auth=True,
     for_agents=True,
     untraceable=None,

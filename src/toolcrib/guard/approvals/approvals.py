@@ -309,18 +309,12 @@ def _grant(
     until: float | None,
     edited: bytes | None = None,
 ) -> Grant:
+    same = ("id", "tool", "bundle", "tool_digest", "arguments_digest", "caller", "session_id", "rule")
     return Grant(
-        id=approval.id,
+        **{name: getattr(approval, name) for name in same},
         answer=answer,
         state="live",
         scope=scope,
-        tool=approval.tool,
-        bundle=approval.bundle,
-        tool_digest=approval.tool_digest,
-        arguments_digest=approval.arguments_digest,
-        caller=approval.caller,
-        session_id=approval.session_id,
-        rule=approval.rule,
         edited=edited,
         decided_by=cut(by, 200),
         decided_at=now,

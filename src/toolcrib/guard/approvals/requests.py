@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 from toolcrib.errors import RateLimited
@@ -70,22 +71,12 @@ class Requests:
         tx.insert(
             "approvals",
             {
+                **{one.name: getattr(ask, one.name) for one in fields(Ask) if one.name != "durable"},
+                "touches": json.dumps(ask.touches),
                 "id": new_id(now),
                 "question": ask.question,
                 "status": "pending",
-                "tool": ask.tool,
-                "bundle": ask.bundle,
-                "tool_digest": ask.tool_digest,
-                "arguments": ask.arguments,
                 "asker": ask.asker,
-                "caller": ask.caller,
-                "owner": ask.owner,
-                "token": ask.token,
-                "session_id": ask.session_id,
-                "rule": ask.rule,
-                "reason": ask.reason,
-                "touches": json.dumps(ask.touches),
-                "call_id": ask.call_id,
                 "asked_at": now,
                 "expires_at": expires_at,
                 "size": size,

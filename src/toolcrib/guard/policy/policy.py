@@ -68,7 +68,7 @@ class _CallerPolicy:
                     if met:
                         return decision
                     if met is None:  # later rules are no stronger: one of these two is the strictest
-                        return max(decision, self.fallback, key=_strength)
+                        return max(decision, self.fallback, key=lambda one: _STRENGTH[one.effect])
         return self.fallback
 
 
@@ -204,10 +204,6 @@ def denial(decision: Decision, tool: Tool, caller: str) -> PolicyDenied:
         hint=f"To see which rule decides: toolcrib policy explain {words}",
         details={"rule": decision.rule.name if decision.rule is not None else None, "caller": caller},
     )
-
-
-def _strength(decision: Decision) -> int:
-    return _STRENGTH[decision.effect]
 
 
 def _by_effect(rules: _OpenRules) -> list[tuple[Effect, _OpenRules]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import Entry, Translated
@@ -25,10 +24,6 @@ def _entries(document: Document) -> list[Entry]:
         return [Entry(None, whole, diagnostics_of(error))]
 
 
-def _detect(data: Any) -> bool:
-    return isinstance(data, dict) and "kind" in data and "exec" in data
-
-
 def _reread(tool: Tool) -> Document:
     assert tool.source is not None
     return load(tool.source.raw, tool.source.path)
@@ -39,7 +34,7 @@ DIALECT = Dialect(
     meaning="Toolcrib's and Glee's tool.yml",
     load=load,
     entries=_entries,
-    detect=_detect,
+    detect=lambda data: isinstance(data, dict) and "kind" in data and "exec" in data,
     reread=_reread,
     write=on_call("toolcrib.manifest.native.writer:write_manifest"),
     file_name=f"{{name}}/{FILE_NAME}",

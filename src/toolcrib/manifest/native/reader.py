@@ -284,13 +284,9 @@ def _permissions(block: dict[str, Any]) -> Permissions:
         Network.parse(network) if network else _NO_NETWORK,
         tuple(fs.get("read", ())),
         tuple(fs.get("write", ())),
-        tuple([_secret(name, entry) for name, entry in secrets.items()]) if secrets else (),
+        tuple([made_of(SecretSpec, {"name": name, **entry}) for name, entry in (secrets or {}).items()]),
         tuple(get("env", ())),
     )
-
-
-def _secret(name: str, entry: dict[str, Any]) -> SecretSpec:
-    return made_of(SecretSpec, {"name": name, **entry})
 
 
 _NESTED: dict[str, type] = {"hmac": Hmac, "oauth2": OAuth2}

@@ -8,9 +8,7 @@ from typing import Any
 
 from toolcrib.manifest.kinds import block_of, kind_of
 from toolcrib.manifest.yaml.source import dump
-from toolcrib.spec import Auth, McpForms, Output, Permissions, Tool
-
-_USUAL_FORMS = asdict(McpForms())
+from toolcrib.spec import Auth, Permissions, Tool
 
 
 def write_manifest(tool: Tool) -> bytes:
@@ -23,23 +21,23 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
 
     Of a tool that is not in native terms, it holds what only the tool's own format has.
     """
-    approval = {"required": tool.approval.required or None, "reason": tool.approval.reason or None}
+    retry = {} if tool.retry is None else asdict(tool.retry)
     manifest: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
         "kind": tool.kind,
         "version": tool.version,
         "tags": list(tool.tags),
-        "annotations": _said(asdict(tool.annotations)),
-        "mcp": _forms(tool.mcp),
+        "annotations": block_of(tool.annotations),
+        "mcp": block_of(tool.mcp),
         "inputs": {"schema": tool.input_schema},
-        "outputs": _outputs(tool.output),
+        "outputs": block_of(tool.output),
         "exec": {tool.kind: kind_of(tool).write(tool.config)},
         "auth": _auth(tool.auth),
         "permissions": _permissions(tool.permissions),
-        "approval": _said(approval),
-        "retry": _said(asdict(tool.retry)) if tool.retry is not None else {},
-        "limits": _said(asdict(tool.limits)),
+        "approval": block_of(tool.approval),
+        "retry": {key: value for key, value in retry.items() if value is not None},
+        "limits": block_of(tool.limits),
         "examples": [
             {
                 key: value
@@ -51,19 +49,6 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
         "extensions": tool.extensions,
     }
     return {key: value for key, value in manifest.items() if value not in ({}, [])}
-
-
-def _outputs(output: Output) -> dict[str, Any]:
-    found: dict[str, Any] = {"format": output.format} if output.format != "json" else {}
-    if output.schema is not None:
-        found["schema"] = output.schema
-    if output.on_violation != "warn":
-        found["on_violation"] = output.on_violation
-    return found
-
-
-def _forms(forms: McpForms) -> dict[str, Any]:
-    return {key: value for key, value in asdict(forms).items() if value != _USUAL_FORMS[key]}
 
 
 def _permissions(permissions: Permissions) -> dict[str, Any]:
@@ -88,8 +73,3 @@ def _auth(entries: Iterable[Auth]) -> Any:
         block |= {key: block_of(block[key]) for key in ("hmac", "oauth2") if key in block}
         blocks.append({"in" if key == "location" else key: value for key, value in block.items()})
     return blocks[0] if len(blocks) == 1 else blocks
-
-
-def _said(block: dict[str, Any]) -> dict[str, Any]:
-    """Return a block without null values."""
-    return {key: value for key, value in block.items() if value is not None}

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.plugins import on_call, on_use
 
 _FOLDER = "toolcrib.manifest.dialects.flexigpt"
-
-
-def _detect(data: Any) -> bool:
-    return isinstance(data, dict) and "impl" in data and ("argSchema" in data or "slug" in data)
 
 
 DIALECT = Dialect(
@@ -21,7 +15,7 @@ DIALECT = Dialect(
     load=on_call("toolcrib.manifest.yaml.json_source:load_json"),
     entries=finished(on_call(f"{_FOLDER}.reader:drafts"), shared=False),
     fields=on_use(f"{_FOLDER}.reader:FIELDS"),
-    detect=_detect,
+    detect=lambda data: isinstance(data, dict) and "impl" in data and ("argSchema" in data or "slug" in data),
     own_file="tool.json",
     endings=(".json", ".jsonc"),
     write=on_call(f"{_FOLDER}.writer:write_record"),
