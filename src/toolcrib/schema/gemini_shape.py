@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-_DATA = ("enum", "const", "default", "examples", "required")
+from toolcrib.schema.walk import changed
+
 _OF_VALUES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
@@ -14,7 +15,7 @@ def single_types(rule: Any) -> Any:
 
     Lists of types become `anyOf` or `nullable`, constants an `enum`, parts of `allOf` one schema.
     """
-    return _each(rule, single_types, _single)
+    return changed(rule, _single)
 
 
 def _single(made: dict[str, Any]) -> dict[str, Any]:
@@ -36,21 +37,7 @@ def _single(made: dict[str, Any]) -> dict[str, Any]:
 
 def merged(rule: Any) -> Any:
     """Return a schema in which the parts of `allOf` are one schema, and `oneOf` is `anyOf`."""
-    return _each(rule, merged, _merged)
-
-
-def _each(rule: Any, again: Callable[[Any], Any], finish: Callable[[dict[str, Any]], Any]) -> Any:
-    if isinstance(rule, list):
-        return [again(part) for part in rule]
-    if not isinstance(rule, Mapping):
-        return rule
-    return finish(
-        {
-            word: {name: again(inner) for name, inner in part.items()} if word == "properties" else
-                  part if word in _DATA else again(part)
-            for word, part in rule.items()
-        }
-    )  # fmt: skip
+    return changed(rule, _merged)
 
 
 def _merged(made: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolcrib.errors import ConflictError
+from toolcrib.schema.walk import changed
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
 from toolcrib.spec.tools.policies import MCP_HINTS
@@ -131,30 +132,18 @@ def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
     inner = dict(schema)
     dialect = inner.pop("$schema", None)
     if "$id" not in inner:
-        inner = _moved(inner)
+        inner = changed(inner, _moved)
     wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     return {"$schema": dialect, **wrapped} if dialect else wrapped
 
 
-_SCHEMA_MAPS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
-_PLAIN_DATA = frozenset({"const", "default", "enum", "examples"})
-
-
-def _moved(schema: Any) -> Any:
-    """Return a copy of a schema in which `#/…` points below `#/properties/result`."""
-    if isinstance(schema, list):
-        return [_moved(part) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    moved: dict[str, Any] = {}
-    for word, part in schema.items():
-        if word in ("$dynamicRef", "$ref") and isinstance(part, str) and f"{part}/".startswith("#/"):
-            moved[word] = "#/properties/result" + part[1:]
-        elif word in _SCHEMA_MAPS and isinstance(part, Mapping):
-            moved[word] = {name: _moved(inner) for name, inner in part.items()}
-        else:
-            moved[word] = part if word in _PLAIN_DATA else _moved(part)
-    return moved
+def _moved(rule: dict[str, Any]) -> dict[str, Any]:
+    """Let the references of one schema, `#/…`, point below `#/properties/result`."""
+    for word in ("$dynamicRef", "$ref"):
+        target = rule.get(word)
+        if isinstance(target, str) and f"{target}/".startswith("#/"):
+            rule[word] = "#/properties/result" + target[1:]
+    return rule
 
 
 def _object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from toolcrib.schema.walk import INSIDE, LISTS, MAPS, changed
 from toolcrib.spec import Output, Tool
 
 Schema = dict[str, Any]
@@ -17,12 +18,6 @@ Schema = dict[str, Any]
 _SHORT = 80
 _NOTES = ("examples", "title", "$comment", "deprecated")
 _DEPTHS = (8, 6, 4, 3, 2, 1, 0)
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs"})
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_INSIDE = frozenset(
-    {"items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
 _REF = len("#/$defs/")
 
 
@@ -110,12 +105,12 @@ class Slimmer:
     def _opened(self, outer: Schema, kept: Schema) -> Schema:
         """Return the schema without references to other definitions: anything is accepted there."""
         opener = _Opener(kept)
-        out: Schema = _walk(_bare(outer), opener.open)
+        out: Schema = changed(_bare(outer), opener.open)
         definitions: Schema = {}
         for name, rule in kept.items():
             piece = self._piece("bare", rule)
             whole = piece.refs <= kept.keys()
-            definitions[name] = piece.schema if whole else _walk(piece.schema, opener.open)
+            definitions[name] = piece.schema if whole else changed(piece.schema, opener.open)
         if definitions:
             out["$defs"] = definitions
         return out
@@ -141,8 +136,8 @@ class _Opener:
         self._loose: list[Schema] = []
         self._ids: set[int] = set()
 
-    def open(self, node: Schema) -> None:
-        """Called for each schema after those inside it."""
+    def open(self, node: Schema) -> Schema:
+        """Change one schema after those inside it."""
         ref = node.get("$ref")
         loose = isinstance(ref, str) and ref[_REF:] not in self._kept
         if loose:
@@ -162,66 +157,54 @@ class _Opener:
             node.pop("unevaluatedItems", None)
             self._loose.append(node)  # Kept alive, so that its id is not used again.
             self._ids.add(id(node))
+        return node
 
     def _has_loose(self, word: str, value: Any) -> bool:
-        if word in _MAPS and isinstance(value, dict):
+        if word in MAPS and isinstance(value, dict):
             return any(id(inner) in self._ids for inner in value.values())
-        if word in _LISTS and isinstance(value, list):
+        if word in LISTS and isinstance(value, list):
             return any(id(inner) in self._ids for inner in value)
-        return word in _INSIDE and id(value) in self._ids
-
-
-def _walk(schema: Any, change: Callable[[Schema], object]) -> Any:
-    """Return a copy of a schema, with `change` applied to every schema in it."""
-    if not isinstance(schema, dict):
-        return schema
-    out: Schema = {}
-    for word, value in schema.items():
-        if word in _MAPS and isinstance(value, dict):
-            out[word] = {name: _walk(inner, change) for name, inner in value.items()}
-        elif word in _LISTS and isinstance(value, list):
-            out[word] = [_walk(inner, change) for inner in value]
-        else:
-            out[word] = _walk(value, change) if word in _INSIDE else value
-    change(out)
-    return out
+        return word in INSIDE and id(value) in self._ids
 
 
 def _referred(schema: Any) -> set[str]:
     """Return the definitions that a schema refers to directly."""
     found: set[str] = set()
 
-    def note(node: Schema) -> None:
+    def note(node: Schema) -> Schema:
         ref = node.get("$ref")
         if isinstance(ref, str):
             found.add(ref[_REF:])
+        return node
 
-    _walk(schema, note)
+    changed(schema, note)
     return found
 
 
-def _drop_notes(node: Schema) -> None:
+def _drop_notes(node: Schema) -> Schema:
     for word in _NOTES:
         node.pop(word, None)
+    return node
 
 
-def _shorten(node: Schema) -> None:
+def _shorten(node: Schema) -> Schema:
     _drop_notes(node)
     text = node.get("description")
     if isinstance(text, str) and len(text) > _SHORT:
         node["description"] = text[: _SHORT - 1].rstrip() + "…"
+    return node
 
 
-def _strip(node: Schema) -> None:
-    _drop_notes(node)
-    node.pop("description", None)
+def _strip(node: Schema) -> Schema:
+    _drop_notes(node).pop("description", None)
+    return node
 
 
 def _bare(schema: Any) -> Any:
     """Return a schema without descriptions, except those of the arguments, shortened."""
     if not isinstance(schema, dict):
         return schema
-    out: Schema = _walk(schema, _strip)
+    out: Schema = changed(schema, _strip)
     for name, rule in schema.get("properties", {}).items():
         text = rule.get("description") if isinstance(rule, dict) else None
         if isinstance(text, str) and isinstance(out["properties"][name], dict):
@@ -231,7 +214,7 @@ def _bare(schema: Any) -> Any:
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "whole": lambda schema: schema,
-    "without notes": lambda schema: _walk(schema, _drop_notes),
-    "short": lambda schema: _walk(schema, _shorten),
-    "bare": lambda schema: _walk(schema, _strip),
+    "without notes": lambda schema: changed(schema, _drop_notes),
+    "short": lambda schema: changed(schema, _shorten),
+    "bare": lambda schema: changed(schema, _strip),
 }

@@ -23,12 +23,6 @@ class Usage(NamedTuple):
     cost_usd: float | None = 0.0
     """None if the price of one of the models is unknown."""
 
-    def plus(self, other: Usage) -> Usage:
-        """Return the sum; its cost is unknown if one of the two is."""
-        known = self.cost_usd is not None and other.cost_usd is not None
-        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
-        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens, cost)
-
     @property
     def tokens(self) -> int:
         """Tokens in both directions."""
