@@ -1,17 +1,24 @@
-"""Calls in a moment in which this process may open nothing more: told so at once, or made; never a hang."""
+"""Calls in a moment in which this process may open nothing more: told so at once, or made; never a hang.
+
+Each test runs in a process of its own: a limit of open files binds all threads of a process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import resource
+import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.commands import complete
 from tests.descriptors import descriptors
 from tests.integration.executors import isolated_tools
 from tests.integration.sandbox.ground import PATH, eventually
@@ -25,14 +32,21 @@ LIMIT_MS = 10_000
 JOB = Confinement(argv=("echo", "x"), cwd="/tmp", env={"PATH": PATH}, timeout_ms=LIMIT_MS)
 
 
-@pytest.fixture(autouse=True)
-def _few() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+def in_a_process(check: Callable[..., Coroutine[Any, Any, None]], *given: Callable[..., Any]) -> None:
+    """Run a check of this module in a new process."""
+    words = ", ".join(f"it.{one.__name__}" for one in given)
+    code = f"import {__name__} as it; it.with_few_files(it.{check.__name__}({words}))"
+    done = complete(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def with_few_files(check: Coroutine[Any, Any, None]) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     configure(Warmth(spares=0))
-    yield
-    configure(Warmth())
-    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    asyncio.run(check)
 
 
 @contextmanager
@@ -101,7 +115,11 @@ async def function() -> str:
 
 
 @pytest.mark.parametrize("call", [command, stream, function], ids=lambda call: str(call.__name__))
-async def test_no_call_waits_for_what_was_never_taken_in(call: Callable[[], Awaitable[str]]) -> None:
+def test_no_call_waits_for_what_was_never_taken_in(call: Callable[[], Awaitable[str]]) -> None:
+    in_a_process(no_call_waits, call)
+
+
+async def no_call_waits(call: Callable[[], Awaitable[str]]) -> None:
     assert await call() == "done"
     await asyncio.sleep(0.2)
     before = descriptors()
@@ -118,24 +136,37 @@ def idle() -> bool:
 
 
 @pytest.mark.parametrize("call", [command, function], ids=lambda call: str(call.__name__))
-async def test_a_launcher_that_finds_no_room_now_is_started_later(call: Callable[[], Awaitable[str]]) -> None:
+def test_a_launcher_that_finds_no_room_now_is_started_later(call: Callable[[], Awaitable[str]]) -> None:
+    in_a_process(launcher_is_started_later, call)
+
+
+async def launcher_is_started_later(call: Callable[[], Awaitable[str]]) -> None:
     assert await call() == "done"
     for steps in range(1, 5):
         for free in (0, 2, 4, 6, 8):
             shared().close()
             await in_need(call, steps, free)
+    # Each close ends the thread of its time, not one that was started after it.
+    assert await asyncio.to_thread(eventually, lambda: len(launcher_threads()) == 1)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_calls_go_on_after_the_pool_s_thread_ended_by_an_error() -> None:
+def launcher_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "toolcrib-launchers"]
+
+
+def test_calls_go_on_after_the_pool_s_thread_ended_by_an_error() -> None:
+    in_a_process(calls_go_on)
+
+
+async def calls_go_on() -> None:
     assert (await run(JOB)).stdout == b"x\n"
 
     def fail() -> None:
         raise OSError
 
-    thread = shared()._thread
-    assert thread is not None
+    (thread,) = launcher_threads()
     shared().tasks.put(fail)
-    await asyncio.to_thread(thread.join)
+    await asyncio.to_thread(thread.join, LIMIT_MS / 1000)
+    assert not thread.is_alive()
     shared()._launchers[""].socket.close()  # So that the next call starts another.
     assert (await run(JOB)).stdout == b"x\n"

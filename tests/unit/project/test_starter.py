@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
-import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 
+from tests.commands import complete
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.manifest import lint_tree, load
 from toolcrib.project import Config, find, load_config
@@ -154,15 +154,20 @@ def test_what_the_machine_does_not_allow_is_no_wrong_use(tmp_path: Path) -> None
 
 
 def test_a_file_that_could_not_be_written_whole_is_not_left(tmp_path: Path) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
-    try:
-        with pytest.raises(StateUnavailable, match="too large"):
-            make(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-        signal.signal(signal.SIGXFSZ, before)
+    # In a process of its own: every thread of a process has its limit.
+    code = """
+import resource, signal
+from toolcrib.errors import StateUnavailable
+from toolcrib.project.authoring.starter import make
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+try:
+    make(".")
+except StateUnavailable as error:
+    print(error)
+"""
+    done = complete([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "too large" in done.stdout, done.stderr
     assert make(tmp_path).created
     assert load_config(tmp_path / ".toolcrib/config.yml") == Config()
     assert len((tmp_path / ".toolcrib/schemas/tool.schema.json").read_bytes()) > 200

@@ -124,7 +124,8 @@ class WarmPool:
                 self._launchers.popitem()[1].close()
             if self._thread is not None:
                 self.tasks.put(None)
-                self._thread = None
+                # The next thread has a queue of its own: the end is for the one that is to end.
+                self._thread, self.tasks = None, queue.SimpleQueue()
 
     def forget(self) -> None:
         """Start anew in a fork of the server, without touching what belongs to the parent."""
@@ -217,7 +218,7 @@ class WarmPool:
             launcher = None
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
-                target=serve, args=(self,), name="toolcrib-launchers", daemon=True
+                target=serve, args=(self, self.tasks), name="toolcrib-launchers", daemon=True
             )
             self._thread.start()
         if launcher is None:
@@ -276,13 +277,13 @@ class WarmPool:
                 demand.spares.append(spare)
 
 
-def serve(pool: WarmPool) -> None:
+def serve(pool: WarmPool, tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
     """Do the pool's tasks, in its thread, until it is closed."""
     while True:
         warmth = pool.warmth
         every = min(warmth.idle_s, warmth.spare_idle_s) / 2 + 0.01
         try:
-            task = pool.tasks.get(timeout=every if pool.pids() else None)
+            task = tasks.get(timeout=every if pool.pids() else None)
         except queue.Empty:
             pool.sweep()
             continue
