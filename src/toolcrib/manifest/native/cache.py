@@ -14,7 +14,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -249,17 +249,17 @@ class ManifestCache:
     @cached_property
     def _key(self) -> bytes:
         """For this folder, this version of the code, and the libraries beside orjson."""
-        import orjson
+        return cache_key(_FORM, [self._base, repr(self._files), *_code()])
 
-        package = Path(__file__).parents[2]
-        libraries = str(Path(orjson.__file__).parents[1])
-        code = [
-            path for name in _PACKAGES for path in sorted(glob(f"{package}/{name}/**/*.py", recursive=True))
-        ]
-        return cache_key(
-            _FORM,
-            [self._base, repr(self._files), *(f"{path} {mark_of(path)}" for path in (*code, libraries))],
-        )
+
+@cache
+def _code() -> list[str]:
+    """Return the marks of what reads manifests in this process: the code, and the libraries beside orjson."""
+    import orjson
+
+    package = Path(__file__).parents[2]
+    code = [path for name in _PACKAGES for path in sorted(glob(f"{package}/{name}/**/*.py", recursive=True))]
+    return [f"{path} {mark_of(path)}" for path in (*code, str(Path(orjson.__file__).parents[1]))]
 
 
 def mark_of(path: str) -> Mark:
