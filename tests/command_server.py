@@ -12,6 +12,7 @@ import atexit
 import fcntl
 import gc
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -21,6 +22,7 @@ import signal
 import socket
 import sys
 import termios
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import entry_points
@@ -45,7 +47,7 @@ import toolcrib  # noqa: E402
 
 LONGEST = 1 << 20
 HEAVY = ("toolcrib.integrations.", "toolcrib.runs.serve_postgres", "toolcrib.testing.plugin")
-"""Modules that import large packages, which commands do not need: each process would copy their memory."""
+"""Modules that import large packages, which no command needs."""
 
 
 def program(modules: list[str]) -> Callable[[], Any]:
@@ -57,6 +59,14 @@ def program(modules: list[str]) -> Callable[[], Any]:
         importlib.import_module(name)
     found: Callable[[], Any] = entry_points(group="console_scripts")["toolcrib"].load()
     return found
+
+
+def compile_records() -> None:
+    """Compile the methods of all records, which each process would do again at first use."""
+    for module in [one for name, one in sys.modules.items() if name.startswith("toolcrib")]:
+        for found in vars(module).values():
+            if isinstance(found, type) and hasattr(found.__dict__.get("__init__"), "record"):
+                inspect.signature(found)
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
@@ -80,12 +90,18 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 
 
 def run(words: list[str], entry: Callable[[], Any]) -> None:
-    """Run the words of a command line: `toolcrib …`, or Python with `-c CODE`, `-m MODULE` or a file."""
+    """Run the words of a command line: `toolcrib …`, or Python with `-c CODE`, `-m MODULE` or a file.
+
+    Before these Python takes `-W error`.
+    """
     program, *rest = words
     if Path(program).name == "toolcrib":
         sys.argv = words
         # It ends as the installed program does: by this exit, with all that Python does at one.
         sys.exit(entry())
+    if rest[:2] == ["-W", "error"]:
+        warnings.simplefilter("error")
+        rest = rest[2:]
     if rest[0] == "-m":
         sys.argv = rest[1:]
         sys.path.insert(0, str(Path.cwd()))
@@ -98,7 +114,8 @@ def run(words: list[str], entry: Callable[[], Any]) -> None:
         code, folder = Path(name).read_text("utf-8"), str(Path(name).parent)
     sys.path.insert(0, folder)
     module = sys.modules["__main__"] = type(sys)("__main__")
-    module.__file__ = name
+    if rest[0] != "-c":
+        module.__file__ = name
     exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
 
 
@@ -186,7 +203,8 @@ def main() -> None:
     """Serve until standard input ends."""
     _, address, *modules = sys.argv
     entry = program(modules)
-    gc.freeze()  # Else each process looks through all of it when it ends.
+    compile_records()
+    gc.collect()  # Else each process looks through all of it.
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()

@@ -28,10 +28,22 @@ from tests.crib import accept
 from toolcrib.errors import ToolcribError
 from toolcrib.project import find
 
-__all__ = ["PROGRAM", "CommandServer", "Forked", "accept_before", "complete", "run", "shared_server", "text"]
+__all__ = [
+    "LAZY",
+    "PROGRAM",
+    "CommandServer",
+    "Forked",
+    "accept_before",
+    "complete",
+    "run",
+    "shared_server",
+    "text",
+]
 
 PROGRAM = str(Path(sys.executable).with_name("toolcrib"))
 LIMIT_S = 100
+LAZY = ("aiohttp", "jsonschema_rs", "rapidfuzz.process", "re2", "ruamel.yaml", "ryaml")
+"""Libraries that the package imports when it first needs them."""
 
 
 class CommandServer:
@@ -129,7 +141,7 @@ sys.exit(status)
 def shared_server() -> CommandServer:
     """Start the server that all tests of this process share; it ends with the process."""
     folder = Path(tempfile.mkdtemp(prefix="toolcrib-commands-")) / "server"
-    made = CommandServer(folder, "rapidfuzz.process", "ruamel.yaml", "uvloop")
+    made = CommandServer(folder, "pydantic_ai.direct", "pydantic_ai.models.function", "uvloop", *LAZY)
     atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)
     atexit.register(made.close)
     return made
@@ -139,7 +151,7 @@ class Forked(subprocess.Popen[Any]):
     """A process of Python or `toolcrib`, forked from the server instead of started anew.
 
     Arguments:
-        argv: `PROGRAM` or `sys.executable` with its words; Python without options but `-c` and `-m`.
+        argv: `PROGRAM` or `sys.executable` with its words; Python has the options `-W error`, `-c` and `-m`.
         terminal: the terminal of the streams becomes its own.
         options: those of `Popen`.
     """

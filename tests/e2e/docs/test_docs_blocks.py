@@ -158,7 +158,8 @@ def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
             program += [""] * (block.line - 1 - len(program)) + block.text.splitlines()
     if program:
         (tmp_path / f"page_{page.stem}.py").write_text("\n".join(program) + "\n")
-        came = run(f"{sys.executable} -W error page_{page.stem}.py", tmp_path, page.name)
+        python = sys.executable if page.stem == "README" else shared_server().program("python")
+        came = run(f"{python} -W error page_{page.stem}.py", tmp_path, page.name)
         promised = [found[1] for line in program if (found := PRINTS.match(line))]
         assert [line for line in came.splitlines() if line in promised] == promised
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.commands import complete
 from tests.conftest import need
 from toolcrib.sandbox import level
 
@@ -173,16 +173,10 @@ def _assert_shown(printed: str, texts: list[str]) -> None:
 
 
 def _run(words: list[str], folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *words],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
+    done = complete(
+        [sys.executable, "-W", "error", *words], cwd=folder, input="", capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert list(folder.iterdir()) == []  # nothing is left behind
-    return done.stdout
+    return str(done.stdout)

@@ -98,20 +98,20 @@ class Run:
                 "suite",
                 lambda url: browsing.append(asyncio.create_task(_browse(url))),
                 allow=lambda host: host.startswith("localhost:"),
-                limit_s=10,
+                limit_s=80,
             )
         finally:
             await asyncio.gather(*browsing, return_exceptions=True)
 
     async def run(self) -> int:
         """List, log in if that is asked for, and call every tool."""
-        await self._servers.ready(15)
+        await self._servers.ready(80)
         mounted = self._servers.get("suite")
         while not mounted.known:
             if not _needs_login(mounted.server.error) or not await self.login():
                 print(mounted.server.error, file=sys.stderr)
                 return 1
-            await self._servers.ready(15)
+            await self._servers.ready(80)
         mounted.review()
         for own, name in mounted.tools.items():
             for arguments in self._arguments(own, self._project.get(name)):
