@@ -34,9 +34,15 @@ def suite() -> list[str]:
 
 
 def passed_of_required(suite: list[str], address: str, version: str) -> tuple[int, int]:
-    """Run the server scenarios that a revision requires; give how many of them pass, and how many there are.
+    """Run the server scenarios that a revision requires; give how many pass, and how many there are."""
+    required, failed = required_and_failed(suite, address, version)
+    return len(required) - len(failed), len(required)
 
-    The suite exits with 0 if all of them do.
+
+def required_and_failed(suite: list[str], address: str, version: str) -> tuple[list[str], list[str]]:
+    """Run the server scenarios that a revision requires; give their names, and the names of those that fail.
+
+    The suite exits with 0 if none does.
     """
     requirements = Path(suite[1]).parents[1] / "requirements" / f"{version}.yaml"
     required = re.findall(
@@ -48,7 +54,7 @@ def passed_of_required(suite: list[str], address: str, version: str) -> tuple[in
     failed = [name for name in required if name not in passed]
     assert (ran.returncode == 0) == (not failed), ran.stdout[-4_000:] + ran.stderr
     print(f"{version}: {len(required) - len(failed)} of {len(required)} pass; not {failed}\n{ran.stdout}")
-    return len(required) - len(failed), len(required)
+    return required, failed
 
 
 @pytest.fixture(scope="module")

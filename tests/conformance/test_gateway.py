@@ -1,26 +1,44 @@
 """The public conformance suite of MCP through a project that mounts a server: nothing gets lost on the way.
 
-The mounted server is the fixture of the suite; the gateway mounts it over HTTP, and reviews, records and
-limits its tools like any other.
+The gateway mounts the server over HTTP, and reviews, records and limits its tools like any other. Mounted are
+our own fixture, the unmodified example server of the official SDK, and the same of an SDK that knows sessions
+only, so that clients and servers of both protocols meet.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import httpx2
 import pytest
 
-from tests.conformance.conftest import passed_of_required, serving
+from tests.conformance.conftest import HERE, passed_of_required, required_and_failed, serving
+from tests.third_party import SDK_LOCK, SESSIONS_LOCK, example_server, python_servers
 from toolcrib.guard import Trust
 from toolcrib.project import load_config
 from toolcrib.state import Vault
 
+NOT_IN_A_SESSION = [
+    "input-required-result-basic-elicitation",
+    "input-required-result-request-state",
+    "input-required-result-multiple-input-requests",
+    "input-required-result-multi-round",
+    "input-required-result-tampered-state",
+]
+"""They need names of questions, a state, or several questions at once, none of which a session has."""
 
-@pytest.fixture(scope="module")
-def gateway(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a project that mounts the fixture server."""
-    folder = tmp_path_factory.mktemp("gateway")
+
+@contextmanager
+def mounting(address: str, folder: Path) -> Iterator[str]:
+    """Serve a project that mounts a server; yields its address."""
     root, data = folder / "project", folder / "data"
     home = root / ".toolcrib"
     home.mkdir(parents=True)
@@ -32,5 +50,82 @@ def gateway(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield url
 
 
-def test_the_frozen_requirements(suite: list[str], gateway: str) -> None:
-    assert passed_of_required(suite, gateway, "2026-07-28") == (37, 37)
+@contextmanager
+def running(command: list[str], port: int, folder: Path) -> Iterator[str]:
+    """Run a server with the official SDK; yields its address."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"}
+    address, quiet = f"http://127.0.0.1:{port}/mcp", subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=quiet, stderr=quiet) as server:
+        try:
+            give_up = time.monotonic() + 60
+            while not _answers(address):
+                assert server.poll() is None, "it has ended"
+                assert time.monotonic() < give_up, "it does not answer"
+                time.sleep(0.1)
+            yield address
+        finally:
+            server.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _answers(address: str) -> bool:
+    try:
+        httpx2.get(address, timeout=5, trust_env=False)
+    except httpx2.TransportError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def fixture(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with mounting(address, tmp_path_factory.mktemp("fixture")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    command = [sys.executable, "-m", "mcp_everything_server", "--port", str(port)]
+    with (
+        running(command, port, example_server(SDK_LOCK)) as address,
+        mounting(address, tmp_path_factory.mktemp("example")) as url,
+    ):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    command = [str(python_servers() / "bin" / "python"), str(HERE / "sdk_sessions.py"), str(port)]
+    with (
+        running(command, port, example_server(SESSIONS_LOCK)) as address,
+        mounting(address, tmp_path_factory.mktemp("sessions")) as url,
+    ):
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("mounted", "version", "required"),
+    [
+        ("fixture", "2025-11-25", 30),
+        ("fixture", "2026-07-28", 37),
+        ("example", "2025-11-25", 30),
+        ("example", "2026-07-28", 37),
+        ("sessions", "2025-11-25", 30),
+    ],
+)
+def test_the_frozen_requirements(
+    mounted: str, version: str, required: int, suite: list[str], request: pytest.FixtureRequest
+) -> None:
+    address = request.getfixturevalue(mounted)
+    assert passed_of_required(suite, address, version) == (required, required)
+
+
+def test_a_client_of_2026_before_a_server_of_sessions(suite: list[str], sessions: str) -> None:
+    required, failed = required_and_failed(suite, sessions, "2026-07-28")
+    assert (len(required), sorted(failed)) == (37, sorted(NOT_IN_A_SESSION))

@@ -39,6 +39,7 @@ class Person:
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
     responses: Mapping[str, Any] = {}
     state = None
+    session = None
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Answer every request."""

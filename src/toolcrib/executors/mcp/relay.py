@@ -1,20 +1,21 @@
 """Requests and notifications of a mounted server, passed on to the client whose call they belong to.
 
 In protocol 2026-07-28 a request names its caller's capabilities, and a server's questions are its result. In
-a session they come while a call runs, without its name; they are passed on while that is the only one.
+a session they come while a call runs, without its name; they are passed on while all calls that run belong to
+one session of a client, or only one call runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import InputRequired, ToolcribError, ToolUnavailable
-from toolcrib.spec import CallContext
+from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolUnavailable
+from toolcrib.spec import CallClient, CallContext
 
 if TYPE_CHECKING:
     from mcp_types import ErrorData
@@ -28,12 +29,21 @@ _MOST_ELICITED = 1_000
 _Send = Callable[..., Awaitable[Any]]
 
 
+def capabilities_of(client: CallClient | None) -> dict[str, Any]:
+    """Return the client's capabilities that can be passed on."""
+    given = {} if client is None else client.capabilities
+    return {name: given[name] for name in _KNOWN if isinstance(given.get(name), Mapping)}
+
+
 class CallRelay:
     """One call of a mounted server, and the client that made it."""
 
     def __init__(self, ctx: CallContext) -> None:
         self._client = ctx.client
+        self.capabilities = capabilities_of(ctx.client)
+        self.session = None if ctx.client is None else ctx.client.session
         self._asked = 0
+        self._over = asyncio.Event()
         self._suspended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -41,12 +51,6 @@ class CallRelay:
         """The metadata of its request: the level of log messages that its client wants."""
         level = getattr(self._client, "log_level", None)
         return None if level is None else {_LOG_LEVEL_KEY: level}
-
-    @property
-    def capabilities(self) -> dict[str, Any]:
-        """The client's capabilities that can be passed on."""
-        given = {} if self._client is None else self._client.capabilities
-        return {name: given[name] for name in _KNOWN if isinstance(given.get(name), Mapping)}
 
     async def run(self, send: _Send) -> Any:
         """Send the request, and again with the client's answers for as long as the server asks for input.
@@ -83,7 +87,7 @@ class CallRelay:
         raise InputRequired(details={"requests": dict(requests), "state": state})
 
     async def _unless_suspended(self, work: Awaitable[Any]) -> Any:
-        """Wait for the server's answer, or until the client has to be asked in a later request."""
+        """Wait for the server's answer, or until a question ends the call."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait([task, self._suspended], return_when=asyncio.FIRST_COMPLETED)
@@ -94,6 +98,7 @@ class CallRelay:
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+            self._over.set()
 
     async def ask(self, request: Mapping[str, Any]) -> Any:
         """Ask the client during the call, in a session. Raises ToolcribError if it cannot be asked."""
@@ -103,9 +108,13 @@ class CallRelay:
             raise ToolUnavailable("there is no client to ask")
         try:
             return (await self._client.ask({key: request}))[key]
-        except InputRequired as rest:
-            if not self._suspended.done():
-                self._suspended.set_exception(rest)
+        except (InputRequired, CapabilityMissing) as rest:
+            # In 2026-07-28 both end the call; in a session the server may go on without the client.
+            if self.session is None:
+                if not self._suspended.done():
+                    self._suspended.set_exception(rest)
+                # The server gets the cancellation first: an answer would let the call go on meanwhile.
+                await self._over.wait()
             raise
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -115,14 +124,20 @@ class CallRelay:
 
 
 class CapabilitiesPassed:
-    """A transport whose requests of 2026-07-28 name the capabilities of the client that each is made for."""
+    """A transport whose requests of 2026-07-28 name the capabilities of the client that each is made for.
 
-    def __init__(self, link: AbstractAsyncContextManager[Any]) -> None:
+    `initialize` names `announced`; None for all.
+    """
+
+    def __init__(
+        self, link: AbstractAsyncContextManager[Any], announced: Mapping[str, Any] | None = None
+    ) -> None:
         self._link = link
+        self._announced = announced
 
     async def __aenter__(self) -> Any:
         incoming, outgoing = await self._link.__aenter__()
-        return incoming, _Outgoing(outgoing)
+        return incoming, _Outgoing(outgoing, self._announced)
 
     async def __aexit__(self, *exc_info: Any) -> Any:
         return await self._link.__aexit__(*exc_info)
@@ -131,11 +146,15 @@ class CapabilitiesPassed:
 class _Outgoing:
     """The outgoing messages of a transport. Each is sent in the context of the call that it belongs to."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, announced: Mapping[str, Any] | None) -> None:
         self._stream = stream
+        self._announced = announced
 
     async def send(self, item: Any) -> None:
-        meta = (getattr(item.message, "params", None) or {}).get("_meta")
+        params = getattr(item.message, "params", None) or {}
+        if self._announced is not None and getattr(item.message, "method", "") == "initialize":
+            params["capabilities"] = dict(self._announced)
+        meta = params.get("_meta")
         if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
             meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
         await self._stream.send(item)
@@ -155,6 +174,8 @@ class Relays:
     """The running calls of one connection, and the official client's callbacks that lead to them."""
 
     def __init__(self) -> None:
+        self.asked = False
+        """True once the server has asked anything."""
         self._running: dict[CallRelay, None] = {}
         self._elicited: dict[str, CallRelay] = {}
         """Elicitation by URL to the call that it belongs to."""
@@ -172,16 +193,29 @@ class Relays:
         """Make one call."""
         from mcp import MCPError
 
+        with self.while_running(relay):
+            try:
+                return await relay.run(send)
+            except MCPError as error:
+                asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
+                for one in asked if isinstance(asked, list) else ():
+                    self._expect(one, relay)
+                raise
+
+    @contextmanager
+    def while_running(self, relay: CallRelay) -> Iterator[None]:
+        """Pass on to this call what the server asks meanwhile."""
         self._running[relay] = None
         try:
-            return await relay.run(send)
-        except MCPError as error:
-            asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
-            for one in asked if isinstance(asked, list) else ():
-                self._expect(one, relay)
-            raise
+            yield
         finally:
             del self._running[relay]
+
+    def _asked_call(self) -> CallRelay | None:
+        """Return a call of the client that the server asks; None if that is not clear."""
+        calls = list(self._running)
+        sessions = {id(call.session or call) for call in calls}
+        return calls[-1] if len(sessions) == 1 else None
 
     async def _elicit(self, _: Any, params: Any) -> Any:
         from mcp_types import ElicitResult
@@ -201,15 +235,16 @@ class Relays:
     async def _ask(self, method: str, params: Any, kind: Any) -> Any | ErrorData:
         from mcp_types import INVALID_REQUEST, ErrorData
 
-        if len(self._running) != 1:
+        self.asked = True
+        if (call := self._asked_call()) is None:
             return ErrorData(code=INVALID_REQUEST, message="no single call is known that this belongs to")
         shown = None if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
         if shown is not None:
             shown.pop("_meta", None)
-            self._expect(shown, next(iter(self._running)))
+            self._expect(shown, call)
         request = {"method": method, **({} if shown is None else {"params": shown})}
         try:
-            return kind.model_validate(await next(iter(self._running)).ask(request))
+            return kind.model_validate(await call.ask(request))
         except (ToolcribError, ValueError) as error:
             return ErrorData(code=INVALID_REQUEST, message=str(error)[:500])
 
@@ -225,6 +260,6 @@ class Relays:
             relay.notify("notifications/elicitation/complete", {"elicitationId": elicitation})
 
     async def _log(self, params: Any) -> None:
-        if len(self._running) == 1:
+        if (call := self._asked_call()) is not None:
             shown = params.model_dump(mode="json", by_alias=True, exclude_none=True)
-            next(iter(self._running)).notify("notifications/message", shown)
+            call.notify("notifications/message", shown)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from toolcrib.errors import (
     CapabilityMissing,
@@ -19,9 +18,11 @@ from toolcrib.errors import (
     ToolFailed,
     ToolUnavailable,
 )
+from toolcrib.executors.mcp.callers import CallerConnections
+from toolcrib.executors.mcp.connected import Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
 from toolcrib.executors.mcp.refusals import summary
-from toolcrib.executors.mcp.relay import CallRelay, CapabilitiesPassed, Relays
+from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.spec import CallContext, Outcome
 
@@ -41,32 +42,13 @@ _CANCEL_S = 5.0
 _COMPLETE_S = 10.0
 _CAPABILITY_MISSING = -32021
 """The error code of 2026-07-28 for a client without a capability that the server needs."""
+_UNKNOWN_SESSION = ("session terminated", "session not found")
+"""Messages of the official client and server for HTTP 404 in a session."""
 _T = TypeVar("_T")
 
 
-class Link(Protocol):
-    """One connection to a server: a transport of the official client, entered once."""
-
-    @property
-    def closed(self) -> asyncio.Event:
-        """Set when no further message can come."""
-
-    @property
-    def stderr(self) -> str:
-        """The end of its process's standard error."""
-
-    def failure(self) -> str | ToolcribError:
-        """Return the reason why the connection failed, or ""."""
-
-    def enforcement(self) -> dict[str, Any]:
-        """Return the enforcement report of its process."""
-
-    def explain(self, error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
-        """Add to an error of its server the permission that it lacks, if there is one."""
-
-    async def __aenter__(self) -> Any: ...
-
-    async def __aexit__(self, *exc_info: object) -> None: ...
+class _SessionLost(ToolFailed):
+    """The server does not know the session any more."""
 
 
 def pause_s(failures: int, chance: float) -> float:
@@ -75,19 +57,6 @@ def pause_s(failures: int, chance: float) -> float:
     `chance`, 0 to 1, varies them by a fifth, so that many servers do not start at the same moment.
     """
     return float(min(_MAX_PAUSE_S, 2.0 ** min(failures - 1, 10)) * (0.8 + 0.4 * chance))
-
-
-@dataclass
-class _Connected:
-    """A connection that is ready."""
-
-    client: Any
-    link: Link
-    relays: Relays
-    stale: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the list of tools may have changed."""
-    broken: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by a call that found the connection closed."""
 
 
 class McpServer:
@@ -128,7 +97,8 @@ class McpServer:
         self.protocol = ""
         """Protocol version of the connection."""
         self.enforcement: Mapping[str, Any] = {}
-        self._up: _Connected | None = None
+        self._up: Connected | None = None
+        self._callers = CallerConnections(self._for_caller, local=spec.is_local)
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,6 +135,7 @@ class McpServer:
             return
         self._stopping = True
         try:
+            await self._callers.aclose()
             while not task.done():
                 # More than once: the client's cancel scopes also cancel this task, and may swallow ours.
                 task.cancel()
@@ -198,41 +169,15 @@ class McpServer:
     async def _session(self) -> None:
         """Run one connection from its beginning to its end."""
         await _import_client()
-        from mcp import Client
-        from mcp_types import ElicitCompleteNotification, Implementation, ToolListChangedNotification
-
         self._link = link = self._connect()
-        up: _Connected | None = None
-
-        async def on_message(message: Any) -> None:
-            inner = message.root if hasattr(message, "root") else message
-            if up is not None and isinstance(inner, ToolListChangedNotification):
-                up.stale.set()
-            elif isinstance(inner, ElicitCompleteNotification):
-                relays.completed(inner.params.elicitation_id)
-
-        relays = Relays()
-        client = Client(
-            CapabilitiesPassed(link),
-            cache=None,
-            message_handler=on_message,
-            **relays.callbacks(),
-            client_info=Implementation(name="toolcrib", version=self._version),
-        )
         try:
             async with AsyncExitStack() as stack:
                 limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
-                await stack.enter_async_context(client)
-                up = _Connected(client, link, relays)
-                self._on_tools(*await fetch(client))
+                up = await stack.enter_async_context(connected(link, Relays(), self._version))
+                self._on_tools(*await fetch(up.client))
                 limit.reschedule(None)
-                self.protocol, self.enforcement = client.protocol_version, link.enforcement()
-                self._on_event(
-                    "MCP_SERVER_STARTED",
-                    name=self.spec.name,
-                    protocol=self.protocol,
-                    sandbox=self.enforcement.get("level"),
-                )
+                self.protocol, self.enforcement = up.client.protocol_version, link.enforcement()
+                self._note_start(self.protocol, self.enforcement)
                 self._up, self.error = up, None
                 self._set_state("ready")
                 await self._follow(up)
@@ -245,7 +190,35 @@ class McpServer:
             self._last_stderr = link.stderr
         raise self._unavailable("its connection ended")
 
-    async def _follow(self, up: _Connected) -> None:
+    def _note_start(self, protocol: str, enforcement: Mapping[str, Any]) -> None:
+        level = enforcement.get("level")
+        self._on_event("MCP_SERVER_STARTED", name=self.spec.name, protocol=protocol, sandbox=level)
+
+    @asynccontextmanager
+    async def _for_caller(self, capabilities: Mapping[str, Any], relays: Relays) -> AsyncIterator[Connected]:
+        """Connect once more, as a client with these capabilities. Raises MCPError if it refuses sessions."""
+        from mcp import MCPError
+
+        link, up = self._connect(), None
+        try:
+            async with AsyncExitStack() as stack:
+                limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
+                made = connected(link, relays, self._version, "legacy", capabilities)
+                up = await stack.enter_async_context(made)
+                limit.reschedule(None)
+                self._note_start(up.client.protocol_version, link.enforcement())
+                if self._up is not None:
+                    up.stale = self._up.stale
+                yield up
+        except Exception as error:
+            leaf = _leaf(error)
+            if up is not None or (isinstance(leaf, MCPError) and not link.failure()):
+                raise leaf from None
+            late = f"it did not start within {self.spec.start_timeout_s:g} s"
+            what = late if isinstance(leaf, TimeoutError) else _text(leaf)
+            raise self._unavailable(what, leaf, link) from None
+
+    async def _follow(self, up: Connected) -> None:
         """Read its list of tools again after each change, until the connection ends."""
         ends = [asyncio.ensure_future(event.wait()) for event in (up.link.closed, up.broken)]
         listener = asyncio.create_task(self._listen(up))
@@ -264,16 +237,21 @@ class McpServer:
                 task.cancel()
             await asyncio.gather(*ends, listener, return_exceptions=True)
 
-    async def _listen(self, up: _Connected) -> None:
+    async def _listen(self, up: Connected) -> None:
         """Subscribe to changes of the list, as 2026-07-28 requires, and again whenever the stream ends."""
         from mcp.client.subscriptions import ListenNotSupportedError
 
-        tools = up.client.server_capabilities.tools
-        if tools is None or not tools.list_changed:
+        offered = up.client.server_capabilities
+        changed = {
+            f"{kind}_list_changed": True
+            for kind in ("tools", "prompts", "resources")
+            if getattr(getattr(offered, kind), "list_changed", False)
+        }
+        if not changed:
             return
         while True:
             try:
-                async with up.client.listen(tools_list_changed=True) as changes:
+                async with up.client.listen(**changed) as changes:
                     async for _ in changes:
                         up.stale.set()
             except ListenNotSupportedError:
@@ -292,9 +270,11 @@ class McpServer:
         leaf = _leaf(error)
         self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(_text(leaf), leaf)
 
-    def _unavailable(self, what: str, cause: BaseException | None = None) -> ToolcribError:
+    def _unavailable(
+        self, what: str, cause: BaseException | None = None, link: Link | None = None
+    ) -> ToolcribError:
         """Return the error of a server that is not available, with the end of its standard error."""
-        link, name = self._link, self.spec.name
+        link, name = link or self._link, self.spec.name
         found = "" if link is None else link.failure()
         origin = found if isinstance(found, ToolcribError) else cause
         reason = (isinstance(found, str) and found) or what
@@ -341,12 +321,24 @@ class McpServer:
         return await self._on_its_loop(self._call(tool, arguments, ctx))
 
     async def _call(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
-        up = await self._available()
+        try:
+            return await self._call_once(tool, arguments, ctx)
+        except _SessionLost:  # A server that does not know the session has not run the call.
+            return await self._call_once(tool, arguments, ctx)
 
+    async def _call_once(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
+        shared = await self._available()
+        relay = CallRelay(ctx)
+        async with self._callers.connection(shared, ctx, relay) as up:
+            return await self._call_by(up, relay, tool, arguments, ctx)
+
+    async def _call_by(
+        self, up: Connected, relay: CallRelay, tool: str, arguments: Mapping[str, Any], ctx: CallContext
+    ) -> Outcome:
         async def on_progress(done: float, total: float | None, message: str | None) -> None:
             ctx.progress(done, total, message or "")
 
-        relay, given = CallRelay(ctx), dict(arguments)
+        given = dict(arguments)
 
         async def send(responses: Any, state: str | None) -> Any:
             more: dict[str, Any] = {"input_responses": responses, "request_state": state}
@@ -398,7 +390,7 @@ class McpServer:
             raise self._call_failed(up, tool, _leaf(error)) from error
         return {"completion": found.completion.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
-    async def _available(self) -> _Connected:
+    async def _available(self) -> Connected:
         while True:
             if self._up is not None and not self._up.link.closed.is_set() and not self._up.broken.is_set():
                 return self._up
@@ -407,7 +399,7 @@ class McpServer:
                 raise _copy_of(self.error or self._unavailable("it is not running"))
             await self._changed.wait()
 
-    def _call_failed(self, up: _Connected, tool: str, error: BaseException) -> BaseException:
+    def _call_failed(self, up: Connected, tool: str, error: BaseException) -> BaseException:
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
@@ -423,17 +415,18 @@ class McpServer:
             )
         name = self.spec.name
         details: dict[str, Any] = {"server": name, "tool": tool}
-        terminated = isinstance(error, MCPError) and (
-            error.code == CONNECTION_CLOSED
-            or (error.code == INVALID_REQUEST and "terminated" in error.message.lower())
+        ended = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+        unknown = isinstance(error, MCPError) and (
+            error.code == INVALID_REQUEST and error.message.lower() in _UNKNOWN_SESSION
         )
         if (
-            terminated
+            ended
+            or unknown
             or up.link.closed.is_set()
             or not isinstance(error, (MCPError, RuntimeError, ValueError))
         ):
             up.broken.set()
-            return ToolFailed(
+            return (_SessionLost if unknown else ToolFailed)(
                 f"{name}: {tool}: the server ended before it answered",
                 hint="The call may have taken effect: check before you repeat it. The server starts again.",
                 details=details,

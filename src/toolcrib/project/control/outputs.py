@@ -69,6 +69,7 @@ class KeptOutputs:
     def _keep_blocks(self, ctx: Context, result: Result) -> None:
         """Keep the data of all blocks; what is too large to be returned becomes a link to it."""
         blocks, kept = list(result.blocks), []
+        is_value = result.value == {"content": blocks}
         for number, block in enumerate(blocks):
             found = data_of(block)
             if found is None:
@@ -83,7 +84,8 @@ class KeptOutputs:
                 blocks[number] = {**block, "resource": {**block["resource"], "uri": artifact.uri}}
         if kept:
             result.blocks = tuple(blocks)
-            result.value = {"content": blocks}
+            if is_value:
+                result.value = {"content": blocks}
             result.details = {**(result.details or {}), "artifacts": kept}
 
     def _put(self, ctx: Context, result: Result, data: bytes, media_type: str) -> Artifact:

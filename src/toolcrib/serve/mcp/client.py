@@ -89,6 +89,11 @@ class SessionClient(_Client):
         super().__init__(channel, protocol, capabilities, log_level)
         self._questions = questions
 
+    @property
+    def session(self) -> object:
+        """The questions of the session."""
+        return self._questions
+
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Send requests and return their results by key."""
         require_capabilities(self.capabilities, requests)

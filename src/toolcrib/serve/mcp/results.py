@@ -43,7 +43,7 @@ def call_result(
             )
             return _error(result, error, shown, limit)
         out["structuredContent"] = {"result": value} if listed.wraps_output else value
-    elif shown is text and not isinstance(value, str) and not result.blocks:
+    elif shown is text and not isinstance(value, str) and value != {"content": list(result.blocks)}:
         out["structuredContent"] = value if isinstance(value, dict) else {"result": value}
     out["isError"] = False
     out["content"] += [{"type": "text", "text": f"Warning: {warning}"} for warning in result.warnings]

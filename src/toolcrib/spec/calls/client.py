@@ -35,6 +35,10 @@ class CallClient(Protocol):
     def state(self) -> str | None:
         """The `state` of the `InputRequired` that an earlier round ended with, unchanged."""
 
+    @property
+    def session(self) -> object | None:
+        """An object that all calls of one session share, referenced weakly; None in 2026-07-28."""
+
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Send requests to the client and return their results by key.
 
@@ -54,6 +58,8 @@ class CallClient(Protocol):
 
 class RoundClient:
     """A client that answers in rounds. A question without an answer ends one; the tool starts again."""
+
+    session = None
 
     def __init__(
         self,

@@ -42,14 +42,20 @@ ASKING = RAW + textwrap.dedent("""
 """)
 
 
+class Session:
+    """A session of a client."""
+
+
 class Client:
     """A client that answers at once, as one of a session does."""
 
     protocol = "2025-11-25"
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
     state = None
+    session: object | None
 
     def __init__(self, responses: Mapping[str, Any] | None = None) -> None:
+        self.session = None if self.protocol == "2026-07-28" else Session()
         self.responses: Mapping[str, Any] = responses or {}
         self.heard: list[Any] = []
 
@@ -104,6 +110,37 @@ async def test_a_client_that_answers_later_has_the_call_made_again(crib: Crib) -
         assert request["method"] == "elicitation/create"
         answers = {key: {"action": "accept", "content": {"name": "Ben"}}}
         assert (await call(project, LaterClient(answers))).unwrap() == "Ben"
+
+
+NAMING = ASKING.replace(
+    'return {"content": [{"type": "text", "text": text}]}',
+    'return {"content": [{"type": "text", "text": f"{text} {process} {announced}"}]}',
+).replace(
+    "\nmain()",
+    """
+def answer(message, usual=answer):
+    global announced
+    if message["method"] == "initialize":
+        announced = sorted(message["params"]["capabilities"])
+    return usual(message)
+main()""",
+)
+
+
+async def test_each_session_has_its_own_process_of_a_server_that_asks(crib: Crib) -> None:
+    """Calls of two clients side by side: the server asks each, and sees what each announced."""
+    mount(crib, "raw", "import os\nprocess = os.urandom(8).hex()\n" + NAMING)
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        assert "there is no client to ask" in (await call(project, None)).unwrap()
+        ann, ben = Client(), Client()
+        ben.capabilities = {"elicitation": {}, "roots": {}}
+        results = [*await asyncio.gather(call(project, ann), call(project, ben)), await call(project, ann)]
+        named = [str(result.unwrap()).split(" ", 2) for result in results]
+        assert [one[0] for one in named] == ["Ann", "Ann", "Ann"]
+        assert [one[2] for one in named] == ["['elicitation']", "['elicitation', 'roots']", "['elicitation']"]
+        assert named[0][1] == named[2][1] != named[1][1]
 
 
 NEEDS_URL = RAW.replace(

@@ -1,0 +1,177 @@
+"""Connections to an MCP server for one caller each: the server sees the capabilities of that caller.
+
+In 2025-11-25 and earlier a client announces its capabilities once, and the server asks it during a call. So a
+caller of such a session gets a session of its own at the server, and so does each set of capabilities of a
+caller of 2026-07-28 where the server is older.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import weakref
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any
+
+from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.mcp.connected import Connected
+from toolcrib.executors.mcp.relay import CallRelay, Relays
+from toolcrib.spec import CallContext
+
+_MODERN = "2026-07-28"
+_IDLE_S = 600.0
+"""Seconds without a call after which a connection is closed that belongs to no session of a caller."""
+_CLOSE_S = 5.0
+_MOST_PROCESSES = 8
+_MOST_SESSIONS = 256
+"""Connections to one server at a time, local or remote. For one more the longest unused one is closed."""
+_Open = Callable[[Mapping[str, Any], Relays], AbstractAsyncContextManager[Connected]]
+
+
+class CallerConnection:
+    """One connection, made with the first call."""
+
+    def __init__(self, made: Callable[[Relays], AbstractAsyncContextManager[Connected]]) -> None:
+        self.relays = Relays()
+        self.calls = 0
+        """Calls that run."""
+        self.used = 0.0
+        """When the last call ended."""
+        self._ready: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()
+        self.task = asyncio.create_task(self._run(made), name="toolcrib mcp caller")
+
+    async def _run(self, made: Callable[[Relays], AbstractAsyncContextManager[Connected]]) -> None:
+        try:
+            async with made(self.relays) as up:
+                self._ready.set_result(up)
+                ends = [asyncio.ensure_future(event.wait()) for event in (up.link.closed, up.broken)]
+                try:
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for end in ends:
+                        end.cancel()
+        except BaseException as error:
+            if self._ready.done():
+                if not isinstance(error, Exception):
+                    raise
+                return
+            ended = isinstance(error, asyncio.CancelledError)
+            self._ready.set_exception(ToolUnavailable("the connection was closed") if ended else error)
+            self._ready.exception()
+
+    @property
+    def ended(self) -> bool:
+        """True if it can be used no longer."""
+        if not self._ready.done():
+            return False
+        if self.task.done() or self._ready.exception() is not None:
+            return True
+        up = self._ready.result()
+        return up.link.closed.is_set() or up.broken.is_set()
+
+    async def ready(self, relay: CallRelay) -> Connected:
+        """Wait for the connection. What the server asks meanwhile goes to the client of this session."""
+        with self.relays.while_running(relay) if relay.session is not None else nullcontext():
+            return await asyncio.shield(self._ready)
+
+
+class CallerConnections:
+    """The connections of the callers of one server."""
+
+    def __init__(self, open_: _Open, *, local: bool) -> None:
+        self._open = open_
+        self._local = local
+        self._most = _MOST_PROCESSES if local else _MOST_SESSIONS
+        self._made: dict[Hashable, CallerConnection] = {}
+        self._refused = False
+        """True for a server of 2026-07-28 that knows no sessions."""
+
+    @asynccontextmanager
+    async def connection(self, up: Connected, ctx: CallContext, relay: CallRelay) -> AsyncIterator[Connected]:
+        """Yield the connection for a call, where `up` is the one that callers share."""
+        from mcp import MCPError
+
+        key = self._key(up, ctx, relay)
+        if key is None:
+            yield up
+            return
+        one = self._get(key, relay)
+        one.calls += 1
+        try:
+            try:
+                found = await one.ready(relay)
+            except MCPError:
+                if up.in_session:
+                    raise
+                self._refused, found = True, up
+            yield found
+        finally:
+            self._release(key, one)
+
+    def _key(self, up: Connected, ctx: CallContext, relay: CallRelay) -> Hashable | None:
+        """Return the key of the caller's connection; None for the one that callers share.
+
+        A local server that has asked nothing so far keeps one process for all.
+        """
+        client = ctx.client
+        if client is None or self._refused:
+            return None
+        if up.in_session:
+            if self._local and not up.relays.asked:
+                return None
+        elif client.protocol == _MODERN or not relay.capabilities:
+            return None
+        if relay.session is not None:
+            return weakref.ref(relay.session)
+        return ctx.caller, json.dumps(relay.capabilities, sort_keys=True)
+
+    def _get(self, key: Hashable, relay: CallRelay) -> CallerConnection:
+        one = self._made.get(key)
+        if one is not None and not one.ended:
+            return one
+        self._make_room()
+        one = self._made[key] = CallerConnection(partial(self._open, relay.capabilities))
+        one.task.add_done_callback(partial(self._forget, key, one))
+        if relay.session is not None:
+            weakref.finalize(relay.session, _close_from_any_thread, asyncio.get_running_loop(), one)
+        return one
+
+    def _release(self, key: Hashable, one: CallerConnection) -> None:
+        loop = asyncio.get_running_loop()
+        one.calls, one.used = one.calls - 1, loop.time()
+        if not isinstance(key, weakref.ref):
+            loop.call_later(_IDLE_S, self._close_idle, one, one.used)
+
+    def _close_idle(self, one: CallerConnection, used: float) -> None:
+        if not one.calls and one.used == used:
+            one.task.cancel()
+
+    def _make_room(self) -> None:
+        if len(self._made) < self._most:
+            return
+        idle = [(one.used, key) for key, one in self._made.items() if not one.calls]
+        if not idle:
+            raise ToolUnavailable(
+                f"{self._most} callers use this server already", hint="Call again later.", retryable=True
+            )
+        self._made.pop(min(idle, key=lambda pair: pair[0])[1]).task.cancel()
+
+    def _forget(self, key: Hashable, one: CallerConnection, _: object) -> None:
+        if self._made.get(key) is one:
+            del self._made[key]
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        tasks = {one.task for one in self._made.values()}
+        while tasks:
+            for task in tasks:
+                # More than once: the client's cancel scopes also cancel this task, and may swallow ours.
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=_CLOSE_S)
+
+
+def _close_from_any_thread(loop: asyncio.AbstractEventLoop, one: CallerConnection) -> None:
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(one.task.cancel)
