@@ -54,6 +54,17 @@ def test_the_printed_link_works_once_and_gives_a_strict_cookie(server: HttpServe
     assert "Set-Cookie" not in again.headers
 
 
+def test_a_browser_gets_a_page_at_the_end_of_its_link(server: HttpServerProcess) -> None:
+    html = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = server.send("GET", "/", headers={**html, **cookie(server)}, token=None)
+    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert "You are logged in as " in page.body.decode()
+    assert "toolcrib approvals watch" in page.body.decode()
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "You are not logged in" in server.send("GET", "/", headers=html, token=None).body.decode()
+    assert server.send("GET", "/", headers={"Accept": "*/*"}, token=None).json["name"] == "toolcrib"
+
+
 def test_a_session_ends_by_logout(server: HttpServerProcess) -> None:
     session = cookie(server)
     sent = {**session, "Origin": server.address}

@@ -9,8 +9,11 @@ from starlette.responses import RedirectResponse, Response
 
 from toolcrib import __version__
 from toolcrib.errors import InvalidToken
+from toolcrib.serve.auth import Client
 from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.start_page import start_page
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
 
@@ -46,8 +49,14 @@ class About(Struct, frozen=True, rename="camel"):
     openapi: str
 
 
-def about(request: RestRequest) -> Answer:
-    """Return the name and version of this server."""
+def about(request: RestRequest) -> Handled:
+    """Return the name and version of this server; a browser gets a page."""
+    if "text/html" in request.http.headers.get("accept", ""):
+        try:
+            client = request.services.access.client(request.http.headers, request.http.cookies, safe=True)
+        except InvalidToken:
+            return start_page(_prefix(request), None)
+        return start_page(_prefix(request), _person(client))
     return Answer(About("toolcrib", __version__, f"{_prefix(request)}/openapi.json"))
 
 
@@ -83,11 +92,13 @@ def log_out(request: RestRequest) -> Response:
 
 def show_identity(request: RestRequest) -> Answer:
     """Return the client of this request and its rights."""
-    identity = request.client.identity
-    if identity is None:
-        return Answer(Identity(request.client.caller, user_name(), SCOPES))
-    scopes = tuple(scope for scope in SCOPES if identity.may(scope))
-    return Answer(Identity(request.client.caller, identity.owner, scopes))
+    client = request.client
+    scopes = tuple(scope for scope in SCOPES if client.identity is None or client.identity.may(scope))
+    return Answer(Identity(client.caller, _person(client), scopes))
+
+
+def _person(client: Client) -> str:
+    return user_name() if client.identity is None else client.identity.owner
 
 
 def _prefix(request: RestRequest) -> str:

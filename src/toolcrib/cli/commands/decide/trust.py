@@ -192,7 +192,7 @@ def _overview(sheets: Sequence[ReviewSheet]) -> Iterator[str]:
     quiet = [sheet.tool.name for sheet in sheets if not sheet.reasons]
     if quiet:
         others = f"{len(quiet)} of them" if files else count(len(quiet), "tool")
-        yield one_line(f"{others} only read in the project: {', '.join(quiet)}")
+        yield one_line(f"{others} only read{'s' * (len(quiet) == 1)} in the project: {', '.join(quiet)}")
 
 
 def _document(state: _State) -> dict[str, Any]:

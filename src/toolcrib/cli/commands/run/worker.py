@@ -8,7 +8,7 @@ import signal
 import click
 
 from toolcrib.cli.options import root_option
-from toolcrib.cli.output import print_note, print_warnings
+from toolcrib.cli.output import count, print_note, print_warnings
 
 _MB = 1_048_576
 
@@ -47,7 +47,9 @@ def command(root: str | None, app: str | None, concurrency: int, grace: float, m
                 concurrency=concurrency,
                 grace_s=grace,
                 memory_bytes=memory,
-                announce=lambda tools: print_note(f"serving {tools} tools, {concurrency} calls at a time"),
+                announce=lambda tools: print_note(
+                    f"serving {count(tools, 'tool')}, {count(concurrency, 'call')} at a time"
+                ),
             )
 
     asyncio.run(serve())
