@@ -299,6 +299,23 @@ async def test_the_pages_of_tools_and_ones_own_calls_are_resources(crib: Crib, d
         assert "hello" in {line["fields"].get("name") for line in lines}
 
 
+async def test_a_long_text_as_a_resource_ends_with_how_to_read_on(crib: Crib, data: str) -> None:
+    crib.shell("long")
+    crib.review("long")
+    async with client(crib) as agent:
+        cut = str(value(await agent.call_tool("long", {"c": "seq 20000"})))
+        artifact = cut.rpartition("artifact_read with id=")[2].partition(" ")[0]
+        (content,) = (await agent.read_resource(f"toolcrib://artifacts/{artifact}")).contents
+        text = content.text  # type: ignore[union-attr]
+        part, _, note = text.rpartition(
+            "\n[cut: bytes 0 to 50,000 of 108,894. To read on, call artifact_read with "
+        )
+        assert note == f"id={artifact} and offset=50000.]"
+        rest = await agent.call_tool("artifact_read", {"id": artifact, "offset": 50_000, "limit": 50_000})
+        assert (part + value(rest)).startswith("1\n2\n3\n")
+        assert f"id={artifact} and offset=100000." in value(rest)
+
+
 # -- the command line --------------------------------------------------------------------------------
 
 

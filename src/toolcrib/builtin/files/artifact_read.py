@@ -48,7 +48,7 @@ async def artifact_read(
         if end < found.size:
             text += (
                 f"\n[cut: bytes {offset:,} to {end:,} of {found.size:,}."
-                f" To read on, call again with offset={end}.]"
+                f" To read on, call artifact_read with id={id} and offset={end}.]"
             )
         return Outcome(text, (), details)
 
