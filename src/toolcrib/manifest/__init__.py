@@ -16,7 +16,15 @@ from toolcrib.manifest.dialects.registry import (
 from toolcrib.manifest.directory import load_directory, load_file
 from toolcrib.manifest.kinds import KINDS, Kind, block_of, kind_of
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
-from toolcrib.manifest.native.cache import CheckResult, LazyTools, ManifestCache, Mark, mark_of, new_mark_of
+from toolcrib.manifest.native.cache import (
+    CheckResult,
+    LazyTools,
+    ManifestCache,
+    Mark,
+    mark_of,
+    new_mark_of,
+    settled_mark_of,
+)
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     OTHER_NAME,
@@ -87,6 +95,7 @@ __all__ = [
     "read_team",
     "report",
     "reread",
+    "settled_mark_of",
     "tool_schema",
     "uncollected",
 ]

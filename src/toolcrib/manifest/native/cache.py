@@ -19,6 +19,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from toolcrib.errors import ManifestError
 from toolcrib.manifest.kinds import KINDS
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
@@ -31,7 +32,7 @@ from toolcrib.manifest.native.reader import (
 )
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, Unplaced
+from toolcrib.manifest.yaml.source import Document, Unplaced, read_with_facts
 from toolcrib.spec import Tool
 
 _FORM = "toolcrib manifests 4"
@@ -273,6 +274,16 @@ def mark_of(path: str) -> Mark:
 def new_mark_of(path: str) -> Mark:
     """Return a mark for a manifest that was read just now."""
     return _once(mark_of(path))
+
+
+def settled_mark_of(path: str, raw: bytes, files: SourceFiles) -> Mark:
+    """Return the mark of a manifest whose file was too new for one; empty if it is so still, or has changed."""
+    try:
+        now, facts = read_with_facts(path, files)
+    except (OSError, ManifestError):
+        return []
+    mark = _mark(facts)
+    return mark if now == raw and max(mark[:2]) < time.time_ns() - _SETTLED_NS else []
 
 
 def _once(mark: Mark) -> Mark:

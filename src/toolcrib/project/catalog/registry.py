@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from toolcrib.manifest import (
     diagnostics_of,
     make,
     new_mark_of,
+    settled_mark_of,
     uncollected,
 )
 from toolcrib.project.root import Place
@@ -352,6 +354,18 @@ class ToolRegistry:
 
     def _mark(self, tool: Tool) -> None:
         self.marks[tool.name] = [] if tool.source is None else new_mark_of(tool.source.path)
+
+    def settle_marks(self) -> None:
+        """Give manifests that were too new for it the mark that they have in other processes.
+
+        Otherwise two processes write their common index of tools in turn, at each search.
+        """
+        for name in [name for name, mark in self.marks.items() if len(mark) == 2]:
+            with suppress(ManifestError):
+                tool = self.current(name)
+                if tool is not None and tool.source is not None:
+                    settled = settled_mark_of(tool.source.path, tool.source.raw, self.files)
+                    self.marks[name] = settled or self.marks[name]
 
     def apply(self, readings: Iterable[Reading], change: CatalogChange) -> None:
         """Put in what is on disk now. A manifest with errors leaves the tool of its name as it was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -30,8 +30,6 @@ from toolcrib.spec import Tool
 T = TypeVar("T")
 
 _MOST_HITS = 256
-_HERE = secrets.randbits(62)
-"""Marks tools that are not from manifests: they live as long as this process."""
 _MOST_TAGS = 50
 
 
@@ -133,12 +131,19 @@ class Search:
     def _sync(self) -> None:
         revision = self._toolset.revision
         if revision != self._revision or not self._index.is_current:
-            marks, bound = self._registry.marks, self._toolset.bound
+            marks = self._registry.marks
             with uncollected():
+                self._registry.settle_marks()
                 names = [name for name in self._toolset.names if "/" not in name]
-                known = {name: marks.get(name) or [0, _HERE, id(bound(name))] for name in names}
+                known = {name: marks.get(name) or self._mark(name) for name in names}
                 self._index.sync(known, self._entry)
             self._revision = revision
+
+    def _mark(self, name: str) -> list[Any]:
+        """Return the mark of a tool that is not from a manifest: the same in all processes that have it."""
+        entry = self._entry(name)
+        facts = () if entry is None else (*entry[:4], *entry.arguments)
+        return [0, hashlib.sha256(repr(facts).encode(errors="backslashreplace")).hexdigest()]
 
     def _entry(self, name: str) -> SearchEntry | None:
         tool = self._tool(name)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from fcntl import LOCK_EX, flock
@@ -248,6 +249,31 @@ def test_a_tool_that_cannot_be_used_is_no_hit(crib: Crib) -> None:
     assert [hit["name"] for hit in found["hits"]] == ["weather_now"]
     assert (found["total"], found["facets"]["kinds"]) == (5, {"command": 5})
     assert "weather_bad" not in names(crib, "weather")
+
+
+def settle(path: Path) -> None:
+    """Wait until a file is old enough for its times to show a change."""
+    while time.time_ns() - path.stat().st_ctime_ns < 200_000_000:
+        time.sleep(0.01)
+
+
+async def test_two_that_search_in_turn_do_not_write_the_index_each_time(crib: Crib, tmp_path: Path) -> None:
+    def ping(host: str) -> None:
+        """Ask the weather station for a sign of life."""
+
+    path = add(crib, "cloud", "The weather above.") / "tool.yml"
+    async with crib.open() as early:  # The file is too new to show its next change.
+        settle(path)
+        async with crib.open() as late:
+            for project in (early, late):
+                project.toolset.register(ping)
+            for project in (early, late, early, late):
+                assert project.search("weather")["total"] == 7
+            (state,) = (tmp_path / "cache").glob("*/search/state.json")
+            written = state.stat().st_mtime_ns
+            for project in (early, late, early, late):
+                assert project.search("weather")["total"] == 7
+            assert state.stat().st_mtime_ns == written
 
 
 def test_two_processes_keep_each_their_own_tools_in_one_index(crib: Crib) -> None:
