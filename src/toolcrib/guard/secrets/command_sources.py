@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -151,6 +150,8 @@ class KeyringSecrets(_CachedSource):
 
 
 def _secret_tool() -> str:
+    import shutil
+
     tool = shutil.which("secret-tool")
     if tool is None:
         raise UnreadableError(

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import stat
 import time
 from collections import OrderedDict
@@ -92,6 +91,8 @@ class Snapshots:
 
     def _tree(self, store: Path, folder: str, files: Mapping[str, str]) -> str:
         """Return a copy of a folder with these files and no others."""
+        import shutil
+
         states = {name: os.lstat(f"{folder}/{name}") for name in files}
         whole = sorted((name, said, _form(states[name])) for name, said in files.items())
         tree = (
@@ -152,6 +153,8 @@ class Snapshots:
 
     def _sweep(self, store: Path) -> None:
         """Remove copies that were made long ago, once in this process."""
+        import shutil
+
         if self._swept:
             return
         self._swept = True

@@ -277,7 +277,7 @@ def new_mark_of(path: str) -> Mark:
 
 
 def settled_mark_of(path: str, raw: bytes, files: SourceFiles) -> Mark:
-    """Return the mark of a manifest whose file was too new for one; empty if it is so still, or has changed."""
+    """Return the mark of a manifest whose file was too new for one; empty if it still is, or has changed."""
     try:
         now, facts = read_with_facts(path, files)
     except (OSError, ManifestError):

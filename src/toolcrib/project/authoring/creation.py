@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import secrets
-import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,6 +105,8 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
 
 def publish(project: Project, made: ToolDraft) -> ToolDraft:
     """Record the maker of the tool, then write its manifest. Raises as `create_tool` does."""
+    import shutil
+
     tool = made.tool
     assert tool.source is not None
     with making(project, project.place.tools) as folder:
@@ -300,6 +301,8 @@ def folded(name: str) -> str:
 
 def _put(folder: int, name: str, text: bytes) -> None:
     """Move a complete folder to its place, and remove what a dead process has left behind."""
+    import shutil
+
     for left in os.listdir(folder):
         if left.startswith(_STAGE):
             shutil.rmtree(left, ignore_errors=True, dir_fd=folder)

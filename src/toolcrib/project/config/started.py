@@ -8,7 +8,6 @@ nobody changes that by a commit.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -76,6 +75,8 @@ def parts_of(lines: Mapping[str, CommandLine], root: Path) -> dict[str, str]:
 
 def _resolved(argv: tuple[str, ...], root: Path) -> tuple[str, ...]:
     """Return a command line with the path of its program, if that is found in the project by `PATH`."""
+    import shutil
+
     program = None if "/" in argv[0] else shutil.which(argv[0])
     if program is None or not _is_ours(Path(program).absolute(), root):
         return argv
