@@ -22,7 +22,7 @@ from toolcrib.errors import ApprovalDenied, ConflictError, IdempotencyConflict, 
 from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
 
 WORKERS = 4
-ROUNDS = 100
+ROUNDS = 50
 CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b"{}"}
 
 
