@@ -77,6 +77,8 @@ class Context(Call):
     """True to make one attempt only: whoever makes the call does what `follows` says."""
     follows: AttemptDecision | None = field(default=None, init=False)
     """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
+    plain_ends: bool = field(default=False, init=False)
+    """True if `on_event` gets no event that the call has started or ended: whoever makes it sees that."""
     on_run: Callable[[], None] | None = field(default=None, init=False)
     """Called once the call has passed all checks, before its first attempt."""
 

@@ -28,6 +28,7 @@ _MAX_TEXT = 1_048_576
 """Characters of chunks that wait for one subscriber."""
 
 Kind = Literal["started", "progress", "chunk", "approval", "ended"]
+_ENDS = ("started", "ended")
 Filter = Callable[[CallEvent], bool]
 Listener = Callable[[CallEvent], None]
 
@@ -170,6 +171,7 @@ class EventSource(Protocol):
     on_event: Listener | None
     redactor: Redactor | None
     chunks: Chunks | None
+    plain_ends: bool
 
     def identify(self) -> str:
         """Return the id of the call."""
@@ -223,7 +225,7 @@ class EventBus:
 
     def publish(self, ctx: EventSource, kind: Kind, message: str = "", **fields: Any) -> None:
         """Publish an event of this call, from any thread, if anybody listens."""
-        listener = ctx.on_event
+        listener = None if ctx.plain_ends and kind in _ENDS else ctx.on_event
         if listener is None and not self.subscriptions:
             return
         if message and self._mask is not None:

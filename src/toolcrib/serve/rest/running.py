@@ -79,10 +79,17 @@ class OpenCall:
         """The claim of a call that is in the store because it takes long."""
         self.moves = False
         """True while a call that waits for a person is moved to the store."""
-        self._events: deque[CallEvent] = deque()
+        self._past: deque[CallEvent] = deque()
         self._first = 1
         self._text = 0
         self._waiting: list[asyncio.Future[None]] = []
+
+    @property
+    def _events(self) -> deque[CallEvent]:
+        """The events that are kept. That a call has started is noted when somebody looks: most end unseen."""
+        if self.ctx.plain_ends and not self._past and self._first == 1:
+            self._past.append(CallEvent("started", self.id, self.ctx.tool, self.ctx.caller))
+        return self._past
 
     @property
     def status(self) -> CallStatus:
@@ -210,7 +217,7 @@ class ServerCalls:
                 details={"retry_after_s": 1},
             )
         call = OpenCall(ctx, client, self._clock())
-        ctx.on_event, ctx.on_run = call.add, call.wake
+        ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
         self._running[call.id] = call
         call.task = asyncio.get_running_loop().create_task(self._run(call))
         return call
