@@ -118,6 +118,11 @@ class Context(Call):
         return self.identity is None and self.caller in OWN_CALLERS
 
     @property
+    def is_followed(self) -> bool:
+        """True if reports during the call matter: somebody listens, or silence is limited."""
+        return self.on_event is not None or self.bound.idle_ms is not None
+
+    @property
     def limit_ms(self) -> int:
         """Limit of one attempt in milliseconds: the tool's, or less if the call says so."""
         limit = self.bound.timeout_ms

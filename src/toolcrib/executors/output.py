@@ -13,7 +13,7 @@ import orjson
 
 from toolcrib.errors import CommandFailed, ToolcribError, ToolFailed
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
-from toolcrib.sandbox import Completed
+from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.spec import CallContext
 from toolcrib.spec.calls.binary import is_garbled
 
@@ -40,6 +40,16 @@ def redactor_of(ctx: CallContext) -> Redactor | None:
     return Redactor(ctx.secrets) if ctx.secrets else None
 
 
+async def run_followed(ctx: CallContext, job: Confinement) -> Completed:
+    """Run a command as `masked` returns it. A call that is followed reports its lines as they come."""
+    if not ctx.is_followed:
+        return masked(ctx, await run(job))
+    lines = Lines(ctx)
+    done = masked(ctx, await run(replace(job, on_output=lines.feed)))
+    lines.end()
+    return done
+
+
 def masked(ctx: CallContext, done: Completed) -> Completed:
     """Return the run with all secrets in its standard error masked."""
     if not done.stderr or (redactor := redactor_of(ctx)) is None:
@@ -64,11 +74,16 @@ def beginning(ctx: CallContext, text: str, limit: int) -> str:
     return (text if redactor is None else StreamMasker(redactor).feed(text)) + "…"
 
 
-def decoded(data: bytes, warnings: list[str], source: str) -> str:
-    """Return the text. Bytes that are not UTF-8 are replaced, with a warning."""
+def decoded(data: bytes, warnings: list[str], source: str) -> str | None:
+    """Return the text; None for an image, an archive or the like.
+
+    Bytes that are not UTF-8 are replaced, with a warning.
+    """
     try:
         return data.decode()
     except UnicodeDecodeError as error:
+        if is_garbled(data):
+            return None
         warnings.append(f"{source} is not UTF-8 (byte {error.start}); such bytes are replaced by \ufffd")
         return data.decode(errors="replace")
 
@@ -133,14 +148,12 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
 
 def place_warnings(done: Completed) -> tuple[str, ...]:
     """Return warnings about protected places that were created or replaced during the call."""
-    created = [path for path in done.enforcement.get("unprotected", ()) if os.path.lexists(path)]
+    found, check = done.enforcement, "check it before you use it"
+    created = [path for path in found.get("unprotected", ()) if os.path.lexists(path)]
+    why = "was replaced from outside while the tool ran, so the tool could write it"
     return (
-        *(f"{path} was created while the tool ran: check it before you use it" for path in created),
-        *(
-            f"{path} was replaced from outside while the tool ran, so the tool could write it: "
-            "check it before you use it"
-            for path in done.enforcement.get("replaced", ())
-        ),
+        *[f"{path} was created while the tool ran: {check}" for path in created],
+        *[f"{path} {why}: {check}" for path in found.get("replaced", ())],
     )
 
 
@@ -193,7 +206,8 @@ def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: 
     if total > kept:
         warnings.append(f"the output is cut: {kept} of {total} bytes are kept")
         data = uncut(ctx, data)
-    return data if is_garbled(data) else decoded(data, warnings, "the output")
+    text = decoded(data, warnings, "the output")
+    return data if text is None else text
 
 
 def _json(ctx: CallContext, name: str, done: Completed) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from toolcrib.core.bound import plan_of
 from toolcrib.core.context import Context
 from toolcrib.project.catalog.registry import ToolRegistry
-from toolcrib.project.control.approvals.questions import Question
+from toolcrib.project.control.approvals.step import Question
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Call, CompositeExec, Permissions, Tool

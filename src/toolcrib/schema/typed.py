@@ -13,6 +13,7 @@ import orjson
 
 from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import as_text, without_space
+from toolcrib.schema.jsonable import to_json_text
 
 _dumps = orjson.dumps
 
@@ -71,7 +72,9 @@ def typed_check(
 
     def check(arguments: Any) -> Any:
         try:
-            text = arguments if arguments.__class__ is bytes else as_text(arguments)
+            kind = arguments.__class__
+            write = to_json_text if kind is dict else as_text
+            text = arguments if kind is bytes else write(arguments)
             value = decode(text)
             again = _dumps(value)
             if again == text or without_space(again) == without_space(text):

@@ -67,6 +67,10 @@ class CallContext(Protocol):
     def remaining(self) -> float:
         """Seconds left of this attempt (never negative)."""
 
+    @property
+    def is_followed(self) -> bool:
+        """True if reports during the call matter: somebody listens, or silence is limited."""
+
     def timed_out(self) -> ToolcribError:
         """Return the error of an attempt that used up its time; it names the limit that applies."""
 

@@ -191,7 +191,7 @@ def render_argv(
                 raise bad_value(part, "an argument of a program cannot hold NUL")
         if isinstance(first, Reference) and text.startswith("-") and not ended and at not in allow_dash:
             raise bad_value(first, "it begins with `-` and would be read as an option")
-        ended = ended or element.literal == "--"
+        ended = ended or (text == "--" and element.literal == "--")
         out.append(text)
     return out
 

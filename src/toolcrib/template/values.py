@@ -36,7 +36,7 @@ MISSING: Final = Missing.MISSING
 class Values:
     """The values of one call by namespace. A value is never expanded again, whatever text it is."""
 
-    __slots__ = ("_spaces",)
+    __slots__ = ("_spaces", "env")
 
     def __init__(
         self,
@@ -46,10 +46,11 @@ class Values:
         env: Mapping[str, str] | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> None:
+        self.env = env or {}
         self._spaces: dict[str, Mapping[str, Any]] = {
             "argument": arguments or {},
             "secret": secrets or {},
-            "env": env or {},
+            "env": self.env,
             "context": context or {},
         }
 

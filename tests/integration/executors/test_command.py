@@ -480,3 +480,6 @@ def test_a_command_that_falls_silent_is_ended(crib: Crib) -> None:
     silent = failed(crib.call("sh", {"c": "echo begun; sleep 30.123"}), "timed_out")
     assert silent == "sh reported nothing for 300 ms (limits.idle_ms)"
     assert eventually(lambda: not processes_with("30.123"))
+    crib.shell(name="talks", limits={"idle_ms": 3_000, "timeout_ms": 30_000})
+    result = crib.call("talks", {"c": "for i in 1 2 3 4; do sleep 1; echo $i; done"})
+    assert result.value == "1\n2\n3\n4\n"

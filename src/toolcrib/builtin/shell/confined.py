@@ -13,18 +13,17 @@ from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
 from toolcrib.executors.output import (
     MAX_OUTPUT,
-    Lines,
     decoded,
     ending,
     facts,
-    masked,
     place_warnings,
+    run_followed,
     uncut,
 )
-from toolcrib.sandbox import Completed, Confinement, run
+from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions
-from toolcrib.spec.calls.binary import is_garbled, media_type_of
+from toolcrib.spec.calls.binary import media_type_of
 
 _OPTIONS: Mapping[str, Any] = {
     "properties": {
@@ -92,13 +91,11 @@ async def shell_result(
         ctx,
         argv=("/bin/sh", "-c", command),
         output_limit=tool.limits.output_bytes or MAX_OUTPUT,
-        on_output=(lines := Lines(ctx)).feed,
         **network.job,
     )
     limit_ms = max(1, int(timeout_s * 1000))
     own = limit_ms < job.timeout_ms
-    done = masked(ctx, await run(replace(job, timeout_ms=min(limit_ms, job.timeout_ms))))
-    lines.end()
+    done = await run_followed(ctx, replace(job, timeout_ms=min(limit_ms, job.timeout_ms)))
     warnings: list[str] = []
     text = _text(ctx, done, warnings)
     if done.timed_out:
@@ -141,6 +138,5 @@ def _stream(ctx: CallContext, kept: bytes, total: int, name: str, warnings: list
     if total > len(kept):
         warnings.append(f"{name} is cut: {len(kept)} of {total} bytes are kept")
         kept = uncut(ctx, kept)
-    if is_garbled(kept):
-        return f"({total:,} bytes of binary data: {media_type_of(kept)})"
-    return decoded(kept, warnings, name)
+    text = decoded(kept, warnings, name)
+    return f"({total:,} bytes of binary data: {media_type_of(kept)})" if text is None else text

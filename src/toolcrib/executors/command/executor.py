@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolUnavailable
 from toolcrib.executors.command.shell import parse_shell, variables_with_values
 from toolcrib.executors.output import (
     MAX_OUTPUT,
-    Lines,
     facts,
     log_streams,
-    masked,
     place_warnings,
     refuse_exit,
+    run_followed,
     timed_out,
     value_of,
 )
 from toolcrib.executors.workspace.grants import ProjectFiles
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import Completed, Confinement, run
+from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Call, CallContext, CommandExec, Outcome, Tool
 from toolcrib.template import (
@@ -75,16 +73,14 @@ class CommandExecutor:
         job = self._workspace.call_job(
             ground,
             tool,
-            {**tool.permissions.environment(os.environ), **env},
+            {**values.env, **env},
             ctx,
             argv=(entrypoint, *arguments),
             stdin=self._input(values),
             output_limit=tool.limits.output_bytes or MAX_OUTPUT,
-            on_output=(lines := Lines(ctx)).feed,
             **network.job,
         )
-        done = masked(ctx, await self._run(job))
-        lines.end()
+        done = await self._run(ctx, job)
         warnings: list[str] = []
         with network.explained(hint=True):
             if done.timed_out:
@@ -94,9 +90,9 @@ class CommandExecutor:
             value = value_of(ctx, tool.name, done, config.stdout_format or tool.output.format, warnings)
         return Outcome(value, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
 
-    async def _run(self, job: Confinement) -> Completed:
+    async def _run(self, ctx: CallContext, job: Confinement) -> Completed:
         try:
-            return await run(job)
+            return await run_followed(ctx, job)
         except ToolUnavailable as error:
             from toolcrib.executors.trace.denials import of_interpreter
 

@@ -15,7 +15,6 @@ from toolcrib.executors.output import decoded, uncut
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Root, Roots
 from toolcrib.spec import Call, CallContext, FileExec, Outcome, Tool
-from toolcrib.spec.calls.binary import is_garbled
 from toolcrib.template import Namespaces, Values, parse, parse_conditional, render_path, render_value
 
 MAX_READ = 100_000
@@ -69,8 +68,8 @@ class FileExecutor:
         value: Any = data
         if self._config.encoding == "base64":
             value = base64.b64encode(data).decode()
-        elif self._config.encoding == "utf-8" and not is_garbled(data):
-            value = decoded(data, warnings, "the file")
+        elif self._config.encoding == "utf-8" and (text := decoded(data, warnings, "the file")) is not None:
+            value = text
         return Outcome(value, tuple(warnings), details)
 
     def _write(self, path: str, roots: tuple[Root, ...], content: Any) -> Outcome:

@@ -76,14 +76,15 @@ class PythonExecutor:
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Call the function in an interpreter of its own."""
         tool = self._tool
+        values = Values.of(tool, call, ctx)
         ground = self._grounds.get(None, self._prepare)
         network = self._workspace.network(tool)
         job = self._workspace.call_job(
             ground.job,
             tool,
-            tool.permissions.environment(os.environ),
+            values.env,
             ctx,
-            stdin=self._job(Values.of(tool, call, ctx), ground.path),
+            stdin=self._job(values, ground.path),
             **network.job,
         )
         done = masked(ctx, await run(job))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -101,7 +101,7 @@ class Workspace:
         )
 
     def call_job(
-        self, job: Confinement, tool: Tool, env: dict[str, str], ctx: CallContext, **more: Any
+        self, job: Confinement, tool: Tool, env: Mapping[str, str], ctx: CallContext, **more: Any
     ) -> Confinement:
         """Return the job of one call. `job` is the tool's; `more` are further fields of `Confinement`."""
         code = getattr(ctx, "code", None)

@@ -10,6 +10,7 @@ from toolcrib.core.controls import Proceed
 from toolcrib.errors import ApprovalRequired, ConflictError
 from toolcrib.guard import Pinned, Snapshots, ToolDigest
 from toolcrib.manifest import kind_of
+from toolcrib.project.integrity.lock import Pins
 from toolcrib.spec import Result, Tool
 
 
@@ -19,15 +20,25 @@ class ApprovedCode:
     `fingerprint` returns a tool's digest as it is now.
     """
 
-    def __init__(self, fingerprint: Callable[[Tool], ToolDigest], snapshots: Snapshots) -> None:
+    def __init__(self, fingerprint: Callable[[Tool], ToolDigest], snapshots: Snapshots, pins: Pins) -> None:
         self._fingerprint = fingerprint
         self._snapshots = snapshots
+        self._pins = pins
 
     def digest(self, ctx: Context) -> ToolDigest:
         """Return the digest that every decision about this call is for, taken when first needed."""
         if ctx.digest is None:
             ctx.digest = self._fingerprint(ctx.bound.tool)
         return ctx.digest
+
+    def require_pinned(self, ctx: Context) -> None:
+        """Raise LockDrift if the tool of this call differs from its pin in the lock.
+
+        Functions of the program and the tools that its user keeps in bundles are not pinned.
+        """
+        tool, source = ctx.bound.tool, ctx.bound.tool.source
+        if (source is not None and not source.stored) or tool.kind == "mcp":
+            self._pins.require(tool, lambda: self.digest(ctx))
 
     def require_approved(self, ctx: Context) -> None:
         """Raise ApprovalRequired if whoever approved this very call was shown another version of the tool."""

@@ -160,7 +160,7 @@ class FirstUse:
 
     def _asks_for(self, tool: Tool) -> bool:
         """Return True if a review is asked for. To accept a project as a whole does not cover bundles."""
-        return self._asks and (tool.is_stored or not self.acceptance.whole)
+        return self._asks and (not self.acceptance.whole or tool.is_stored)
 
     def is_reviewed(self, tool: Tool) -> bool:
         """Return True if a person has reviewed or accepted the tool as it is now."""

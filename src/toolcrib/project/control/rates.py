@@ -19,11 +19,12 @@ class RateStep:
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
-        every_tool = self._limits.rated
+        every_tool = _is_rated(self._limits)
 
         def step(ctx: Context) -> Awaitable[Result]:
             limits = ctx.bound.tool.limits
-            return self._limited(ctx, limits, proceed) if every_tool or limits.rated else proceed(ctx)
+            is_limited = every_tool or _is_rated(limits)
+            return self._limited(ctx, limits, proceed) if is_limited else proceed(ctx)
 
         return step
 
@@ -36,6 +37,10 @@ class RateStep:
         )
         with lease:
             return await proceed(ctx)
+
+
+def _is_rated(own: Limits) -> bool:
+    return (own.calls_per_minute, own.min_interval_ms, own.concurrent_calls) != (None, None, None)
 
 
 def _smaller(*limits: int | None) -> int | None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls
 from toolcrib.guard import Reviews
 from toolcrib.project.control.acceptance import Acceptance
 from toolcrib.project.control.access import AccessControl
-from toolcrib.project.control.approvals.questions import ApprovalQuestions
-from toolcrib.project.control.approvals.step import ApprovalStep
+from toolcrib.project.control.approvals.step import ApprovalQuestions, ApprovalStep
 from toolcrib.project.control.audit import CallAudit
 from toolcrib.project.control.code import ApprovedCode
 from toolcrib.project.control.first_use import FirstUse
@@ -46,7 +44,7 @@ class ProjectSteps:
         self.pins = pins = Pins(place.root, fingerprint, config.started)
         known, asks = (fingerprint, parts, find, place, acceptance, pins), config.review == "ask"
         self.first_use = first_use = FirstUse(Reviews(setup.vault, setup.files), *known, asks=asks)
-        code = ApprovedCode(fingerprint, setup.snapshots)
+        code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)
         self.questions = ApprovalQuestions(self.access, first_use, code)
@@ -56,18 +54,11 @@ class ProjectSteps:
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
-
-        def pinned(ctx: Context) -> None:
-            tool = ctx.bound.tool
-            # The program registers all other tools itself, or its user keeps them in bundles.
-            if (tool.source is not None and not tool.is_stored) or tool.kind == "mcp":
-                pins.require(tool, lambda: code.digest(ctx))
-
         self.approval = ApprovalStep(self.questions, store, code, log)
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise, acceptance.require),
-            require=(audit.ensure, pinned),
+            require=(audit.ensure, code.require_pinned),
             approve=(
                 IdempotencyStep(store, self.access, self.secrets.mask),
                 self.approval,

@@ -12,7 +12,7 @@ import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
 from toolcrib.errors import PermissionDenied
@@ -96,6 +96,10 @@ class Paths:
         if found is None:
             found = self._looks[path] = look(path)
         return found
+
+    def identities(self, paths: Iterable[str | None]) -> list[tuple[int, int] | None]:
+        """Return device and inode at each path, as last looked at; None for nothing, and for no path."""
+        return [None if path is None else self.look(path).identity for path in paths]
 
     def exists(self, path: str) -> bool:
         """Return True if there is anything, even a link that leads nowhere (os.path.lexists)."""

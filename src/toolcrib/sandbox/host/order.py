@@ -44,6 +44,8 @@ class CommandOrder:
     plan: MountPlan
     sandbox: SandboxOrder
     paths: Paths
+    sources: tuple[str | None, ...]
+    """The path that each mount shows; None for one that shows none."""
     guards: tuple[int, ...] = ()
     """Indexes of the mounts that keep something read-only inside something writable."""
 
@@ -56,15 +58,6 @@ class CommandOrder:
         found = ((self.plan.mounts[n].target, bound[n]) for n in self.guards)
         now = ((path, was, look(path).identity) for path, was in found if was is not None)
         return tuple(path for path, was, here in now if here is not None and here != was)
-
-    def stamps(self) -> Stamps:
-        """Return device and inode of the source of each mount, as last looked at."""
-        return [
-            None
-            if mount.mode in ("empty", "symlink") or mount[2:] == ("own", True)
-            else self.paths.look(mount.source or mount.target).identity
-            for mount in self.plan.mounts
-        ]
 
 
 _orders: PathCache[CommandOrder] = PathCache()
@@ -79,9 +72,14 @@ def order(job: Confinement, level: Level) -> CommandOrder:
     def work(paths: Paths) -> CommandOrder:
         mounts = plan(job, paths)
         guards = tuple(n for n, mount in enumerate(mounts.mounts) if mount.mode == "ro?" and not mount.make)
-        made = CommandOrder(mounts, sandbox_order(job, mounts, level), paths, guards)
-        made.stamps()  # So that these paths are checked for changes as well.
-        return made
+        sources = tuple(
+            None
+            if mount.mode in ("empty", "symlink") or mount[2:] == ("own", True)
+            else mount.source or mount.target
+            for mount in mounts.mounts
+        )
+        paths.identities(sources)  # So that these paths are checked for changes as well.
+        return CommandOrder(mounts, sandbox_order(job, mounts, level), paths, sources, guards)
 
     # A watched command shares its sandbox with no other call.
     if job.watch is not None:

@@ -387,8 +387,8 @@ class CommandRun(SandboxRun):
         job = job if self.is_pinned else replace(job, pinned=())
         self.job = job
         self.level = level
-        self.order = order(job, level)
-        super().__init__(self.order.sandbox, self.order.stamps())
+        self.order = made = order(job, level)
+        super().__init__(made.sandbox, made.paths.identities(made.sources))
         self.outlet: Outlet | None = None
         self.watcher: Watcher | None = None
 

@@ -113,15 +113,6 @@ class Limits:
     concurrent_calls: int | None = None
     """Calls at the same time, over all processes of the project."""
 
-    @property
-    def rated(self) -> bool:
-        """True if the rate of calls is limited."""
-        return (
-            self.calls_per_minute is not None
-            or self.min_interval_ms is not None
-            or self.concurrent_calls is not None
-        )
-
 
 @record
 class Output:

@@ -201,9 +201,10 @@ class SqliteDatabase:
         """A number that changes soon after another connection has committed; cheap to read."""
         if self._writer.lock.acquire(blocking=False):  # Else this process writes: next time.
             try:
-                with self._reporting():
-                    row = self._writer.connection().execute("PRAGMA data_version").fetchone()
-                    self._version = int(row[0])
+                row = self._writer.connection().execute("PRAGMA data_version").fetchone()
+                self._version = int(row[0])
+            except sqlite3.Error as error:
+                raise _unavailable(self.path, error) from error
             finally:
                 self._writer.lock.release()
         return self._version

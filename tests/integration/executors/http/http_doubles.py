@@ -42,6 +42,7 @@ class Attempt:
     run_id: str | None = "run-1"
     session_id: str | None = None
     client: CallClient | None = None
+    is_followed: bool = False
 
     def timed_out(self) -> ToolcribError:
         """Not asked for by HTTP tools."""

@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.core.bound import plan_of
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Approval, AuditQuery, AuditReader, doubts_about
-from toolcrib.project.control.approvals.questions import OWN
+from toolcrib.project.control.approvals.step import OWN
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.spec import Tool
 from toolcrib.spec.moment import written
