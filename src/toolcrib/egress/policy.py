@@ -13,7 +13,6 @@ from toolcrib.spec import Network
 from toolcrib.spec.record import record
 
 _WEB_PORTS = frozenset({80, 443})
-_HINT = "name it in permissions.network.allow"
 
 
 @record
@@ -66,6 +65,8 @@ class HostPolicy:
     """Any host may be reached, on any port and also without encryption, but only at a public address."""
     on_check: Callable[[str, int, bool], None] | None = field(default=None, compare=False)
     """Called with host and port of each destination that is checked, and True if it may be reached."""
+    remedy: str = field(default="name it in permissions.network.allow", compare=False)
+    """What allows a host that is not."""
 
     @classmethod
     def of(
@@ -109,16 +110,16 @@ class HostPolicy:
     def _check(self, destination: Destination) -> bool:
         matching = [rule for rule in self.rules if rule.matches(destination)]
         if not matching and not self.any_public:
-            raise self._error(destination, "is not a host this tool may reach", _HINT)
+            raise self._error(destination, "is not a host this tool may reach", self.remedy)
         if self.ceiling is not None and not any(rule.matches(destination) for rule in self.ceiling):
             raise self._error(destination, "is not among the hosts the project allows", None)
         if any(rule.named for rule in matching):
             return True
         address = destination.address
         if address is not None and (kind := address_kind(address)) != "public":
-            raise self._error(destination, f"is a {kind} address", _HINT, kind=kind)
+            raise self._error(destination, f"is a {kind} address", self.remedy, kind=kind)
         if destination.scheme == "http" and not self.any_public:
-            hint = f"use https, or {_HINT}"
+            hint = f"use https, or {self.remedy}"
             raise self._error(destination, "would be called without encryption (plain http)", hint)
         return False
 

@@ -153,6 +153,7 @@ async def test_without_a_grant_no_private_address_is_reached(site: Site, tmp_pat
         result = await tools.call(name, {"url": f"{site.url}/page", **more})
         assert result.error is not None
         assert result.error.code == "host_not_allowed"
+        assert f"of the built-in: {name}: {{network: {{allow: [HOST]}}}}" in (result.error.hint or "")
     assert not site.seen
 
 

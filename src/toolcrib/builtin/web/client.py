@@ -61,7 +61,11 @@ async def send(
         timeout_s=min(TIMEOUT_S, ctx.remaining) or TIMEOUT_S,
         secret_headers=frozenset(name.lower() for name, _ in given),
     )
-    return await site.host.egress().request(request, replace(policy, on_check=site.host.observe_host))
+    remedy = (
+        f"name it in the option `network` of the built-in: {site.tool.name}: {{network: {{allow: [HOST]}}}}"
+    )
+    policy = replace(policy, on_check=site.host.observe_host, remedy=remedy)
+    return await site.host.egress().request(request, policy)
 
 
 def _header_fault(name: str, value: str) -> Violation | None:

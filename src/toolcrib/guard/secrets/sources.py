@@ -136,13 +136,14 @@ def resolve(permissions: Permissions, source: SecretSource) -> dict[str, str]:
         elif secret.required:
             missing.append(secret.name)
     if missing:
-        what = "Secrets {} are not set." if len(missing) > 1 else "Secret {} is not set."
+        many = len(missing) > 1
+        what = "Secrets {} are not set." if many else "Secret {} is not set."
         sets = " && ".join(f"toolcrib secrets set {shlex.quote(name)}" for name in missing)
         exports = " ".join(f"export {shlex.quote(name)}=…" for name in missing)
         raise SecretMissing(
             what.format(", ".join(missing)),
-            hint=f"Set them: {sets}; or in Toolcrib's environment, and start it again: {exports}"
-            " (`toolcrib secrets check` shows which secrets are set)",
+            hint=f"Set {'them' if many else 'it'}: {sets}; or in Toolcrib's environment, and start it again:"
+            f" {exports} (`toolcrib secrets check` shows which secrets are set)",
             details={"missing": missing},
         )
     return found
