@@ -269,7 +269,7 @@ class Listing:
         bundles = self._store.bundles()
         now = {(one.id, file): mark for one in bundles for file, mark in self._store.marks(one.id)}
         known = {key: tool.mark for key, tool in self._tools.items() if tool.mark}
-        differ = [Change(*key) for key in known.keys() | now.keys() if known.get(key) != now.get(key)]
+        differ = [] if known == now else [Change(*key) for key, _ in known.items() ^ now.items()]
         return differ + [Change(one.id, None) for one in bundles]
 
     def _set(self, tools: Iterable[ListedTool]) -> None:
