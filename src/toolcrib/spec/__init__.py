@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.calls.call import Call, Outcome, Result
 from toolcrib.spec.calls.caller import SCOPES, Caller, Scope
-from toolcrib.spec.calls.client import CallClient, RoundClient
+from toolcrib.spec.calls.client import CallClient, CallSession, RoundClient
 from toolcrib.spec.calls.content import Content
 from toolcrib.spec.calls.events import CallEvent, CallEvents
 from toolcrib.spec.calls.reports import Chunk, Progress
@@ -66,6 +66,7 @@ __all__ = [
     "CallContext",
     "CallEvent",
     "CallEvents",
+    "CallSession",
     "Caller",
     "Catalog",
     "Choice",

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import weakref
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextvars import Context
 from functools import partial
 from typing import Any
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.connected import Connected
 from toolcrib.executors.mcp.relay import CallRelay, Relays
-from toolcrib.spec import CallContext
+from toolcrib.spec import CallContext, CallSession
 
 _MODERN = "2026-07-28"
 _IDLE_S = 600.0
@@ -40,7 +40,8 @@ class CallerConnection:
         self.used = 0.0
         """When the last call ended."""
         self._ready: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()
-        self.task = asyncio.create_task(self._run(made), name="toolcrib mcp caller")
+        # In an empty context: it outlives the call.
+        self.task = asyncio.create_task(self._run(made), name="toolcrib mcp caller", context=Context())
 
     async def _run(self, made: Callable[[Relays], AbstractAsyncContextManager[Connected]]) -> None:
         try:
@@ -64,9 +65,11 @@ class CallerConnection:
     @property
     def ended(self) -> bool:
         """True if it can be used no longer."""
+        if self.task.done() or self.task.cancelling():
+            return True
         if not self._ready.done():
             return False
-        if self.task.done() or self._ready.exception() is not None:
+        if self._ready.exception() is not None:
             return True
         up = self._ready.result()
         return up.link.closed.is_set() or up.broken.is_set()
@@ -124,7 +127,7 @@ class CallerConnections:
         elif client.protocol == _MODERN or not relay.capabilities:
             return None
         if relay.session is not None:
-            return weakref.ref(relay.session)
+            return relay.session
         return ctx.caller, json.dumps(relay.capabilities, sort_keys=True)
 
     def _get(self, key: Hashable, relay: CallRelay) -> CallerConnection:
@@ -135,13 +138,13 @@ class CallerConnections:
         one = self._made[key] = CallerConnection(partial(self._open, relay.capabilities))
         one.task.add_done_callback(partial(self._forget, key, one))
         if relay.session is not None:
-            weakref.finalize(relay.session, _close_from_any_thread, asyncio.get_running_loop(), one)
+            relay.session.on_end(partial(_close_from_any_thread, asyncio.get_running_loop(), one.task))
         return one
 
     def _release(self, key: Hashable, one: CallerConnection) -> None:
         loop = asyncio.get_running_loop()
         one.calls, one.used = one.calls - 1, loop.time()
-        if not isinstance(key, weakref.ref):
+        if not isinstance(key, CallSession):
             loop.call_later(_IDLE_S, self._close_idle, one, one.used)
 
     def _close_idle(self, one: CallerConnection, used: float) -> None:
@@ -172,6 +175,6 @@ class CallerConnections:
             _, tasks = await asyncio.wait(tasks, timeout=_CLOSE_S)
 
 
-def _close_from_any_thread(loop: asyncio.AbstractEventLoop, one: CallerConnection) -> None:
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(one.task.cancel)
+def _close_from_any_thread(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    with suppress(RuntimeError):  # The loop has ended before.
+        loop.call_soon_threadsafe(task.cancel)

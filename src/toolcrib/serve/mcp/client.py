@@ -10,7 +10,7 @@ from typing import Any
 from toolcrib.errors import ToolFailed
 from toolcrib.serve.mcp.request import Channel
 from toolcrib.serve.mcp.wire import notification, to_json
-from toolcrib.spec import RoundClient
+from toolcrib.spec import CallSession, RoundClient
 from toolcrib.spec.calls.client import require_capabilities
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -18,10 +18,11 @@ _LOG = "notifications/message"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class OpenQuestions:
-    """Requests sent to a session's client and not answered yet."""
+class OpenQuestions(CallSession):
+    """A session, and the requests that its client has not answered yet."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._sent = 0
 
@@ -90,8 +91,8 @@ class SessionClient(_Client):
         self._questions = questions
 
     @property
-    def session(self) -> object:
-        """The questions of the session."""
+    def session(self) -> CallSession:
+        """The session of its connection."""
         return self._questions
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

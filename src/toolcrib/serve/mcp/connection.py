@@ -182,6 +182,7 @@ class Connection:
         """Wait `grace` seconds for the calls to end, then cancel the rest and answer them as cancelled."""
         self._changes.close()
         await self._calls.drain(grace)
+        self._questions.end()
 
     # --- messages
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -14,6 +14,23 @@ _NEEDS = {
     "roots/list": "roots",
 }
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class CallSession:
+    """A session of a client, and what ends with it."""
+
+    def __init__(self) -> None:
+        self._at_end: list[Callable[[], object]] = []
+
+    def on_end(self, action: Callable[[], object]) -> None:
+        """Do this when the session ends."""
+        self._at_end.append(action)
+
+    def end(self) -> None:
+        """End the session."""
+        actions, self._at_end = self._at_end, []
+        for action in actions:
+            action()
 
 
 class CallClient(Protocol):
@@ -36,8 +53,8 @@ class CallClient(Protocol):
         """The `state` of the `InputRequired` that an earlier round ended with, unchanged."""
 
     @property
-    def session(self) -> object | None:
-        """An object that all calls of one session share, referenced weakly; None in 2026-07-28."""
+    def session(self) -> CallSession | None:
+        """The session that the call belongs to; None in 2026-07-28."""
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Send requests to the client and return their results by key.

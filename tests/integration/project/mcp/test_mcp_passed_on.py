@@ -21,7 +21,7 @@ from tests.mcp_servers import RAW, mount
 from toolcrib.errors import CapabilityMissing, InputRequired
 from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.mcp.connection import Connection
-from toolcrib.spec import Call, Result
+from toolcrib.spec import Call, CallSession, Result
 from toolcrib.spec.calls.client import require_capabilities
 
 pytestmark = pytest.mark.timeout(120)
@@ -42,20 +42,16 @@ ASKING = RAW + textwrap.dedent("""
 """)
 
 
-class Session:
-    """A session of a client."""
-
-
 class Client:
     """A client that answers at once, as one of a session does."""
 
     protocol = "2025-11-25"
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
     state = None
-    session: object | None
+    session: CallSession | None
 
     def __init__(self, responses: Mapping[str, Any] | None = None) -> None:
-        self.session = None if self.protocol == "2026-07-28" else Session()
+        self.session = None if self.protocol == "2026-07-28" else CallSession()
         self.responses: Mapping[str, Any] = responses or {}
         self.heard: list[Any] = []
 
@@ -141,6 +137,10 @@ async def test_each_session_has_its_own_process_of_a_server_that_asks(crib: Crib
         assert [one[0] for one in named] == ["Ann", "Ann", "Ann"]
         assert [one[2] for one in named] == ["['elicitation']", "['elicitation', 'roots']", "['elicitation']"]
         assert named[0][1] == named[2][1] != named[1][1]
+        assert ann.session is not None
+        ann.session.end()
+        await asyncio.sleep(0)
+        assert str((await call(project, ann)).unwrap()).split(" ")[1] not in [one[1] for one in named]
 
 
 NEEDS_URL = RAW.replace(
