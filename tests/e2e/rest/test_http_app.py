@@ -63,6 +63,9 @@ def test_a_browser_gets_a_page_at_the_end_of_its_link(server: HttpServerProcess)
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert "You are not logged in" in server.send("GET", "/", headers=html, token=None).body.decode()
     assert server.send("GET", "/", headers={"Accept": "*/*"}, token=None).json["name"] == "toolcrib"
+    used = server.send("GET", "/login?code=used", headers=html, token=None)
+    assert (used.status, used.headers["Location"]) == (303, "/")
+    assert "Set-Cookie" not in used.headers
 
 
 def test_a_session_ends_by_logout(server: HttpServerProcess) -> None:

@@ -51,7 +51,7 @@ class About(Struct, frozen=True, rename="camel"):
 
 def about(request: RestRequest) -> Handled:
     """Return the name and version of this server; a browser gets a page."""
-    if "text/html" in request.http.headers.get("accept", ""):
+    if _is_browser(request):
         try:
             client = request.services.access.client(request.http.headers, request.http.cookies, safe=True)
         except InvalidToken:
@@ -67,7 +67,12 @@ def log_in(request: RestRequest) -> Response:
     access = request.services.access
     prefix = _prefix(request)
     response = RedirectResponse(f"{prefix}/", 303, {"cache-control": "no-store"})
-    session = access.sessions.log_in(request.query.code)
+    try:
+        session = access.sessions.log_in(request.query.code)
+    except InvalidToken:
+        if _is_browser(request):
+            return response  # The page says if this browser is logged in, and what to do.
+        raise
     secure = request.http.url.scheme == "https"
     response.set_cookie(
         access.cookie, session, path=prefix or "/", httponly=True, samesite="strict", secure=secure
@@ -95,6 +100,10 @@ def show_identity(request: RestRequest) -> Answer:
     client = request.client
     scopes = tuple(scope for scope in SCOPES if client.identity is None or client.identity.may(scope))
     return Answer(Identity(client.caller, _person(client), scopes))
+
+
+def _is_browser(request: RestRequest) -> bool:
+    return "text/html" in request.http.headers.get("accept", "")
 
 
 def _person(client: Client) -> str:

@@ -29,7 +29,10 @@ _HEADERS = {
 
 def start_page(prefix: str, person: str | None) -> HTMLResponse:
     """Return the page; `person` is the one that is logged in."""
-    state = "You are not logged in: open the link that the server printed when it started."
+    state = (
+        "You are not logged in. A login link works once, for 15 minutes: open the one that the server"
+        " printed, or start the server again for another."
+    )
     if person is not None:
         state = f"You are logged in as {escape(person)}."
     page = _PAGE.format(version=__version__, state=state, prefix=escape(prefix))
