@@ -206,7 +206,7 @@ answers = {
 fine = {
     "limits": code(resource.prlimit, 0, resource.RLIMIT_CORE, (0, 0)),
     "affinity": code(os.sched_setaffinity, 0, os.sched_getaffinity(0)),
-    "priority": code(os.setpriority, os.PRIO_PROCESS, 0, 5),
+    "priority": code(os.setpriority, os.PRIO_PROCESS, 0, 19),
 }
 os.kill(child, 9)
 print(json.dumps([answers, fine]))

@@ -270,7 +270,7 @@ def _yaml(text: str, where: str, fault: str = "") -> Any:
 
 def _fast_yaml(text: str) -> Any:
     """Parse YAML; an integer beyond 64 bits, as a whole value, becomes a decimal fraction."""
-    from ryaml._ryaml import loads
+    from ryaml import loads
 
     for _ in range(_LONG_NUMBERS):
         try:

@@ -204,7 +204,7 @@ def load(raw: bytes, path: str) -> Document:
     schema: `no` and `017` are text, `0o17` is 15.
     """
     import orjson
-    from ryaml._ryaml import loads
+    from ryaml import loads
 
     text = decode(raw, path)
     document = Document(path, raw, text, None)
@@ -229,7 +229,7 @@ def load(raw: bytes, path: str) -> Document:
 def dump(data: Any) -> str:
     """Return JSON-shaped data as YAML without invisible characters; as JSON if YAML cannot do that."""
 
-    from ryaml._ryaml import dumps, loads
+    from ryaml import dumps, loads
 
     body: str = dumps(data)
     if not _UNSEEN.search(body):
@@ -347,7 +347,7 @@ def _nth_bracket(text: str, number: int) -> tuple[int, int]:
 def _refuse_tags(document: Document) -> None:
     """Refuse tags, which the parser drops: with a letter in place of `!` only plain text stays the same."""
     import orjson
-    from ryaml._ryaml import loads
+    from ryaml import loads
 
     stand_in = next((char for char in map(chr, _STAND_INS) if char not in document.text), chr(_STAND_INS[0]))
     try:

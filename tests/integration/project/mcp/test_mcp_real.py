@@ -195,7 +195,8 @@ async def test_every_launcher_starts_what_is_on_the_machine(
     monkeypatch.setenv("PATH", f"{':'.join(map(str, folders))}:{os.environ['PATH']}")
     servers = {
         "uvx": {"command": "uvx", "args": ["mcp-server-time"]},
-        "versioned": {"command": "uvx", "args": ["--from", "mcp-server-time", "mcp-server-time"]},
+        "versioned": {"command": "uvx", "args": ["--with", "mcp>=1,<2", "mcp-server-time"]},
+        "newer": {"command": "uvx", "args": ["--with", "mcp>=99", "mcp-server-time"]},
         "uvrun": {"command": "uv", "args": ["--directory", "local", "run", "mcp-server-time"]},
         "npx": {"command": "npx", "args": ["-y", f"{SCOPE}/server-memory"]},
         "latest": {"command": "npx", "args": ["-y", f"{SCOPE}/server-filesystem@latest", "."]},
@@ -213,7 +214,8 @@ async def test_every_launcher_starts_what_is_on_the_machine(
         assert project.servers is not None
         ready = {name for name in servers if state(project, name)["state"] == "ready"}
         errors = {name: state(project, name)["error"] for name in servers if name not in ready}
-        assert set(errors) == {"shell", "gone", "built"}, errors
+        assert set(errors) == {"shell", "gone", "built", "newer"}, errors
+        assert "--with 'mcp>=99'" in errors["newer"]["hint"]
         assert "not-downloaded is not on this machine" in errors["gone"]["message"]
         assert "--ignore-scripts --package=not-downloaded@1.0.0" in errors["gone"]["hint"]
         assert "only packages by name" in errors["built"]["message"]

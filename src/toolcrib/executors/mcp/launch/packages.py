@@ -14,7 +14,6 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch.line import MachineView, is_within
 from toolcrib.sandbox.files.paths import beginning
 
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^]]*\])?(?:(?:==|@)\s*([A-Za-z0-9.+!_-]+))?")
 _NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([A-Za-z0-9.+^~*_-]+))?", re.IGNORECASE)
 _MOST_BYTES = 1_048_576
 
@@ -34,27 +33,36 @@ def missing(launcher: str, package: str, line: Sequence[str]) -> ToolUnavailable
 
 
 class Requirement(NamedTuple):
-    """A Python package by name, as uvx takes it, and the exact version if one is named."""
+    """A Python package by name, as uvx takes it, and the versions that satisfy it."""
 
     name: str
-    version: str | None
+    versions: str
 
     @classmethod
     def of(cls, text: str) -> Requirement:
-        """Read `NAME`, `NAME[EXTRA]`, `NAME==VERSION` or `NAME@VERSION`; anything else is not supported."""
-        found = _REQUIREMENT.fullmatch(text.strip())
-        if found is None:
+        """Read `NAME`, `NAME[EXTRA]`, `NAME<2` (bounds) or `NAME@VERSION`; nothing else is supported."""
+        from packaging.requirements import InvalidRequirement
+        from packaging.requirements import Requirement as Parsed
+
+        name, at, version = text.partition("@")
+        exact = f"=={version.strip()}" if at and version.strip() != "latest" else ""
+        try:
+            read = Parsed(name + exact)
+        except InvalidRequirement:
+            raise _unsupported("uvx", text) from None
+        if read.marker is not None or (exact and len(read.specifier) > 1):
             raise _unsupported("uvx", text)
-        version = found[2]
-        return cls(found[1], None if version == "latest" else version)
+        return cls(read.name, str(read.specifier))
 
     def is_in(self, site: Path) -> bool:
         """Return True if it is installed in a folder of packages."""
+        from packaging.specifiers import SpecifierSet
+
         plain = re.sub(r"[-_.]+", "_", self.name).lower()
         for entry in site.glob("*.dist-info"):
             name, _, version = entry.stem.partition("-")
-            if re.sub(r"[-_.]+", "_", name).lower() == plain and self.version in (None, version):
-                return True
+            if re.sub(r"[-_.]+", "_", name).lower() == plain:
+                return SpecifierSet(self.versions).contains(version, prereleases=True)
         return False
 
 
