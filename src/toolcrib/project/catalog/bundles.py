@@ -183,12 +183,11 @@ class Bundles:
         Raises UsageError for a query without a word too.
         """
         _check_limit(limit)
-        if not self.exist:
-            return ToolHits([], None, 0)
-        from toolcrib.project.catalog.stored_search import Filter
+        from toolcrib.project.catalog.stored_search import Filter, Question
 
         within = Filter(bundles, tags, kinds, include_disabled, sees)
-        return self.index.find(query, within, limit, page)
+        question = Question.of(query, within, page)
+        return self.index.find(question, within, limit) if self.exist else ToolHits([], None, 0)
 
     def start(self) -> None:
         """Look after the bundles until `stop`: take up changes of other processes, also for searches, and

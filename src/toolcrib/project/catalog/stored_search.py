@@ -63,6 +63,23 @@ def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -
     return Wanted(words, tuple(tags), tuple(kinds))
 
 
+class Question(NamedTuple):
+    """A search, and the place on its list to begin after."""
+
+    wanted: Wanted
+    key: tuple[object, ...]
+    """What the tokens of its pages are bound to."""
+    after: HitPlace | None
+
+    @classmethod
+    def of(cls, query: str, within: Filter, page: str | None) -> Question:
+        """Raises UsageError for a query without a word, and for the page of another search."""
+        wanted = asked(query, within.tags, within.kinds)
+        filters = [sorted(one) for one in (within.bundles, within.tags, within.kinds)]
+        key = ("search", wanted.words, filters, within.include_disabled)
+        return cls(wanted, key, None if page is None else HitPlace(*read_page_token(page, key, int, int)))
+
+
 class StoredSearch:
     """Finds tools of bundles. The index is in the user's cache folder. Safe for threads."""
 
@@ -78,21 +95,17 @@ class StoredSearch:
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
 
-    def find(self, query: str, within: Filter, limit: int, page: str | None) -> ToolHits:
+    def find(self, question: Question, within: Filter, limit: int) -> ToolHits:
         """Search as `Bundles.search`."""
-        wanted = asked(query, within.tags, within.kinds)
-        filters = [sorted(one) for one in (within.bundles, within.tags, within.kinds)]
-        question = ("search", wanted.words, filters, within.include_disabled)
-        after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
         try:
-            found = self._found(wanted, after, limit, within)
+            found = self._found(question, limit, within)
         except IndexUnavailable as error:
             self.repair(error)
-            found = self._found(wanted, after, limit, within)
-        following = page_token(question, [*found.hits[-1].place]) if found.more else None
+            found = self._found(question, limit, within)
+        following = page_token(question.key, [*found.hits[-1].place]) if found.more else None
         return ToolHits(found.hits, following, found.total, found)
 
-    def _found(self, wanted: Wanted, after: HitPlace | None, limit: int, within: Filter) -> Found:
+    def _found(self, question: Question, limit: int, within: Filter) -> Found:
         sees, hidden = within.sees, None
         if sees is not None:
 
@@ -100,7 +113,7 @@ class StoredSearch:
                 return not sees(self._stored.full_name(tool))
 
         with self.part(hidden, within.bundles, within.include_disabled) as part:
-            return find([part], wanted, limit, after)
+            return find([part], question.wanted, limit, question.after)
 
     @contextmanager
     def part(

@@ -19,6 +19,7 @@ from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.listing import ListedTool
+from toolcrib.errors import UsageError
 from toolcrib.project.catalog import stored_search
 from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.search import SearchEntry
@@ -94,6 +95,17 @@ def found(among: Bundles, query: str, **options: object) -> list[str]:
         page = hits.next
         if page is None:
             return slugs
+
+
+@pytest.mark.parametrize(("query", "page"), [("", None), (" -", None), ("a", "x")])
+async def test_a_wrong_search_is_refused_before_there_is_a_bundle(
+    root: Path, data: Path, query: str, page: str | None
+) -> None:
+    async with Project.open(root) as project:
+        assert not (data / "bundles").exists()
+        assert found(project.bundles, "a") == []
+        with pytest.raises(UsageError):
+            project.bundles.search(query, page=page)
 
 
 def test_the_order_is_that_of_classes_on_every_page(root: Path, store: Store, mine: str) -> None:
