@@ -1,4 +1,4 @@
-"""Calls in a moment in which this process may open nothing more: told so at once, or made; never a hang.
+"""Calls in a moment in which this process may open nothing more: refused at once, or made; never a hang.
 
 Each test runs in a process of its own: a limit of open files binds all threads of a process.
 """
@@ -79,7 +79,7 @@ async def in_need(call: Callable[[], Awaitable[str]], steps: int, free: int) -> 
     assert await call() == "done"
 
 
-def told(error: ToolcribError) -> str:
+def message_of(error: ToolcribError) -> str:
     return error.code if error.retryable else "not to be tried again"
 
 
@@ -87,20 +87,20 @@ async def command() -> str:
     try:
         return "done" if (await run(JOB)).stdout == b"x\n" else "odd"
     except UnavailableError as error:
-        return told(error)
+        return message_of(error)
 
 
 async def stream() -> str:
     try:
         one = await open_stream(JOB)
     except UnavailableError as error:
-        return told(error)
+        return message_of(error)
     try:
         await asyncio.wait([one.ended], timeout=LIMIT_MS / 1000)
         words = one.how()
         return "done" if "exit code 0" in words else "unavailable" if "did not start" in words else words
     except UnavailableError as error:
-        return told(error)
+        return message_of(error)
     finally:
         await one.aclose()
 
@@ -111,7 +111,7 @@ async def function() -> str:
     result = await tools.call("where_async", {"n": 1})
     if result.error is None:
         return "done" if result.value == 2 else "odd"
-    return told(result.error)
+    return message_of(result.error)
 
 
 @pytest.mark.parametrize("call", [command, stream, function], ids=lambda call: str(call.__name__))
