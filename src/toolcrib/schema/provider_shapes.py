@@ -12,10 +12,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.schema.gemini_shape import gemini_json, gemini_schema, merged, single_types
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names
-from toolcrib.schema.strict_shape import strict_schema
+from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, single_types
+from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import pointed

@@ -11,7 +11,7 @@ import pytest
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch import Launch, MachineView, launch_of
-from toolcrib.executors.mcp.refusals import summary
+from toolcrib.executors.mcp.process.refusals import summary
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.executors.mcp.local import files_of
+from toolcrib.executors.mcp.process.local import files_of
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.spec import Permissions
 

@@ -21,7 +21,7 @@ from toolcrib.errors import (
 from toolcrib.executors.mcp.callers import CallerConnections
 from toolcrib.executors.mcp.connected import Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
-from toolcrib.executors.mcp.refusals import summary
+from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.executors.mcp.results import outcome_of
 from toolcrib.spec import CallContext, Outcome

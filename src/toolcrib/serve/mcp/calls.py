@@ -18,9 +18,11 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
-from toolcrib.serve.mcp.approval_page import AnswerPage
-from toolcrib.serve.mcp.client import ModernClient, OpenQuestions, input_required
-from toolcrib.serve.mcp.elicitation import (
+from toolcrib.serve.mcp.forms import AS_TOOL, ResultForm
+from toolcrib.serve.mcp.lists import AdvertisedTool
+from toolcrib.serve.mcp.questions.approval_page import AnswerPage
+from toolcrib.serve.mcp.questions.client import ModernClient, OpenQuestions, input_required
+from toolcrib.serve.mcp.questions.elicitation import (
     ApprovalQuestion,
     Mode,
     accepts,
@@ -30,11 +32,9 @@ from toolcrib.serve.mcp.elicitation import (
     take_answer,
     waiting_for,
 )
-from toolcrib.serve.mcp.forms import AS_TOOL, ResultForm
-from toolcrib.serve.mcp.lists import AdvertisedTool
+from toolcrib.serve.mcp.questions.state import StateSeal
 from toolcrib.serve.mcp.request import McpRequest
 from toolcrib.serve.mcp.settings import ServerSettings
-from toolcrib.serve.mcp.state import StateSeal
 from toolcrib.serve.mcp.tasks import Tasks, protocol_error, url_needed
 from toolcrib.serve.mcp.wire import (
     SERVER_KEY,

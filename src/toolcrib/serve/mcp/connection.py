@@ -12,8 +12,6 @@ import orjson
 
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
-from toolcrib.serve.mcp.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
-from toolcrib.serve.mcp.elicitation import Mode, mode_of
 from toolcrib.serve.mcp.forms import (
     AS_PROMPT,
     AS_TOOL,
@@ -23,6 +21,8 @@ from toolcrib.serve.mcp.forms import (
     completions,
 )
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
+from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
+from toolcrib.serve.mcp.questions.elicitation import Mode, mode_of
 from toolcrib.serve.mcp.request import (
     Channel,
     McpRequest,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
+from toolcrib.serve.mcp.questions.elicitation import Approver
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 

@@ -13,9 +13,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolcrib.serve.mcp.connection import Connection
-from toolcrib.serve.mcp.elicitation import Approver
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
+from toolcrib.serve.mcp.questions.elicitation import Approver
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import Completer, ServerSettings
 from toolcrib.serve.process import run_until_end

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import CapabilityMissing, ConflictError, NotFoundError, ToolcribError
-from toolcrib.serve.mcp.elicitation import (
+from toolcrib.serve.mcp.lists import AdvertisedTool
+from toolcrib.serve.mcp.questions.elicitation import (
     ApprovalQuestion,
     Approver,
     mode_of,
     question_about,
     take_answer,
 )
-from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.wire import CAPABILITIES_KEY, ErrorCode, JsonRpcError, mounted_error
 from toolcrib.spec import Call, Result

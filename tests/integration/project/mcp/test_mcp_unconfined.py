@@ -13,7 +13,7 @@ import pytest
 from tests.crib import Crib
 from tests.integration.project.mcp.test_mcp_stdio import opened, server
 from tests.mcp_servers import RAW, trust, write
-from toolcrib.executors.mcp.local import files_of
+from toolcrib.executors.mcp.process.local import files_of
 from toolcrib.guard import Trust
 from toolcrib.project import load_config
 from toolcrib.state import Vault

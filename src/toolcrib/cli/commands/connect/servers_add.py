@@ -58,7 +58,7 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
-    from toolcrib.executors.mcp.local import unconfined_program
+    from toolcrib.executors.mcp.process.local import unconfined_program
 
     require_client()
     entry = _entry(words, url, env, allow, read, write)
@@ -156,7 +156,7 @@ def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> 
 
 def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
     """Yield lines about what is started and what its process may use."""
-    from toolcrib.executors.mcp.local import grants_of, started_line, unconfined_program
+    from toolcrib.executors.mcp.process.local import grants_of, started_line, unconfined_program
 
     yield f"{spec.name}: {spec.where}"
     if not spec.is_local:
@@ -179,7 +179,7 @@ def _question(spec: ServerSpec, program: str) -> str:
 
 def _download(spec: ServerSpec, root: Path, *, yes: bool) -> None:
     """Download the package of a launcher that is not on this machine, without running any of its code."""
-    from toolcrib.executors.mcp.local import missing_package
+    from toolcrib.executors.mcp.process.local import missing_package
 
     error = missing_package(spec, str(root))
     line = None if error is None else error.details.get("download")

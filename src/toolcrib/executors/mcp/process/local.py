@@ -12,7 +12,7 @@ from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
 from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 from toolcrib.executors.mcp.launch.line import is_within
-from toolcrib.executors.mcp.refusals import LocalProcess
+from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.process import process_job

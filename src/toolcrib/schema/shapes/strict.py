@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolcrib.errors import DefinitionError
-from toolcrib.schema.gemini_shape import both, typed
+from toolcrib.schema.shapes.gemini import both, typed
 
 _MOST = {"properties": 5_000, "values of enums": 1_000}
 """Limits of the API. A list with a tool beyond one of them is refused as a whole."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
 
-    from toolcrib.executors.mcp.unconfined import UnconfinedStream
+    from toolcrib.executors.mcp.process.unconfined import UnconfinedStream
     from toolcrib.sandbox.stream import Stream
 
 MAX_LINE = 16 * 1024 * 1024

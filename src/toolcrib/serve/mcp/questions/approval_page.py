@@ -14,7 +14,7 @@ import socket
 from contextlib import suppress
 from urllib.parse import parse_qs
 
-from toolcrib.serve.mcp.elicitation import ApprovalQuestion, Approver, UserAnswer
+from toolcrib.serve.mcp.questions.elicitation import ApprovalQuestion, Approver, UserAnswer
 
 _MOST = 16_384
 """Bytes of the longest head of a request; a body has fewer than 10,000."""
