@@ -7,14 +7,55 @@ import os
 import signal
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
-from toolcrib.sandbox.confine import explained
-from toolcrib.sandbox.host.runner import CommandRun, NeverStarted, check
-from toolcrib.sandbox.host.streams import CHUNK, OwnPipes
+from toolcrib.sandbox.confine import checked_level, explained
+from toolcrib.sandbox.host.runner import CHUNK, CommandRun, NeverStarted
 from toolcrib.sandbox.job import Confinement
-from toolcrib.sandbox.levels.choice import chosen
 from toolcrib.spec import Level
 
 LINGER = 0.3
+TAIL = 65_536
+
+
+class OwnPipes:
+    """Our ends of the pipes of a process that stays, and the end of what it wrote to standard error."""
+
+    def __init__(self, stdin: int = -1, stdout: int = -1) -> None:
+        self.stdin = stdin
+        """Written by the caller; -1 once it is closed."""
+        self.stdout = stdout
+        """Read by the caller."""
+        self._tail = bytearray()
+
+    def keep(self, data: bytes) -> None:
+        """Keep the last 64 KiB of standard error; a flood takes no memory."""
+        self._tail += data
+        del self._tail[:-TAIL]
+
+    @property
+    def stderr(self) -> str:
+        """The last 64 KiB of what it wrote to standard error."""
+        return self._tail.decode(errors="replace")
+
+    @property
+    def stderr_cut(self) -> bool:
+        """True if it may have written more than that."""
+        return len(self._tail) >= TAIL
+
+    def take_stdin(self) -> int:
+        """Return the descriptor, which the caller then has to close."""
+        fd, self.stdin = self.stdin, -1
+        return fd
+
+    def take_stdout(self) -> int:
+        """Return the descriptor, which the caller then has to close."""
+        fd, self.stdout = self.stdout, -1
+        return fd
+
+    def close_pipes(self) -> None:
+        """Close those that nobody has taken."""
+        for fd in (self.take_stdin(), self.take_stdout()):
+            if fd >= 0:
+                os.close(fd)
 
 
 class Stream(CommandRun, OwnPipes):
@@ -116,9 +157,7 @@ async def open_stream(job: Confinement) -> Stream:
     """
     stream = None
     try:
-        level = await chosen(job)
-        check(job, level)
-        stream = Stream(job, level)
+        stream = Stream(job, await checked_level(job))
         stream.begin()
         return stream
     except BaseException as error:

@@ -17,7 +17,8 @@ from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files import paths
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.sandbox.host.handle import Stamps
-from toolcrib.sandbox.host.order import CommandOrder, order
+from toolcrib.sandbox.host.order import CommandOrder
+from toolcrib.sandbox.host.runner import order
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ def group_for(memory_bytes: int | None, processes: int | None, level: str) -> Cg
         except FileNotFoundError:
             # Our own group was removed by some other program.
             pool.close()
-            groups.cache_clear()
-            machine.cache_clear()
+            for known in (groups, machine, process_limit):
+                known.cache_clear()
     check_limits(memory_bytes, processes, level)
     return None
 
@@ -71,6 +71,7 @@ def has_process_limit(level: str) -> bool:
     return level == "full" and os.geteuid() != 0
 
 
+@cache
 def process_limit(processes: int | None, level: str) -> int | None:
     """Return the value of RLIMIT_NPROC; None if a control group limits the processes, or nothing can."""
     if groups()[0] is not None or not has_process_limit(level):
@@ -86,26 +87,6 @@ def check_limits(memory_bytes: int | None, processes: int | None, level: str) ->
     names = [name for name, value in stated.items() if value is not None]
     if names:
         raise unavailable("cgroup", f"{' and '.join(names)} cannot be enforced: {groups()[1]}")
-
-
-def report(
-    unprotected: tuple[str, ...] = (),
-    exceeded: tuple[str, ...] = (),
-    network: NetworkAccess = "none",
-    level: Level = "full",
-    missing: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    """Return the enforcement report of a call; `missing` is what its own sandbox could not have."""
-    found = dict(machine(level))
-    if missing:
-        found["missing"] = [*found.get("missing", ()), *missing]
-    if level == "full":
-        found["net"] = NETWORK_BY[network]
-    if unprotected:
-        found["unprotected"] = list(unprotected)
-    if exceeded:
-        found["exceeded"] = list(exceeded)
-    return found
 
 
 @cache

@@ -20,7 +20,7 @@ from typing import Any
 
 from toolcrib.sandbox.host.failures import unavailable
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
-from toolcrib.sandbox.kernel.signals import FILTERED, send_signal
+from toolcrib.sandbox.kernel.signals import FILTERED, sender
 
 HERE = str(Path(__file__).parents[1])
 # Loads the named module only: the packages around it would bring the whole server. A module's bytecode is
@@ -159,7 +159,7 @@ class SandboxHandle:
             return
         try:
             for number in numbers:
-                send_signal(self.pidfd, number)
+                sender()(self.pidfd, number)
         except ProcessLookupError:
             pass
 

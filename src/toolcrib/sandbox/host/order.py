@@ -9,9 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from toolcrib.sandbox.files.grants import MountPlan, plan
-from toolcrib.sandbox.files.paths import PathCache, Paths, look
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.host.enforcement import process_limit
-from toolcrib.sandbox.host.handle import Stamps
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel.network import filter_arguments
@@ -49,42 +48,19 @@ class CommandOrder:
     guards: tuple[int, ...] = ()
     """Indexes of the mounts that keep something read-only inside something writable."""
 
-    def replaced(self, bound: Stamps) -> tuple[str, ...]:
-        """Return the protected places that now are other files than those that were mounted.
 
-        The kernel removes a mount whose place is renamed over in another namespace, so the command could
-        write there from then on.
-        """
-        found = ((self.plan.mounts[n].target, bound[n]) for n in self.guards)
-        now = ((path, was, look(path).identity) for path, was in found if was is not None)
-        return tuple(path for path, was, here in now if here is not None and here != was)
-
-
-_orders: PathCache[CommandOrder] = PathCache()
-
-
-def order(job: Confinement, level: Level) -> CommandOrder:
-    """Return the order for a job; an earlier one as long as all its paths are unchanged.
-
-    Raises what `grants.plan` raises.
-    """
-
-    def work(paths: Paths) -> CommandOrder:
-        mounts = plan(job, paths)
-        guards = tuple(n for n, mount in enumerate(mounts.mounts) if mount.mode == "ro?" and not mount.make)
-        sources = tuple(
-            None
-            if mount.mode in ("empty", "symlink") or mount[2:] == ("own", True)
-            else mount.source or mount.target
-            for mount in mounts.mounts
-        )
-        paths.identities(sources)  # So that these paths are checked for changes as well.
-        return CommandOrder(mounts, sandbox_order(job, mounts, level), paths, sources, guards)
-
-    # A watched command shares its sandbox with no other call.
-    if job.watch is not None:
-        return work(Paths())
-    return _orders.get((level, process_limit(job.processes, level), *MADE_FROM(job)), work)
+def new_order(job: Confinement, level: Level, paths: Paths) -> CommandOrder:
+    """Work out the order for a job, which depends on nothing but it and the paths. Raises as `plan`."""
+    mounts = plan(job, paths)
+    guards = tuple(n for n, mount in enumerate(mounts.mounts) if mount.mode == "ro?" and not mount.make)
+    sources = tuple(
+        None
+        if mount.mode in ("empty", "symlink") or mount[2:] == ("own", True)
+        else mount.source or mount.target
+        for mount in mounts.mounts
+    )
+    paths.identities(sources)  # So that these paths are checked for changes as well.
+    return CommandOrder(mounts, sandbox_order(job, mounts, level), paths, sources, guards)
 
 
 def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxOrder:

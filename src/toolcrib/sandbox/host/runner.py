@@ -9,27 +9,19 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from toolcrib.errors import (
-    InvalidInput,
-    ToolcribError,
-    ToolUnavailable,
-    UnavailableError,
-    UsageError,
-    Violation,
-)
-from toolcrib.sandbox.host.enforcement import check_limits, report
+from toolcrib.errors import ToolcribError, ToolUnavailable, UnavailableError
+from toolcrib.sandbox.files.paths import PathCache, Paths, look
+from toolcrib.sandbox.host.enforcement import NETWORK_BY, machine, process_limit
 from toolcrib.sandbox.host.failures import explain, not_started, unavailable
 from toolcrib.sandbox.host.handle import SandboxHandle, Stamps, in_memory
-from toolcrib.sandbox.host.order import order, refuses_sockets
+from toolcrib.sandbox.host.order import MADE_FROM, CommandOrder, new_order, refuses_sockets
 from toolcrib.sandbox.host.pool import SandboxOrder, shared
-from toolcrib.sandbox.host.streams import PipeReader
 from toolcrib.sandbox.job import Completed, Confinement, Outlet
 from toolcrib.sandbox.kernel.cgroup import CgroupSlot
 from toolcrib.sandbox.kernel.network import proxy_variables
@@ -53,12 +45,25 @@ _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 BUSY_ERRORS = (errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETOOMANYREFS)
 """The launcher has too many orders, or has just ended."""
 LIMIT_SIGNALS = (("cpu", signal.SIGXCPU), ("file_size", signal.SIGXFSZ))
+CHUNK = 65_536
+DISCARD = 1 << 20
+_orders: PathCache[CommandOrder] = PathCache()
 
 
 async def execute(job: Confinement, level: Level) -> Completed:
     """Run a command at a level; see `confine.run`, which chooses the level."""
-    check(job, level)
     return await retried(lambda: CommandRun(job, level).complete(), CommandRun.trouble)
+
+
+def order(job: Confinement, level: Level) -> CommandOrder:
+    """Return the order for a job; an earlier one as long as all its paths are unchanged.
+
+    Raises what `grants.plan` raises.
+    """
+    if job.watch is not None:  # A watched command shares its sandbox with no other call.
+        return new_order(job, level, Paths())
+    key = (level, process_limit(job.processes, level), *MADE_FROM(job))
+    return _orders.get(key, lambda paths: new_order(job, level, paths))
 
 
 async def retried(attempt: Callable[[], Awaitable[T]], trouble: str) -> T:
@@ -86,47 +91,74 @@ def turns() -> asyncio.Semaphore:
     return _turns[loop]
 
 
-def check(job: Confinement, level: Level) -> None:
-    """Refuse what no process can be given, and what this machine cannot enforce."""
-    if not job.argv or not job.argv[0]:
-        raise UsageError("there is no command to run")
-    if (job.network == "proxy") != (job.outlet is not None):
-        raise UsageError("an outlet is needed for the network `proxy`, and only for that")
-    for name in ("timeout_ms", "cpu_s", "open_files", "tmp_size", "memory_bytes", "processes"):
-        value = getattr(job, name)
-        if value is not None and value <= 0:
-            raise UsageError(f"{name} must be above 0")
-    for name in ("output_limit", "result_limit", "file_size"):
-        if getattr(job, name) < 0:
-            raise UsageError(f"{name} must not be negative")
-    check_texts(job)
-    if sys.platform != "linux" or not sys.executable:
-        raise unavailable("launcher", "a Python interpreter on Linux is needed")
-    if job.watch is not None and level != "full":
-        raise unavailable("watch", "commands can be watched at level full only")
-    if job.memory_bytes or job.processes:
-        check_limits(job.memory_bytes, job.processes, level)
-
-
-def check_texts(job: Confinement) -> None:
-    """Refuse arguments and variables that no process can be given."""
-    for name in job.env:
-        if not name or "=" in name:
-            raise UsageError(f"not a name of a variable: {name!r}")
-    texts = [(f"$.argv[{index}]", text) for index, text in enumerate(job.argv)]
-    texts += [(f"$.env.{name}", f"{name}={value}") for name, value in job.env.items()]
-    for path, text in texts:
-        reason = "contains a NUL byte" if "\0" in text else ""
-        try:
-            os.fsencode(text)
-        except UnicodeEncodeError:
-            reason = "contains a lone surrogate"
-        if reason:
-            raise InvalidInput(f"{path} {reason}", violations=(Violation(path, reason),))
-
-
 class NeverStarted(Exception):
     """The sandbox or its launcher was killed before the command started; nothing was run."""
+
+
+class PipeReader:
+    """One pipe read to its end inside the event loop; at most `limit` bytes are kept.
+
+    Past the limit the pipe is emptied by splice(2) into /dev/null, without copying a byte.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        limit: int,
+        on_data: Callable[[], None] | None = None,
+        on_output: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.kept = bytearray()
+        self.total = 0
+        """Bytes read, kept or not."""
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._fd = fd
+        self._limit = limit
+        self._null = -1
+        self._on_data = on_data
+        self._on_output = on_output
+        os.set_blocking(fd, False)
+        loop.add_reader(fd, self._read)
+
+    def _read(self) -> None:
+        left = self._limit - len(self.kept)
+        try:
+            if left > 0:
+                data = os.read(self._fd, min(left, CHUNK))
+                self.kept += data
+                if self._on_output is not None and data:
+                    self._on_output(data)
+                count = len(data)
+            else:
+                count = self._discard()
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        self.total += count
+        if count == 0:
+            self.close()
+        if self._on_data is not None:
+            self._on_data()
+
+    def _discard(self) -> int:
+        if self._null < 0:
+            self._null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        return os.splice(self._fd, self._null, DISCARD)
+
+    def close(self) -> None:
+        """Stop reading; what was read until now stays."""
+        if self._fd < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        for fd in (self._fd, self._null):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._null = -1
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
 class SandboxRun:
@@ -483,14 +515,31 @@ class CommandRun(SandboxRun):
 
     def enforcement(self, status: int = 0) -> dict[str, Any]:
         """Return the enforcement report; of a failed command with the limits that it reached."""
-        unprotected, exceeded = self.order.plan.unprotected, self.exceeded(status)
-        missing = () if self.sandbox is None else self.sandbox.missing
-        found = report(unprotected, exceeded, self.job.network, self.level, missing)
+        found = dict(machine(self.level))
+        if self.sandbox is not None and self.sandbox.missing:
+            found["missing"] = [*found.get("missing", ()), *self.sandbox.missing]
+        if self.level == "full":
+            found["net"] = NETWORK_BY[self.job.network]
         if not self.is_pinned:
             found["code"] = "not pinned during the run"
-        if self.order.guards and self.level == "full" and (replaced := self.order.replaced(self.now)):
-            found["replaced"] = list(replaced)
-        return found
+        lists = {
+            "unprotected": self.order.plan.unprotected,
+            "exceeded": self.exceeded(status),
+            "replaced": self.replaced(),
+        }
+        return found | {name: [*paths] for name, paths in lists.items() if paths}
+
+    def replaced(self) -> list[str]:
+        """Return the protected places that now are other files than those that were mounted.
+
+        The kernel removes a mount whose place is renamed over in another namespace, so the command could
+        write there from then on.
+        """
+        if self.level != "full":
+            return []
+        mounted = ((self.order.plan.mounts[n].target, self.now[n]) for n in self.order.guards)
+        now = ((path, was, look(path).identity) for path, was in mounted if was is not None)
+        return [path for path, was, here in now if here is not None and here != was]
 
     def exceeded(self, status: int) -> tuple[str, ...]:
         """Return the limits that a failed command reached: of the whole tree, or by its signal."""

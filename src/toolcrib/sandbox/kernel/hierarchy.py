@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from toolcrib.sandbox.kernel.signals import send_signal
+from toolcrib.sandbox.kernel.signals import sender
 
 CONTROLLERS = ("memory", "pids")
 PREFIX = "toolcrib-server-"
@@ -271,7 +271,7 @@ def kill_members(folder: str) -> int:
         try:
             # Looked up again with the descriptor open: the number may belong to another process by now.
             if pid in members(folder):
-                send_signal(fd, signal.SIGKILL)
+                sender()(fd, signal.SIGKILL)
         except ProcessLookupError:
             continue
         finally:

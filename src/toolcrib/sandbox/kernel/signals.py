@@ -9,22 +9,29 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Callable
 from functools import cache
 
 FILTERED = (errno.ENOSYS, errno.EPERM)
 
 
-def send_signal(pidfd: int, number: int) -> None:
-    """Send a signal to the process of a pidfd.
+@cache
+def sender() -> Callable[[int, int], None]:
+    """Return the function that sends a signal, by its number, to the process of a pidfd.
 
-    Raises:
-        ProcessLookupError: it has ended, and was waited for.
-        PermissionError: it belongs to somebody else.
+    It raises ProcessLookupError if the process has ended and was waited for.
     """
-    if try_pidfd_signal() not in FILTERED:
-        signal.pidfd_send_signal(pidfd, number)
-    else:
-        os.kill(process_of(pidfd), number)
+    return by_number if try_pidfd_signal() in FILTERED else signal.pidfd_send_signal
+
+
+def by_number(pidfd: int, number: int) -> None:
+    """Send a signal to the process that a pidfd stands for now (proc(5), /proc/PID/fdinfo)."""
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+    pid = int(fields.get("Pid", 0))
+    if pid <= 0:
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+    os.kill(pid, number)
 
 
 @cache
@@ -41,17 +48,3 @@ def try_pidfd_signal() -> int:
     finally:
         os.close(pidfd)
     return 0
-
-
-def process_of(pidfd: int) -> int:
-    """Return the process id that a pidfd stands for now (proc(5), /proc/PID/fdinfo).
-
-    Raises:
-        ProcessLookupError: none.
-    """
-    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
-        fields = dict(line.split(":", 1) for line in file if ":" in line)
-    pid = int(fields.get("Pid", 0))
-    if pid <= 0:
-        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
-    return pid

@@ -135,11 +135,11 @@ def level() -> Mapping[str, Any]:
 
     Anything below `full` is used only where a project allows it.
     """
-    from toolcrib.sandbox.host.enforcement import report
+    from toolcrib.sandbox.host.enforcement import machine
 
     best = level_of(probe())
     missing = [one.name for one in probe() if one.required and not one.ok]
-    return report(level=best) if best == "full" else {**report(level=best), "missing": missing}
+    return {**machine(best), **({} if best == "full" else {"missing": missing})}
 
 
 def require(at: Level = "full") -> None:

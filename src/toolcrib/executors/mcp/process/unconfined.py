@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.sandbox.host.streams import TAIL, OwnPipes
+from toolcrib.sandbox.stream import TAIL, OwnPipes
 
 _GRACE_S = 5.0
 _PDEATHSIG = 1
