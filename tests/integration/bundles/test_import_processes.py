@@ -16,7 +16,7 @@ import pytest
 from tests.commands import Forked
 from tests.conftest import need
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.bundles.archive import apply_import, contents_of, export_bundle
+from toolcrib.bundles.archive import apply, contents_of, export_bundle, read_zip
 from toolcrib.bundles.listing import Listing
 from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
@@ -25,14 +25,14 @@ IMPORT = textwrap.dedent("""
     import json, sys
     from pathlib import Path
     from toolcrib.bundles import Store
-    from toolcrib.bundles.archive import apply_import
+    from toolcrib.bundles.archive import apply, read_zip
     from toolcrib.errors import ToolcribError
 
     store, data, choice = Store(Path(sys.argv[1])), Path(sys.argv[2]).read_bytes(), sys.argv[3]
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        made = apply_import(store, data, choice)
+        made = apply(store, read_zip(data), choice)
         print(json.dumps([one.action for one in made.tools]), flush=True)
     except ToolcribError as error:
         print(json.dumps(error.code), flush=True)
@@ -104,7 +104,7 @@ def test_a_kill_at_any_instant_leaves_the_old_bundle_or_the_new_one(tmp_path: Pa
         seen.add((replaced, "new" in texts))
         store.reap()
         assert not list((data / str(seed) / "bundles").rglob(".*"))  # nothing is left behind
-        made = apply_import(store, path.read_bytes(), "replace")  # and another try succeeds
+        made = apply(store, read_zip(path.read_bytes()), "replace")  # and another try succeeds
         assert made.changes != ("new" in texts)
     assert len(seen) > 1  # some kills came in time
 
@@ -171,7 +171,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     try:
         store = Store(small)
         with pytest.raises(StateUnavailable, match="No space left"):
-            apply_import(store, zipped)
+            apply(store, read_zip(zipped))
         assert store.bundles() == []
         assert not list((small / "bundles").iterdir())
         store.put_bundle(bundle, BundleBody(slug="works"))

@@ -4,13 +4,10 @@ from toolcrib.bundles.archive.contents import ArchivedBundle, ArchivedTool, Cont
 from toolcrib.bundles.archive.credentials import require_no_secrets
 from toolcrib.bundles.archive.folder import NativeFolder, ToolLoss, read_folder, to_native
 from toolcrib.bundles.archive.plan import (
-    ON_CONFLICT,
     ImportPlan,
     OnConflict,
     PlannedTool,
     apply,
-    apply_import,
     plan,
-    plan_import,
 )
 from toolcrib.bundles.archive.zip_file import MAX_ARCHIVE, export_bundle, read_zip, write_zip

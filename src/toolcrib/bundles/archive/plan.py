@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from toolcrib.bundles.archive.contents import ArchivedTool, Contents
-from toolcrib.bundles.archive.zip_file import read_zip
 from toolcrib.bundles.forms import require_one_name
 from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, check_room
 from toolcrib.bundles.store import Store
@@ -240,17 +239,3 @@ def _records(
                 )
             )
     return bundle, tools
-
-
-def plan_import(
-    store: Store, data: bytes, on_conflict: OnConflict = "refuse", *, enable: bool = False
-) -> ImportPlan:
-    """Return what an import of this ZIP file would do. Raises InvalidArchive."""
-    return plan(store, read_zip(data), on_conflict, enable=enable)
-
-
-def apply_import(
-    store: Store, data: bytes, on_conflict: OnConflict = "refuse", *, enable: bool = False
-) -> ImportPlan:
-    """Import a ZIP file, all of it or nothing, and return what was done. Raises as `read_zip` and `apply`."""
-    return apply(store, read_zip(data), on_conflict, enable=enable)

@@ -20,6 +20,7 @@ MAX_BODY = 4 * 1024 * 1024
 """Bytes of a body, unless the route says otherwise."""
 _PARAMETER = re.compile(r"\{(\w+)\}")
 S = TypeVar("S")
+H = TypeVar("H", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
@@ -105,3 +106,24 @@ class Route:
     def parameters(self) -> list[str]:
         """Names of the parameters of the path."""
         return _PARAMETER.findall(self.path)
+
+
+class Routes(list[Route]):
+    """The routes of a module, each written above its handler."""
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        scope: Scope | None,
+        answers: Mapping[int, Any],
+        *errors: type[ToolcribError],
+        **more: Any,
+    ) -> Callable[[H], H]:
+        """Add the route of the handler below; `more` are further fields of `Route`."""
+
+        def add(handler: H) -> H:
+            self.append(Route(method, path, handler, scope, answers, errors=errors, **more))
+            return handler
+
+        return add

@@ -7,12 +7,20 @@ import re
 from starlette.responses import Response
 
 from toolcrib.errors import NotFoundError
-from toolcrib.serve.http import Route
+from toolcrib.serve.http import Routes
 from toolcrib.serve.rest.services import RestRequest
 
+ROUTES = Routes()
 _RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})")
 
 
+@ROUTES.add(
+    "GET",
+    "/tools/artifacts/{artifactID}",
+    "read",
+    {200: "application/octet-stream", 206: "application/octet-stream", 416: None},
+    NotFoundError,
+)
 def get_artifact(request: RestRequest) -> Response:
     """Return the whole output of one of the client's own calls, or the range of bytes it asks for."""
     outputs = request.services.project.outputs
@@ -47,15 +55,3 @@ def _range(text: str, size: int) -> tuple[int, int] | None:
     if match[2] and last < first:
         return None
     return (first, min(last, size - 1)) if first < size else (1, 0)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        "GET",
-        "/tools/artifacts/{artifactID}",
-        get_artifact,
-        "read",
-        {200: "application/octet-stream", 206: "application/octet-stream", 416: None},
-        errors=(NotFoundError,),
-    ),
-)

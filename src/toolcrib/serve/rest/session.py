@@ -10,12 +10,14 @@ from starlette.responses import RedirectResponse, Response
 from toolcrib import __version__
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.auth import Client
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.serve.rest.start_page import start_page
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
+
+ROUTES = Routes()
 
 
 class LoginQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +51,7 @@ class About(Struct, frozen=True, rename="camel"):
     openapi: str
 
 
+@ROUTES.add("GET", "/", None, {200: About})
 def about(request: RestRequest) -> Handled:
     """Return the name and version of this server; a browser gets a page."""
     if _is_browser(request):
@@ -60,6 +63,7 @@ def about(request: RestRequest) -> Handled:
     return Answer(About("toolcrib", __version__, f"{_prefix(request)}/openapi.json"))
 
 
+@ROUTES.add("GET", "/login", None, {303: None}, InvalidToken, query=LoginQuery)
 def log_in(request: RestRequest) -> Response:
     """Use a login link: begin a session and go to the start page."""
     if request.http.method == "HEAD":  # A program that looks at links must not use this one up.
@@ -80,12 +84,14 @@ def log_in(request: RestRequest) -> Response:
     return response
 
 
+@ROUTES.add("POST", "/login", "admin", {201: LoginLink})
 def create_login_link(request: RestRequest) -> Answer:
     """Create a login link, for one use within 15 minutes. For a token it gives that token's rights."""
     code = request.services.access.sessions.new_code(request.client.identity)
     return Answer(LoginLink(f"{_prefix(request)}/login?code={code}"), 201, {"cache-control": "no-store"})
 
 
+@ROUTES.add("DELETE", "/session", "read", {204: None})
 def log_out(request: RestRequest) -> Response:
     """End the session of this browser."""
     access = request.services.access
@@ -95,6 +101,7 @@ def log_out(request: RestRequest) -> Response:
     return response
 
 
+@ROUTES.add("GET", "/session", "read", {200: Identity})
 def show_identity(request: RestRequest) -> Answer:
     """Return the client of this request and its rights."""
     client = request.client
@@ -114,12 +121,3 @@ def _prefix(request: RestRequest) -> str:
     """Return the path where the application is mounted; "" at the root."""
     root: Any = request.http.scope.get("root_path", "")
     return str(root)
-
-
-ROUTES = (
-    Route("GET", "/", about, None, {200: About}),
-    Route("GET", "/login", log_in, None, {303: None}, query=LoginQuery, errors=(InvalidToken,)),
-    Route("POST", "/login", create_login_link, "admin", {201: LoginLink}),
-    Route("GET", "/session", show_identity, "read", {200: Identity}),
-    Route("DELETE", "/session", log_out, "read", {204: None}),
-)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.bundles.archive.samples import filled, native, tool
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store
-from toolcrib.bundles.archive import OnConflict, apply_import, export_bundle, plan_import
+from toolcrib.bundles.archive import OnConflict, apply, export_bundle, plan, read_zip
 from toolcrib.errors import BuiltInReadOnly, BundleDisabled, ConflictError, ToolcribError
 from toolcrib.spec.identifier import new_id
 
@@ -50,7 +50,7 @@ def refused(expected: type[ToolcribError], action: Callable[[], object]) -> Tool
 
 def test_the_matrix_names_each_choice(store: Store, bundle: str, data: bytes) -> None:
     before = texts(store, bundle)
-    made = plan_import(store, data)
+    made = plan(store, read_zip(data))
     assert (made.state, made.action) == ("same", "keep")
     rows = {f"{one.slug}@{one.version}": (one.state, one.actions) for one in made.tools}
     assert rows == {
@@ -68,7 +68,7 @@ def test_the_matrix_names_each_choice(store: Store, bundle: str, data: bytes) ->
 
 def test_a_conflict_is_refused_and_changes_nothing(store: Store, bundle: str, data: bytes) -> None:
     before = store.tools(bundle)
-    error = refused(ConflictError, lambda: apply_import(store, data))
+    error = refused(ConflictError, lambda: apply(store, read_zip(data)))
     assert "forecast@v2" in error.message
     assert error.details["plan"]["tools"]
     assert store.tools(bundle) == before
@@ -76,7 +76,7 @@ def test_a_conflict_is_refused_and_changes_nothing(store: Store, bundle: str, da
 
 def test_skip_keeps_what_is_here_and_adds_the_rest_disabled(store: Store, bundle: str, data: bytes) -> None:
     kept = {one.id for one in store.tools(bundle)}
-    made = apply_import(store, data, "skip")
+    made = apply(store, read_zip(data), "skip")
     assert made.bundle_id == bundle
     assert texts(store, bundle) == {
         "forecast@v1": "", "forecast@v2": "Another one", "read-notes@3": "Read the notes", "mine@1": "",
@@ -89,7 +89,7 @@ def test_skip_keeps_what_is_here_and_adds_the_rest_disabled(store: Store, bundle
 
 def test_replace_takes_the_imported_one_under_a_new_id(store: Store, bundle: str, data: bytes) -> None:
     old = store.tool(bundle, "forecast", "v2")
-    apply_import(store, data, "replace", enable=True)
+    apply(store, read_zip(data), "replace", enable=True)
     new = store.tool(bundle, "forecast", "v2")
     assert (new.description, new.is_enabled) == ("", False)  # as in the archive
     assert new.id != old.id
@@ -99,37 +99,37 @@ def test_replace_takes_the_imported_one_under_a_new_id(store: Store, bundle: str
 
 def test_a_new_id_makes_a_disabled_bundle_beside_the_other(store: Store, bundle: str, data: bytes) -> None:
     before = store.tools(bundle)
-    made = apply_import(store, data, "new-id")
+    made = apply(store, read_zip(data), "new-id")
     assert made.bundle_id != bundle
     assert store.tools(bundle) == before
     imported = store.tools(made.bundle_id)
     assert {f"{one.slug}@{one.version}" for one in imported} == {"forecast@v1", "forecast@v2", "read-notes@3"}
     assert not {one.id for one in imported} & {one.id for one in before}
     assert not store.bundle(made.bundle_id).is_enabled
-    assert apply_import(store, data, "new-id", enable=True).is_enabled
+    assert apply(store, read_zip(data), "new-id", enable=True).is_enabled
     assert len(store.bundles()) == 3
 
 
 def test_texts_of_the_bundle_are_a_conflict_too(store: Store, bundle: str) -> None:
     data = export_bundle(store, bundle)
     store.put_bundle(bundle, BundleBody(slug="climate"))
-    assert "texts of the bundle" in refused(ConflictError, lambda: apply_import(store, data)).message
-    apply_import(store, data, "skip")
+    assert "texts of the bundle" in refused(ConflictError, lambda: apply(store, read_zip(data))).message
+    apply(store, read_zip(data), "skip")
     assert store.bundle(bundle).slug == "climate"
-    apply_import(store, data, "replace")
+    apply(store, read_zip(data), "replace")
     assert store.bundle(bundle).slug == "weather"
 
 
 def test_the_same_import_again_changes_nothing(store: Store, tmp_path: Path, bundle: str) -> None:
     other = Store(tmp_path / "other")
     data = export_bundle(store, bundle)
-    assert apply_import(other, data).changes
+    assert apply(other, read_zip(data)).changes
     records = [path.stat().st_mtime_ns for path in sorted((tmp_path / "other/bundles").rglob("*.json"))]
-    assert not apply_import(other, data).changes
+    assert not apply(other, read_zip(data)).changes
     assert [
         path.stat().st_mtime_ns for path in sorted((tmp_path / "other/bundles").rglob("*.json"))
     ] == records
-    assert apply_import(other, data, enable=True).changes
+    assert apply(other, read_zip(data), enable=True).changes
     assert other.bundle(bundle).is_enabled
 
 
@@ -137,8 +137,8 @@ def test_a_disabled_bundle_takes_no_tools_unless_it_is_enabled(
     store: Store, bundle: str, data: bytes
 ) -> None:
     store.switch_bundle(bundle, enabled=False)
-    refused(BundleDisabled, lambda: apply_import(store, data, "skip"))
-    apply_import(store, data, "skip", enable=True)
+    refused(BundleDisabled, lambda: apply(store, read_zip(data), "skip"))
+    apply(store, read_zip(data), "skip", enable=True)
     assert "forecast@v1" in texts(store, bundle)
 
 
@@ -148,7 +148,7 @@ def test_a_deleted_bundle_is_restored(store: Store, bundle: str) -> None:
     for one in store.tools(bundle):
         store.delete_tool(bundle, one.slug, one.version)
     store.delete_bundle(bundle)
-    apply_import(store, data)
+    apply(store, read_zip(data))
     restored = store.bundle(bundle)
     assert (restored.created_at, restored.is_enabled, len(store.tools(bundle))) == (created, False, 3)
     assert store.tool(bundle, "forecast", "v1").is_enabled
@@ -161,9 +161,9 @@ def test_a_built_in_bundle_is_exported_and_never_changed(tmp_path: Path, bundle:
     shipped = Store(tmp_path / "other", built_in=[BuiltIn(record, store.tools(bundle))])
     data = export_bundle(shipped, bundle)
     own = export_bundle(store, bundle)
-    refused(BuiltInReadOnly, lambda: apply_import(shipped, own, "replace"))
-    assert apply_import(shipped, own, "new-id").bundle_id != bundle
-    assert apply_import(Store(tmp_path / "third"), data).changes
+    refused(BuiltInReadOnly, lambda: apply(shipped, read_zip(own), "replace"))
+    assert apply(shipped, read_zip(own), "new-id").bundle_id != bundle
+    assert apply(Store(tmp_path / "third"), read_zip(data)).changes
 
 
 def test_two_names_of_one_slug_are_a_conflict(store: Store, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_two_names_of_one_slug_are_a_conflict(store: Store, tmp_path: Path) -> N
     other.put_tool(bundle, "read-notes", "3", native())
     other.put_tool(bundle, "read-notes", "4", native("name: read-notes\n"))
     data = export_bundle(other, bundle)
-    error = refused(ConflictError, lambda: apply_import(store, data))
+    error = refused(ConflictError, lambda: apply(store, read_zip(data)))
     assert "'read_notes'" in error.message
     assert "'read-notes'" in error.message
 
@@ -191,5 +191,5 @@ def test_a_change_during_the_import_is_planned_again(
     monkeypatch.setattr(store, "put_together", late)
     choice: OnConflict = "skip"
     with pytest.raises(BundleDisabled):
-        apply_import(store, data, choice)
+        apply(store, read_zip(data), choice)
     assert "forecast@v1" not in texts(store, bundle)

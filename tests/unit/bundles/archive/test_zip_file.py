@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.bundles.archive.samples import files_in, filled, tool, with_manifest, zipped
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.bundles.archive import apply_import, export_bundle, plan_import, read_zip
+from toolcrib.bundles.archive import apply, export_bundle, read_zip
 from toolcrib.bundles.archive.zip_file import MAX_FILES
 from toolcrib.bundles.records import file_of
 from toolcrib.errors import InvalidArchive, StateUnavailable
@@ -41,14 +41,13 @@ def other(tmp_path: Path) -> Store:
 
 
 def refused(store: Store, data: bytes, reason: str, file: str | None = None) -> None:
-    """The archive is refused for this reason, in the plan and in the import, and nothing is written."""
+    """The archive is refused for this reason, and nothing is written."""
     folder = store._folder
     before = sorted(path.name for path in folder.rglob("*"))
-    for action in (plan_import, apply_import):
-        with pytest.raises(InvalidArchive) as caught:
-            action(store, data)
-        assert caught.value.details["reason"] == reason, caught.value.message
-        assert file is None or caught.value.details["file"] == file
+    with pytest.raises(InvalidArchive) as caught:
+        apply(store, read_zip(data))
+    assert caught.value.details["reason"] == reason, caught.value.message
+    assert file is None or caught.value.details["file"] == file
     assert sorted(path.name for path in folder.rglob("*")) == before
 
 
@@ -73,7 +72,7 @@ def test_an_export_is_the_same_bytes_each_time_and_holds_no_ids_of_tools(store: 
 
 
 def test_an_import_and_its_export_are_the_same_bytes(data: bytes, other: Store) -> None:
-    made = apply_import(other, data)
+    made = apply(other, read_zip(data))
     assert export_bundle(other, made.bundle_id) == data
     assert {(one.slug, one.version, one.is_enabled) for one in other.tools(made.bundle_id)} == {
         ("forecast", "v1", True), ("forecast", "v2", False), ("read-notes", "3", True),
@@ -82,7 +81,7 @@ def test_an_import_and_its_export_are_the_same_bytes(data: bytes, other: Store) 
 
 
 def test_a_file_that_another_program_compressed_is_read_too(data: bytes, other: Store) -> None:
-    made = apply_import(other, zipped(files_in(data), compress=zipfile.ZIP_DEFLATED))
+    made = apply(other, read_zip(zipped(files_in(data), compress=zipfile.ZIP_DEFLATED)))
     assert export_bundle(other, made.bundle_id) == data
 
 
@@ -123,7 +122,7 @@ def test_any_bundle_makes_the_round_trip(
         for (slug, version), body in tools.items():
             here.put_tool(bundle, slug, version, body)
         data = export_bundle(here, bundle, EnvironmentSecrets({}))
-        apply_import(there, data)
+        apply(there, read_zip(data))
         assert export_bundle(there, bundle) == data
         first, second = (
             {
@@ -317,6 +316,6 @@ def test_times_in_the_future_become_now(data: bytes, other: Store) -> None:
     name = f"tools/{file_of('forecast', 'v1')}"
     future = {"createdAt": "9000-01-01T00:00:00.000Z", "modifiedAt": "9000-01-01T00:00:00.000Z"}
     changed = json.dumps({**json.loads(files[name]), **future}).encode()
-    made = apply_import(other, zipped(with_manifest({**files, name: changed})))
+    made = apply(other, read_zip(zipped(with_manifest({**files, name: changed}))))
     bundle, found = other.bundle(made.bundle_id), other.tool(made.bundle_id, "forecast", "v1")
     assert found.created_at == found.modified_at == bundle.created_at

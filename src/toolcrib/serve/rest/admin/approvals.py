@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.guard import Approval, Grant
 from toolcrib.project.control.approvals.service import ApprovalService
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.callers import covers
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
@@ -19,6 +19,10 @@ from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 
+ROUTES = Routes()
+_PATH = "/approvals"
+_ONE = f"{_PATH}/{{approvalID}}"
+_REFUSED = (NotFoundError, ConflictError, DeniedError, UsageError)
 _CHANNEL = "page"
 _Status = Literal["pending", "approved", "denied", "used", "expired", "void"]
 _Scope = Literal["once", "session", "arguments", "rule"]
@@ -128,6 +132,7 @@ class Deny(Body, kw_only=True):
     """The reason. The caller gets it."""
 
 
+@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, UsageError, NotFoundError, query=ApprovalsQuery)
 async def list_approvals(request: RestRequest) -> Answer:
     """List calls that wait for a person, and decisions, the newest first.
 
@@ -164,6 +169,7 @@ def _page(
     return page_of(found, query, question, lambda one: [of(one).id])
 
 
+@ROUTES.add("GET", _ONE, "approve", {200: ApprovalDetails}, NotFoundError)
 async def show_approval(request: RestRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
     service = _service(request)
@@ -173,6 +179,9 @@ async def show_approval(request: RestRequest) -> Answer:
     return Answer(msgspec.convert({**sheet.document, "facts": service.facts(sheet)}, ApprovalDetails))
 
 
+@ROUTES.add(
+    "POST", f"{_ONE}/approve", "approve", {200: ApprovalAnswer}, *_REFUSED, InvalidInput, body=Approve
+)
 async def approve_call(request: RestRequest) -> Answer:
     """Approve a call: it runs now if its caller still waits, else when it is made again.
 
@@ -193,6 +202,7 @@ async def approve_call(request: RestRequest) -> Answer:
     return Answer(_answer(sheet.document))
 
 
+@ROUTES.add("POST", f"{_ONE}/deny", "approve", {200: ApprovalAnswer}, *_REFUSED, body=Deny)
 async def deny_call(request: RestRequest) -> Answer:
     """Deny a call. Its caller gets the note."""
     body: Deny = request.body()
@@ -203,6 +213,7 @@ async def deny_call(request: RestRequest) -> Answer:
     return Answer(_answer(sheet.document))
 
 
+@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, UsageError, query=PageQuery)
 async def list_grants(request: RestRequest) -> Answer:
     """List the decisions that are in force, the newest first.
 
@@ -213,6 +224,7 @@ async def list_grants(request: RestRequest) -> Answer:
     return Answer(GrantPage(grants=[_grant(one) for one in page], next_page_token=token))
 
 
+@ROUTES.add("DELETE", "/grants/{approvalID}", "approve", {200: GrantAnswer}, NotFoundError, ConflictError)
 async def revoke_grant(request: RestRequest) -> Answer:
     """Revoke a decision: the next such call asks again.
 
@@ -244,39 +256,3 @@ def _decider(request: RestRequest) -> tuple[str, Caller | None]:
 
 def _answer(document: dict[str, Any]) -> ApprovalAnswer:
     return msgspec.convert(document, ApprovalAnswer)
-
-
-_PATH = "/approvals"
-_ONE = f"{_PATH}/{{approvalID}}"
-_REFUSED = (NotFoundError, ConflictError, DeniedError, UsageError)
-ROUTES = (
-    Route(
-        "GET",
-        _PATH,
-        list_approvals,
-        "approve",
-        {200: ApprovalPage},
-        query=ApprovalsQuery,
-        errors=(UsageError, NotFoundError),
-    ),
-    Route("GET", _ONE, show_approval, "approve", {200: ApprovalDetails}, errors=(NotFoundError,)),
-    Route(
-        "POST",
-        f"{_ONE}/approve",
-        approve_call,
-        "approve",
-        {200: ApprovalAnswer},
-        body=Approve,
-        errors=(*_REFUSED, InvalidInput),
-    ),
-    Route("POST", f"{_ONE}/deny", deny_call, "approve", {200: ApprovalAnswer}, body=Deny, errors=_REFUSED),
-    Route("GET", "/grants", list_grants, "approve", {200: GrantPage}, query=PageQuery, errors=(UsageError,)),
-    Route(
-        "DELETE",
-        "/grants/{approvalID}",
-        revoke_grant,
-        "approve",
-        {200: GrantAnswer},
-        errors=(NotFoundError, ConflictError),
-    ),
-)

@@ -10,9 +10,11 @@ from msgspec import UNSET, Struct, UnsetType
 from toolcrib.errors import AuditUnavailable, UsageError
 from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
 from toolcrib.project.catalog.pages import page_token
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_start
 from toolcrib.serve.rest.services import RestRequest
+
+ROUTES = Routes()
 
 
 class LinesQuery(PageQuery, kw_only=True):
@@ -60,6 +62,7 @@ class AuditVerdict(Struct, kw_only=True):
     running: int
 
 
+@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, UsageError, AuditUnavailable, query=LinesQuery)
 def list_audit_lines(request: RestRequest) -> Answer:
     """List lines of the audit log, the newest first."""
     query: LinesQuery = request.query
@@ -83,6 +86,7 @@ def list_audit_lines(request: RestRequest) -> Answer:
     return Answer(LinePage(lines=[line.as_dict() for line in page], next_page_token=token))
 
 
+@ROUTES.add("GET", "/audit/verify", "admin", {200: AuditVerdict}, AuditUnavailable)
 def verify_audit(request: RestRequest) -> Answer:
     """Check every line of the audit log: no line was changed, removed or added."""
     try:
@@ -96,17 +100,3 @@ def verify_audit(request: RestRequest) -> Answer:
 
 def _unreadable(error: OSError) -> AuditUnavailable:
     return AuditUnavailable(f"the audit log {error.filename} cannot be read: {error.strerror}")
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/audit",
-        list_audit_lines,
-        "admin",
-        {200: LinePage},
-        query=LinesQuery,
-        errors=(UsageError, AuditUnavailable),
-    ),
-    Route("GET", "/audit/verify", verify_audit, "admin", {200: AuditVerdict}, errors=(AuditUnavailable,)),
-)

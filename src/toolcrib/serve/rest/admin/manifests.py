@@ -12,11 +12,12 @@ from toolcrib.manifest.convert import convert, read_all
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
 from toolcrib.project import lint_sources, load_config, source_files
 from toolcrib.project.config.secrets import hidden_paths
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.callers import noting_makers
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest
 
+ROUTES = Routes()
 _FILE = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
@@ -101,6 +102,7 @@ class ImportedTools(Struct, kw_only=True):
     """Paths of the manifests."""
 
 
+@ROUTES.add("GET", "/lint", "admin", {200: Findings})
 def lint_project(request: RestRequest) -> Answer:
     """Check the project: its settings, manifests and sources."""
     place = request.services.project.place
@@ -113,6 +115,7 @@ def lint_project(request: RestRequest) -> Answer:
     return Answer(Findings(**report([*lint_tree(place.tools, files), *lint_sources(config, place)])))
 
 
+@ROUTES.add("POST", "/lint", "read", {200: Findings}, UsageError, body=Text)
 def lint_text(request: RestRequest) -> Answer:
     """Check the text of a file of tools. Nothing is stored."""
     body: Text = request.body()
@@ -128,6 +131,9 @@ def lint_text(request: RestRequest) -> Answer:
     return Answer(Findings(**report(found)))
 
 
+@ROUTES.add(
+    "POST", "/convert", "read", {200: Converted}, ManifestError, UsageError, NotFoundError, body=Convert
+)
 def convert_text(request: RestRequest) -> Answer:
     """Convert the tools of a file to another format, with the losses. Nothing is stored."""
     body: Convert = request.body()
@@ -145,6 +151,9 @@ def convert_text(request: RestRequest) -> Answer:
     return Answer(Converted(to=body.to, tools=made))
 
 
+@ROUTES.add(
+    "POST", "/import/openapi", "admin", {200: ImportedTools}, ManifestError, ConflictError, body=ImportOpenApi
+)
 def import_openapi(request: RestRequest) -> Answer:
     """Make tools of the operations of an OpenAPI document: report them, or write their manifests."""
     body: ImportOpenApi = request.body()
@@ -166,27 +175,3 @@ def import_openapi(request: RestRequest) -> Answer:
 
 def _format(body: Text) -> str | None:
     return None if body.format is UNSET else body.format
-
-
-ROUTES = (
-    Route("GET", "/lint", lint_project, "admin", {200: Findings}),
-    Route("POST", "/lint", lint_text, "read", {200: Findings}, body=Text, errors=(UsageError,)),
-    Route(
-        "POST",
-        "/convert",
-        convert_text,
-        "read",
-        {200: Converted},
-        body=Convert,
-        errors=(ManifestError, UsageError, NotFoundError),
-    ),
-    Route(
-        "POST",
-        "/import/openapi",
-        import_openapi,
-        "admin",
-        {200: ImportedTools},
-        body=ImportOpenApi,
-        errors=(ManifestError, ConflictError),
-    ),
-)

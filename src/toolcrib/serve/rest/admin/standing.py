@@ -13,9 +13,11 @@ from starlette.concurrency import run_in_threadpool
 from toolcrib.errors import InvalidInput, ManifestError, NotFoundError, ToolcribError, ToolNotFound
 from toolcrib.guard import Tokens
 from toolcrib.project.reports import describe_machine, explain_call, secret_needs
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest
+
+ROUTES = Routes()
 
 
 class SecretState(Struct, kw_only=True):
@@ -131,6 +133,7 @@ class Machine(Struct, kw_only=True):
     """Each that was tried: `name`, `ok`, `required`, `detail`, `cost`."""
 
 
+@ROUTES.add("GET", "/secrets", "admin", {200: Secrets})
 async def list_secrets(request: RestRequest) -> Answer:
     """List every secret that a tool declares, and its state."""
     services = request.services
@@ -144,6 +147,7 @@ async def list_secrets(request: RestRequest) -> Answer:
     return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
 
 
+@ROUTES.add("GET", "/policy", "admin", {200: PolicyState})
 async def show_policy(request: RestRequest) -> Answer:
     """Return the rules of the policy, in their order."""
     policy = request.services.project.config.policy
@@ -151,6 +155,17 @@ async def show_policy(request: RestRequest) -> Answer:
     return Answer(PolicyState(default=policy.default, self_approval=policy.self_approval, rules=rules))
 
 
+@ROUTES.add(
+    "POST",
+    "/policy/explain",
+    "admin",
+    {200: Explanation},
+    InvalidInput,
+    ManifestError,
+    NotFoundError,
+    ToolNotFound,
+    body=Explain,
+)
 async def explain_policy(request: RestRequest) -> Answer:
     """Explain the decision about a call. Nothing runs."""
     services = request.services
@@ -163,6 +178,7 @@ async def explain_policy(request: RestRequest) -> Answer:
     return Answer(Explanation(**explain_call(services.project, tool, body.arguments, body.caller, identity)))
 
 
+@ROUTES.add("GET", "/trust", "admin", {200: TrustState})
 async def show_trust(request: RestRequest) -> Answer:
     """Return what of the project its user has accepted, and every tool with its review.
 
@@ -181,23 +197,7 @@ async def show_trust(request: RestRequest) -> Answer:
     )
 
 
+@ROUTES.add("GET", "/doctor", "admin", {200: Machine})
 def show_machine(request: RestRequest) -> Answer:  # noqa: ARG001 - the signature of a handler
     """Return how well this machine can confine tools."""
     return Answer(Machine(**describe_machine()))
-
-
-ROUTES = (
-    Route("GET", "/secrets", list_secrets, "admin", {200: Secrets}),
-    Route("GET", "/policy", show_policy, "admin", {200: PolicyState}),
-    Route(
-        "POST",
-        "/policy/explain",
-        explain_policy,
-        "admin",
-        {200: Explanation},
-        body=Explain,
-        errors=(InvalidInput, ManifestError, NotFoundError, ToolNotFound),
-    ),
-    Route("GET", "/trust", show_trust, "admin", {200: TrustState}),
-    Route("GET", "/doctor", show_machine, "admin", {200: Machine}),
-)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.responses import Response
 
-from toolcrib.bundles.archive import (
-    MAX_ARCHIVE,
-    ImportPlan,
-    OnConflict,
-    apply_import,
-    export_bundle,
-    plan_import,
-)
+from toolcrib.bundles.archive import MAX_ARCHIVE, ImportPlan, OnConflict, apply, export_bundle, plan, read_zip
 from toolcrib.errors import (
     BuiltInReadOnly,
     BundleDeleting,
@@ -23,10 +16,11 @@ from toolcrib.errors import (
     InvalidId,
     NotFoundError,
 )
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.callers import noting_makers, require_all
 from toolcrib.serve.rest.services import RestRequest
 
+ROUTES = Routes()
 _ZIP = "application/zip"
 
 
@@ -41,6 +35,9 @@ class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
     """Only say what would be done."""
 
 
+@ROUTES.add(
+    "GET", "/tools/bundles/{bundleID}/export", "read", {200: _ZIP}, InvalidId, NotFoundError, BundleDeleting
+)
 def export_to_zip(request: RestRequest) -> Response:
     """Return a bundle as a ZIP file. One that holds the value of a secret is refused."""
     services = request.services
@@ -51,38 +48,29 @@ def export_to_zip(request: RestRequest) -> Response:
     return Response(data, headers=headers, media_type=_ZIP)
 
 
+@ROUTES.add(
+    "POST",
+    "/tools/import",
+    "admin",
+    {200: ImportPlan},
+    InvalidArchive,
+    ConflictError,
+    BundleDisabled,
+    BundleFull,
+    BuiltInReadOnly,
+    query=ImportQuery,
+    raw={_ZIP: "A ZIP file of an export."},
+    max_body=MAX_ARCHIVE,
+)
 def import_from_zip(request: RestRequest) -> Answer:
     """Import a bundle from a ZIP file, all of it or nothing, and return what was done for each tool."""
     query: ImportQuery = request.query
     require_all(request)
-    use = plan_import if query.dry_run else apply_import
-    done = use(request.services.store_for(request), request.data, query.on_conflict, enable=query.enable)
+    use, store = plan if query.dry_run else apply, request.services.store_for(request)
+    done = use(store, read_zip(request.data), query.on_conflict, enable=query.enable)
     if not query.dry_run:
         new = [one for one in done.tools if one.action in ("add", "replace")]
         names = [request.services.name(done.bundle_id, one.slug, one.version) for one in new]
         with noting_makers(request, dict.fromkeys(names, request.data)):
             pass
     return Answer(done)
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/tools/bundles/{bundleID}/export",
-        export_to_zip,
-        "read",
-        {200: _ZIP},
-        errors=(InvalidId, NotFoundError, BundleDeleting),
-    ),
-    Route(
-        "POST",
-        "/tools/import",
-        import_from_zip,
-        "admin",
-        {200: ImportPlan},
-        query=ImportQuery,
-        raw={_ZIP: "A ZIP file of an export."},
-        errors=(InvalidArchive, ConflictError, BundleDisabled, BundleFull, BuiltInReadOnly),
-        max_body=MAX_ARCHIVE,
-    ),
-)

@@ -20,11 +20,13 @@ from toolcrib.errors import (
     PreconditionFailed,
     UsageError,
 )
-from toolcrib.serve.http import Answer, Route, check_preconditions
+from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
 from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
 from toolcrib.serve.rest.services import RestRequest
 
+ROUTES = Routes()
+_NO_BUNDLE = (InvalidId, NotFoundError, BundleDeleting)
 _PATH = "/tools/bundles"
 _ONE = f"{_PATH}/{{bundleID}}"
 
@@ -44,6 +46,7 @@ class BundlePage(Struct, frozen=True, kw_only=True, rename="camel"):
     next_page_token: str | None
 
 
+@ROUTES.add("GET", _PATH, "read", {200: BundlePage}, UsageError, query=BundlesQuery)
 def list_bundles(request: RestRequest) -> Answer:
     """List the bundles, the newest first. Deleted ones are left out."""
     query: BundlesQuery = request.query
@@ -61,11 +64,24 @@ def list_bundles(request: RestRequest) -> Answer:
     return Answer(BundlePage(bundles=page, next_page_token=token))
 
 
+@ROUTES.add("GET", _ONE, "read", {200: BundleRecord, 304: None}, *_NO_BUNDLE)
 def get_bundle(request: RestRequest) -> Answer:
     """Return one bundle."""
     return Answer(request.services.store.bundle(request.path["bundleID"]), etag=True)
 
 
+@ROUTES.add(
+    "PUT",
+    _ONE,
+    "admin",
+    {201: BundleRecord, 200: BundleRecord},
+    InvalidId,
+    InvalidSlug,
+    MissingField,
+    BuiltInReadOnly,
+    PreconditionFailed,
+    body=BundlePut,
+)
 def put_bundle(request: RestRequest) -> Answer:
     """Create or replace a bundle; restore one that was deleted."""
     body: BundlePut = request.body()
@@ -87,6 +103,17 @@ def put_bundle(request: RestRequest) -> Answer:
     return Answer(bundle, 201 if new else 200, etag=True)
 
 
+@ROUTES.add(
+    "PATCH",
+    _ONE,
+    "admin",
+    {200: BundleRecord},
+    *_NO_BUNDLE,
+    MissingField,
+    BuiltInReadOnly,
+    PreconditionFailed,
+    body=Switch,
+)
 def patch_bundle(request: RestRequest) -> Answer:
     """Turn a bundle on or off."""
     store, bundle_id = request.services.store_for(request), request.path["bundleID"]
@@ -95,6 +122,16 @@ def patch_bundle(request: RestRequest) -> Answer:
     return Answer(store.switch_bundle(bundle_id, enabled=enabled, check=check), etag=True)
 
 
+@ROUTES.add(
+    "DELETE",
+    _ONE,
+    "admin",
+    {202: BundleRecord},
+    *_NO_BUNDLE,
+    BuiltInReadOnly,
+    BundleNotEmpty,
+    PreconditionFailed,
+)
 def delete_bundle(request: RestRequest) -> Answer:
     """Delete an empty bundle. PUT restores it within 48 hours."""
     check = partial(check_preconditions, request.http.headers)
@@ -108,36 +145,3 @@ def read_switch(request: RestRequest, built_in: Callable[[], bool]) -> bool:
         raise BuiltInReadOnly(hint="Send isEnabled only.")
     switch: Switch = request.body()
     return switch.is_enabled
-
-
-_NO_BUNDLE = (InvalidId, NotFoundError, BundleDeleting)
-ROUTES = (
-    Route("GET", _PATH, list_bundles, "read", {200: BundlePage}, query=BundlesQuery, errors=(UsageError,)),
-    Route("GET", _ONE, get_bundle, "read", {200: BundleRecord, 304: None}, errors=_NO_BUNDLE),
-    Route(
-        "PUT",
-        _ONE,
-        put_bundle,
-        "admin",
-        {201: BundleRecord, 200: BundleRecord},
-        body=BundlePut,
-        errors=(InvalidId, InvalidSlug, MissingField, BuiltInReadOnly, PreconditionFailed),
-    ),
-    Route(
-        "PATCH",
-        _ONE,
-        patch_bundle,
-        "admin",
-        {200: BundleRecord},
-        body=Switch,
-        errors=(*_NO_BUNDLE, MissingField, BuiltInReadOnly, PreconditionFailed),
-    ),
-    Route(
-        "DELETE",
-        _ONE,
-        delete_bundle,
-        "admin",
-        {202: BundleRecord},
-        errors=(*_NO_BUNDLE, BuiltInReadOnly, BundleNotEmpty, PreconditionFailed),
-    ),
-)

@@ -10,11 +10,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.callers import sees
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
 from toolcrib.serve.rest.services import RestRequest, Services
+
+ROUTES = Routes()
 
 
 class ToolsQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -93,6 +95,7 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
     """Hits of each type."""
 
 
+@ROUTES.add("GET", "/tools", "read", {200: ToolList}, UsageError, query=ToolsQuery)
 def list_tools(request: RestRequest) -> Answer:
     """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
     query: ToolsQuery = request.query
@@ -107,6 +110,7 @@ def list_tools(request: RestRequest) -> Answer:
     return Answer(ToolList(tools=_items(request.services, page.tools), next_page_token=page.next))
 
 
+@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, UsageError, query=SearchQuery)
 def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
@@ -163,17 +167,3 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
         )
         for tool in tools
     ]
-
-
-ROUTES = (
-    Route("GET", "/tools", list_tools, "read", {200: ToolList}, query=ToolsQuery, errors=(UsageError,)),
-    Route(
-        "GET",
-        "/tools/search",
-        search_tools,
-        "read",
-        {200: FoundTools},
-        query=SearchQuery,
-        errors=(UsageError,),
-    ),
-)

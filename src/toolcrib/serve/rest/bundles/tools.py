@@ -33,12 +33,14 @@ from toolcrib.errors import (
     PreconditionFailed,
     ToolNotFound,
 )
-from toolcrib.serve.http import Answer, Route, check_preconditions
+from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
 from toolcrib.serve.rest.callers import covers, covers_all, noting_makers
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
 from toolcrib.serve.rest.services import RestRequest, Services
 
+ROUTES = Routes()
+_NO_TOOL = (InvalidId, NotFoundError, ToolNotFound, BundleDeleting)
 _YAML = "application/yaml"
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
@@ -70,11 +72,13 @@ class History(Struct, frozen=True, kw_only=True):
     changes: list[RecordedChange]
 
 
+@ROUTES.add("GET", _ONE, "read", {200: ToolAnswer, 304: None}, *_NO_TOOL)
 def get_tool(request: RestRequest) -> Answer:
     """Return one version of a tool."""
     return Answer(_answer(request.services, request.services.store.tool(*named_tool(request))), etag=True)
 
 
+@ROUTES.add("GET", f"{_TOOL}/versions", "read", {200: Versions}, *_NO_TOOL)
 def list_versions(request: RestRequest) -> Answer:
     """List every version of a tool in a bundle, the newest first."""
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
@@ -97,6 +101,7 @@ def _versions(services: Services, bundle_id: str, slug: str) -> list[ToolRecord]
         return stored.listing.versions(slug, [bundle_id])
 
 
+@ROUTES.add("GET", f"{_ONE}/revisions", "read", {200: Revisions}, *_NO_TOOL)
 def list_revisions(request: RestRequest) -> Answer:
     """List a version of a tool as it was before each change, the latest change first; a deleted one too.
 
@@ -105,6 +110,7 @@ def list_revisions(request: RestRequest) -> Answer:
     return Answer(Revisions(revisions=request.services.store.revisions(*named_tool(request))))
 
 
+@ROUTES.add("GET", f"{_TOOL}/history", "read", {200: History}, *_NO_TOOL, AuditUnavailable)
 def list_changes(request: RestRequest) -> Answer:
     """List who changed a tool in any of its versions, and when: the latest 256 changes, the newest first."""
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
@@ -122,6 +128,25 @@ def list_changes(request: RestRequest) -> Answer:
     return Answer(History(changes=seen))
 
 
+@ROUTES.add(
+    "PUT",
+    _ONE,
+    "admin",
+    {201: ToolAnswer},
+    InvalidId,
+    InvalidSlug,
+    MissingField,
+    ManifestError,
+    BuiltInReadOnly,
+    NotFoundError,
+    BundleDeleting,
+    ConflictError,
+    BundleDisabled,
+    BundleFull,
+    PreconditionFailed,
+    body=ToolPut,
+    raw={_YAML: "A native manifest, whose name gives the slug."},
+)
 def put_tool(request: RestRequest) -> Answer:
     """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
     bundle_id, slug, version = named_tool(request)
@@ -157,6 +182,18 @@ def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolB
     return body
 
 
+@ROUTES.add(
+    "PATCH",
+    _ONE,
+    "admin",
+    {200: ToolAnswer},
+    *_NO_TOOL,
+    MissingField,
+    BuiltInReadOnly,
+    BundleDisabled,
+    PreconditionFailed,
+    body=Switch,
+)
 def patch_tool(request: RestRequest) -> Answer:
     """Turn a version of a tool on or off."""
     services = request.services
@@ -166,6 +203,7 @@ def patch_tool(request: RestRequest) -> Answer:
     return Answer(_answer(services, tool), etag=True)
 
 
+@ROUTES.add("DELETE", _ONE, "admin", {204: None}, *_NO_TOOL, BuiltInReadOnly, PreconditionFailed)
 def delete_tool(request: RestRequest) -> Answer:
     """Remove a version of a tool for good."""
     request.services.store_for(request).delete_tool(*named_tool(request), _check(request))
@@ -196,53 +234,3 @@ def _check(request: RestRequest) -> Callable[[object], None]:
             check_preconditions(request.http.headers, _answer(request.services, tool))
 
     return check
-
-
-_NO_TOOL = (InvalidId, NotFoundError, ToolNotFound, BundleDeleting)
-ROUTES = (
-    Route("GET", _ONE, get_tool, "read", {200: ToolAnswer, 304: None}, errors=_NO_TOOL),
-    Route(
-        "PUT",
-        _ONE,
-        put_tool,
-        "admin",
-        {201: ToolAnswer},
-        body=ToolPut,
-        raw={_YAML: "A native manifest, whose name gives the slug."},
-        errors=(
-            InvalidId,
-            InvalidSlug,
-            MissingField,
-            ManifestError,
-            BuiltInReadOnly,
-            NotFoundError,
-            BundleDeleting,
-            ConflictError,
-            BundleDisabled,
-            BundleFull,
-            PreconditionFailed,
-        ),
-    ),
-    Route(
-        "PATCH",
-        _ONE,
-        patch_tool,
-        "admin",
-        {200: ToolAnswer},
-        body=Switch,
-        errors=(*_NO_TOOL, MissingField, BuiltInReadOnly, BundleDisabled, PreconditionFailed),
-    ),
-    Route(
-        "DELETE",
-        _ONE,
-        delete_tool,
-        "admin",
-        {204: None},
-        errors=(*_NO_TOOL, BuiltInReadOnly, PreconditionFailed),
-    ),
-    Route("GET", f"{_TOOL}/versions", list_versions, "read", {200: Versions}, errors=_NO_TOOL),
-    Route("GET", f"{_ONE}/revisions", list_revisions, "read", {200: Revisions}, errors=_NO_TOOL),
-    Route(
-        "GET", f"{_TOOL}/history", list_changes, "read", {200: History}, errors=(*_NO_TOOL, AuditUnavailable)
-    ),
-)

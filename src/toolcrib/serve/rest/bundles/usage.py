@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from msgspec import UNSET, Struct, UnsetType, field
 
 from toolcrib.errors import BundleDeleting, InvalidId, NotFoundError, ToolNotFound
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
 from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import BundleId
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec.moment import written
 
+ROUTES = Routes()
 _WEEK_S = 7 * 86_400
 
 
@@ -60,6 +61,17 @@ class Facets(Struct, kw_only=True):
     """By the id of the bundle."""
 
 
+@ROUTES.add(
+    "GET",
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/usage",
+    "read",
+    {200: ToolUsage},
+    InvalidId,
+    NotFoundError,
+    ToolNotFound,
+    BundleDeleting,
+    query=UsageQuery,
+)
 def get_usage(request: RestRequest) -> Answer:
     """Return how often a version of a tool was called, by hours."""
     query: UsageQuery = request.query
@@ -86,6 +98,7 @@ def _seconds(moment: datetime) -> float:
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
+@ROUTES.add("GET", "/tools/facets", "read", {200: Facets}, query=FacetsQuery)
 def count_tools(request: RestRequest) -> Answer:
     """Count the tools by tag, type and bundle."""
     query: FacetsQuery = request.query
@@ -106,17 +119,3 @@ def count_tools(request: RestRequest) -> Answer:
                 bundles[tool.bundle] += 1
     by_count = [dict(one.most_common()) for one in (tags, types, bundles)]
     return Answer(Facets(total=types.total(), tags=by_count[0], types=by_count[1], bundles=by_count[2]))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/usage",
-        get_usage,
-        "read",
-        {200: ToolUsage},
-        query=UsageQuery,
-        errors=(InvalidId, NotFoundError, ToolNotFound, BundleDeleting),
-    ),
-    Route("GET", "/tools/facets", count_tools, "read", {200: Facets}, query=FacetsQuery),
-)

@@ -33,7 +33,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.runs import CallState as StoredState
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
@@ -42,6 +42,21 @@ from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import CallEvent
 from toolcrib.spec.moment import written
 
+ROUTES = Routes()
+_REFUSALS = (
+    InvalidInput,
+    PolicyDenied,
+    ApprovalDenied,
+    HostNotAllowed,
+    ToolNotFound,
+    ToolDisabled,
+    IdempotencyConflict,
+    RateLimited,
+    UnavailableError,
+)
+INVOKE = "/tools/invoke/"
+_CALLS = "/tools/calls"
+_ONE = f"{_CALLS}/{{callID}}"
 _MOST_WAIT_S = 3_600
 _STATES: dict[CallStatus, tuple[StoredState, ...]] = {
     "running": ("ready", "running"),
@@ -170,6 +185,18 @@ class CallsQuery(PageQuery, kw_only=True):
     status: CallStatus | UnsetType = UNSET
 
 
+@ROUTES.add(
+    "POST",
+    "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
+    "invoke",
+    {200: InvokeResult, 202: Pending},
+    *_REFUSALS,
+    InvalidId,
+    NotFoundError,
+    BundleDeleting,
+    BundleDisabled,
+    body=Invocation,
+)
 async def invoke_tool(request: RestRequest) -> Handled:
     """Call a tool of a bundle.
 
@@ -185,6 +212,9 @@ async def invoke_tool(request: RestRequest) -> Handled:
     return await _invoke(request, name)
 
 
+@ROUTES.add(
+    "POST", f"{INVOKE}{{name}}", "invoke", {200: InvokeResult, 202: Pending}, *_REFUSALS, body=Invocation
+)
 async def invoke_by_name(request: RestRequest) -> Handled:
     """Call any tool of the project by its name, as providers and MCP clients know it.
 
@@ -261,6 +291,7 @@ def _wait_s(prefer: str) -> float | None:
     return 0.0 if "respond-async" in prefer.lower() else None
 
 
+@ROUTES.add("GET", _CALLS, "read", {200: Calls}, UsageError, query=CallsQuery)
 async def list_calls(request: RestRequest) -> Answer:
     """List the calls whose end was not waited for, and those that this server runs.
 
@@ -282,6 +313,7 @@ async def list_calls(request: RestRequest) -> Answer:
     return Answer(Calls(calls=[_state(call) for call in page], next_page_token=token))
 
 
+@ROUTES.add("GET", _ONE, "read", {200: CallState}, NotFoundError)
 async def show_call(request: RestRequest) -> Answer:
     """Return a call with its history, and with its result once it has ended."""
     call = await _found(request)
@@ -295,6 +327,7 @@ async def show_call(request: RestRequest) -> Answer:
     return Answer(msgspec.structs.replace(_state(call), history=history))
 
 
+@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, InvalidError, NotFoundError)
 async def stream_call_events(request: RestRequest) -> Response:
     """Follow a call by server-sent events: `started`, `progress`, `chunk`, `approval`, and `result` at last.
 
@@ -310,6 +343,7 @@ async def stream_call_events(request: RestRequest) -> Response:
     return event_stream(request, _events(call, last))
 
 
+@ROUTES.add("DELETE", _ONE, "invoke", {200: CallState}, NotFoundError)
 async def cancel_call(request: RestRequest) -> Answer:
     """Cancel a call, and return it as it is two seconds later at most. One that has ended stays as it is."""
     call = await _found(request)
@@ -317,6 +351,7 @@ async def cancel_call(request: RestRequest) -> Answer:
     return Answer(_state(call))
 
 
+@ROUTES.add("POST", f"{_ONE}/retry", "invoke", {200: CallState}, NotFoundError, ConflictError)
 async def retry_call(request: RestRequest) -> Answer:
     """Run a call of the store again that ended without a result.
 
@@ -366,58 +401,3 @@ def _state(call: OpenCall) -> CallState:
         approval=None if event is None else WaitsFor(id=event.approval or "", reason=event.message),
         result=cast("InvokeResult", Raw(call.body)) if call.body else None,
     )
-
-
-_REFUSALS = (
-    InvalidInput,
-    PolicyDenied,
-    ApprovalDenied,
-    HostNotAllowed,
-    ToolNotFound,
-    ToolDisabled,
-    IdempotencyConflict,
-    RateLimited,
-    UnavailableError,
-)
-INVOKE = "/tools/invoke/"
-_CALLS = "/tools/calls"
-_ONE = f"{_CALLS}/{{callID}}"
-ROUTES = (
-    Route(
-        "POST",
-        "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
-        invoke_tool,
-        "invoke",
-        {200: InvokeResult, 202: Pending},
-        body=Invocation,
-        errors=(*_REFUSALS, InvalidId, NotFoundError, BundleDeleting, BundleDisabled),
-    ),
-    Route(
-        "POST",
-        f"{INVOKE}{{name}}",
-        invoke_by_name,
-        "invoke",
-        {200: InvokeResult, 202: Pending},
-        body=Invocation,
-        errors=_REFUSALS,
-    ),
-    Route("GET", _CALLS, list_calls, "read", {200: Calls}, query=CallsQuery, errors=(UsageError,)),
-    Route("GET", _ONE, show_call, "read", {200: CallState}, errors=(NotFoundError,)),
-    Route("DELETE", _ONE, cancel_call, "invoke", {200: CallState}, errors=(NotFoundError,)),
-    Route(
-        "POST",
-        f"{_ONE}/retry",
-        retry_call,
-        "invoke",
-        {200: CallState},
-        errors=(NotFoundError, ConflictError),
-    ),
-    Route(
-        "GET",
-        f"{_ONE}/events",
-        stream_call_events,
-        "read",
-        {200: EVENT_STREAM, 204: None},
-        errors=(InvalidError, NotFoundError),
-    ),
-)

@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.services import RestRequest
+
+ROUTES = Routes()
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -51,11 +53,13 @@ class Queue(Struct, frozen=True, kw_only=True, rename="camel"):
     tools: list[QueuedRecord]
 
 
+@ROUTES.add("GET", "/workers", "admin", {200: Workers})
 def list_workers(request: RestRequest) -> Answer:
     """List the workers with the tools that each of them has."""
     return Answer(Workers(workers=[WorkerRecord(**one) for one in _status(request)["workers"]]))
 
 
+@ROUTES.add("GET", "/queue", "admin", {200: Queue})
 def get_queue(request: RestRequest) -> Answer:
     """Return how many durable calls wait and run, and which tools have calls that no worker can serve."""
     status = _status(request)
@@ -66,9 +70,3 @@ def get_queue(request: RestRequest) -> Answer:
 def _status(request: RestRequest) -> dict[str, Any]:
     found: dict[str, Any] = request.services.project.calls.status()
     return found
-
-
-ROUTES = (
-    Route("GET", "/workers", list_workers, "admin", {200: Workers}),
-    Route("GET", "/queue", get_queue, "admin", {200: Queue}),
-)

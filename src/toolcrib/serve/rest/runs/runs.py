@@ -20,12 +20,15 @@ from toolcrib.errors import (
 )
 from toolcrib.runs.agents.runs import AgentRuns
 from toolcrib.runs.sessions import Run, RunEvent, Session
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec.moment import written
 
+ROUTES = Routes()
+_ONE = "/runs/{runID}"
+_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted, ApprovalRequired)
 _RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 
@@ -127,17 +130,20 @@ class RunsQuery(PageQuery, kw_only=True):
     session_id: str | UnsetType = UNSET
 
 
+@ROUTES.add("GET", "/agents", "read", {200: Agents})
 def list_agents(request: RestRequest) -> Answer:
     """List the agents of the project."""
     agents = request.services.project.agents.all()
     return Answer(Agents(agents=[agent.document for agent in agents.values()]))
 
 
+@ROUTES.add("GET", "/agents/{agent}", "read", {200: dict[str, Any]}, NotFoundError)
 def get_agent(request: RestRequest) -> Answer:
     """Return an agent: its model, instructions, tools, sub-agents and budgets."""
     return Answer(request.services.project.agents.find(request.path["agent"]).document)
 
 
+@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidError, body=NewSession)
 def create_session(request: RestRequest) -> Answer:
     """Create a session, in which runs see those before them."""
     runs = _runs(request)
@@ -145,6 +151,7 @@ def create_session(request: RestRequest) -> Answer:
     return Answer(_session(session), status=201)
 
 
+@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidError, query=PageQuery)
 def list_sessions(request: RestRequest) -> Answer:
     """List sessions, the newest first. A token sees its own; an administrator sees all."""
     query: PageQuery = request.query
@@ -154,12 +161,14 @@ def list_sessions(request: RestRequest) -> Answer:
     return Answer(Sessions(sessions=[_session(one) for one in page], next_page_token=token))
 
 
+@ROUTES.add("GET", "/sessions/{sessionID}", "read", {200: SessionRecord}, NotFoundError)
 def get_session(request: RestRequest) -> Answer:
     """Return a session."""
     found = _runs(request).session(request.path["sessionID"], request.client.seen_by)
     return Answer(_session(found))
 
 
+@ROUTES.add("POST", "/runs", "invoke", {201: RunRecord}, *_NEW, body=NewRun)
 async def create_run(request: RestRequest) -> Answer:
     """Begin a run of an agent. It runs by itself; follow it by its events."""
     body: NewRun = request.body()
@@ -178,6 +187,7 @@ async def create_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})
 
 
+@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidError, query=RunsQuery)
 def list_runs(request: RestRequest) -> Answer:
     """List the runs that no agent called, the newest first. A token sees its own; an administrator all."""
     query: RunsQuery = request.query
@@ -198,22 +208,34 @@ def list_runs(request: RestRequest) -> Answer:
     return Answer(Runs(runs=[_run(one) for one in page], next_page_token=token))
 
 
+# Before the routes of one run: `events` would be taken for an id there.
+@ROUTES.add("GET", "/runs/events", "admin", {200: EVENT_STREAM}, InvalidError)
+async def stream_all_run_events(request: RestRequest) -> Response:
+    """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
+    events = _runs(request).events(None, last_event_id(request))
+    return event_stream(request, _written(events))
+
+
+@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidError)
 def get_run(request: RestRequest) -> Answer:
     """Return a run, with its answer or error once it has ended."""
     return Answer(_run(_found(request)))
 
 
+@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidError)
 def get_run_tree(request: RestRequest) -> Answer:
     """Return a run and those of the agents below it, each after the one that called it."""
     tree = _runs(request).tree(_found(request).id)
     return Answer(Runs(runs=[_run(one) for one in tree]))
 
 
+@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: dict[str, Any]}, NotFoundError, InvalidError)
 def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
     return Answer(_runs(request).timeline(_found(request).id))
 
 
+@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM}, NotFoundError, InvalidError)
 async def stream_run_events(request: RestRequest) -> Response:
     """Follow a run and those below it by server-sent events, up to its end.
 
@@ -224,12 +246,7 @@ async def stream_run_events(request: RestRequest) -> Response:
     return event_stream(request, _written(events))
 
 
-async def stream_all_run_events(request: RestRequest) -> Response:
-    """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
-    events = _runs(request).events(None, last_event_id(request))
-    return event_stream(request, _written(events))
-
-
+@ROUTES.add("POST", f"{_ONE}/cancel", "invoke", {200: RunRecord}, NotFoundError, ConflictError)
 def cancel_run(request: RestRequest) -> Answer:
     """Cancel a run and everything below it. What workers report later is refused."""
     runs = _runs(request)
@@ -238,6 +255,7 @@ def cancel_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run.id)))
 
 
+@ROUTES.add("POST", f"{_ONE}/retry", "invoke", {200: RunRecord}, *_NEW, ConflictError, body=Point)
 async def retry_run(request: RestRequest) -> Answer:
     """Let a failed or cancelled run go on after an iteration, with its agent as it is defined now.
 
@@ -250,6 +268,7 @@ async def retry_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run.id)))
 
 
+@ROUTES.add("POST", f"{_ONE}/fork", "invoke", {201: RunRecord}, *_NEW, body=ForkPoint)
 async def fork_run(request: RestRequest) -> Answer:
     """Begin another run, in a session of its own, that continues after an iteration of this one."""
     runs, client = _runs(request), request.client
@@ -281,54 +300,3 @@ def _run(run: Run) -> RunRecord:
 
 def _session(session: Session) -> SessionRecord:
     return SessionRecord(**{**session.document, "created_at": written(session.created_at)})
-
-
-_ONE = "/runs/{runID}"
-_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted, ApprovalRequired)
-ROUTES = (
-    Route("GET", "/agents", list_agents, "read", {200: Agents}),
-    Route("GET", "/agents/{agent}", get_agent, "read", {200: dict[str, Any]}, errors=(NotFoundError,)),
-    Route(
-        "POST",
-        "/sessions",
-        create_session,
-        "invoke",
-        {201: SessionRecord},
-        body=NewSession,
-        errors=(InvalidError,),
-    ),
-    Route(
-        "GET", "/sessions", list_sessions, "read", {200: Sessions}, query=PageQuery, errors=(InvalidError,)
-    ),
-    Route("GET", "/sessions/{sessionID}", get_session, "read", {200: SessionRecord}, errors=(NotFoundError,)),
-    Route("POST", "/runs", create_run, "invoke", {201: RunRecord}, body=NewRun, errors=_NEW),
-    Route("GET", "/runs", list_runs, "read", {200: Runs}, query=RunsQuery, errors=(InvalidError,)),
-    Route("GET", "/runs/events", stream_all_run_events, "admin", {200: EVENT_STREAM}, errors=(InvalidError,)),
-    *(
-        Route("GET", f"{_ONE}{below}", handler, "read", {200: answer}, errors=(NotFoundError, InvalidError))
-        for below, handler, answer in (
-            ("", get_run, RunRecord),
-            ("/tree", get_run_tree, Runs),
-            ("/timeline", get_run_timeline, dict[str, Any]),
-            ("/events", stream_run_events, EVENT_STREAM),
-        )
-    ),
-    Route(
-        "POST",
-        f"{_ONE}/cancel",
-        cancel_run,
-        "invoke",
-        {200: RunRecord},
-        errors=(NotFoundError, ConflictError),
-    ),
-    Route(
-        "POST",
-        f"{_ONE}/retry",
-        retry_run,
-        "invoke",
-        {200: RunRecord},
-        body=Point,
-        errors=(*_NEW, ConflictError),
-    ),
-    Route("POST", f"{_ONE}/fork", fork_run, "invoke", {201: RunRecord}, body=ForkPoint, errors=_NEW),
-)

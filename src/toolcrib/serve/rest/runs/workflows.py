@@ -9,9 +9,13 @@ from msgspec import Struct, field
 from toolcrib.core.context import read_trace
 from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
 from toolcrib.runs.workflows import Workflow
-from toolcrib.serve.http import Answer, Route
+from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest
+
+ROUTES = Routes()
+_PATH = "/workflows"
+_ONE = f"{_PATH}/{{workflow}}"
 
 
 class WorkflowAnswer(Struct, kw_only=True, frozen=True):
@@ -46,17 +50,30 @@ class WorkflowRun(Struct, kw_only=True, frozen=True):
     state: str
 
 
+@ROUTES.add("GET", _PATH, "read", {200: WorkflowList})
 def list_workflows(request: RestRequest) -> Answer:
     """List the workflows of the project."""
     found = request.services.project.workflows.all().values()
     return Answer(WorkflowList(workflows=[_answer(one) for one in found]))
 
 
+@ROUTES.add("GET", _ONE, "read", {200: WorkflowAnswer}, NotFoundError)
 def get_workflow(request: RestRequest) -> Answer:
     """Return one workflow with its steps."""
     return Answer(_answer(request.services.project.workflows.find(request.path["workflow"])))
 
 
+@ROUTES.add(
+    "POST",
+    f"{_ONE}/runs",
+    "invoke",
+    {202: WorkflowRun},
+    NotFoundError,
+    NotTrusted,
+    ApprovalRequired,
+    InvalidInput,
+    body=WorkflowStart,
+)
 async def start_workflow(request: RestRequest) -> Answer:
     """Store a run of a workflow. It continues whatever becomes of the client."""
     body: WorkflowStart = request.body()
@@ -80,20 +97,3 @@ def _answer(workflow: Workflow) -> WorkflowAnswer:
         inputs=workflow.inputs,
         steps=workflow.document["steps"],
     )
-
-
-_PATH = "/workflows"
-_ONE = f"{_PATH}/{{workflow}}"
-ROUTES = (
-    Route("GET", _PATH, list_workflows, "read", {200: WorkflowList}),
-    Route("GET", _ONE, get_workflow, "read", {200: WorkflowAnswer}, errors=(NotFoundError,)),
-    Route(
-        "POST",
-        f"{_ONE}/runs",
-        start_workflow,
-        "invoke",
-        {202: WorkflowRun},
-        body=WorkflowStart,
-        errors=(NotFoundError, NotTrusted, ApprovalRequired, InvalidInput),
-    ),
-)
