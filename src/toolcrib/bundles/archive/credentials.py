@@ -30,8 +30,9 @@ _TOKEN = re.compile(
 )
 """Tokens of well-known services, JSON web tokens, private keys."""
 _KEYS = frozenset(
-    ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "apikey", "api_key", "x-auth-token", "access_token", "auth_token", "token", "key", "secret", "password", "passwd"]
-)
+    ("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "apikey", "api_key",
+     "x-auth-token", "access_token", "auth_token", "token", "key", "secret", "password", "passwd")
+)  # fmt: skip
 """Names of headers, cookies and entries of a query whose values are credentials."""
 _PLACES = frozenset({"headers", "query", "cookies"})
 _Path = tuple[str | int, ...]
