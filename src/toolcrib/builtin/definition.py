@@ -27,6 +27,21 @@ BUILTIN_BUNDLE = "builtin"
 """The bundle of every built-in tool."""
 
 
+def string(description: str, **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of an argument that is a text."""
+    return {"type": "string", **more, "description": description}
+
+
+def integer(description: str, **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of an argument that is an integer."""
+    return {"type": "integer", **more, "description": description}
+
+
+def boolean(description: str, *, default: bool) -> dict[str, Any]:
+    """Return the JSON Schema of an argument that is true or false."""
+    return {"type": "boolean", "default": default, "description": description}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
     """One built-in tool."""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.project.authoring.creation import create_tool
-from toolcrib.project.authoring.lint import lint_sources
+from toolcrib.project.authoring.lint import project_findings
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.mcp_catalog import McpCatalog
@@ -23,8 +23,8 @@ __all__ = [
     "create_agent",
     "create_tool",
     "find",
-    "lint_sources",
     "load_config",
+    "project_findings",
     "source_files",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
 from toolcrib.sandbox import Roots
@@ -25,8 +25,8 @@ BUILTIN = Builtin(
     name="append_file",
     description="Append content to the end of an existing file. Use write_file to create one.",
     properties={
-        "path": {"type": "string", "description": "The file, relative to the workspace; it must exist."},
-        "content": {"type": "string", "description": "The text to append, with its own line breaks."},
+        "path": string("The file, relative to the workspace; it must exist."),
+        "content": string("The text to append, with its own line breaks."),
     },
     required=["path", "content"],
     run=append_file,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.files.text import whole_characters
 from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
@@ -63,15 +63,14 @@ BUILTIN = Builtin(
         " The cut output names the artifact's id."
     ),
     properties={
-        "id": {"type": "string", "description": "The id of the artifact."},
-        "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "First byte (default 0)."},
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_BYTES,
-            "default": MAX_BYTES,
-            "description": "Bytes to return at most (default and maximum 50000).",
-        },
+        "id": string("The id of the artifact."),
+        "offset": integer("First byte (default 0).", minimum=0, default=0),
+        "limit": integer(
+            "Bytes to return at most (default and maximum 50000).",
+            minimum=1,
+            maximum=MAX_BYTES,
+            default=MAX_BYTES,
+        ),
     },
     required=["id"],
     run=artifact_read,

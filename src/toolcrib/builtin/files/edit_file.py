@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, boolean, string
 from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
 from toolcrib.errors import InvalidInput, TooLarge, Violation
@@ -64,7 +64,7 @@ BUILTIN = Builtin(
         " each `old` must occur in the file, and exactly once unless `all` is true."
     ),
     properties={
-        "path": {"type": "string", "description": "The file, relative to the workspace; it must exist."},
+        "path": string("The file, relative to the workspace; it must exist."),
         "edits": {
             "type": "array",
             "minItems": 1,
@@ -74,13 +74,9 @@ BUILTIN = Builtin(
                 "additionalProperties": False,
                 "required": ["old", "new"],
                 "properties": {
-                    "old": {"type": "string", "minLength": 1, "description": "The exact text to replace."},
-                    "new": {"type": "string", "description": "The text in its place."},
-                    "all": {
-                        "type": "boolean",
-                        "default": False,
-                        "description": "true: replace every occurrence (default false).",
-                    },
+                    "old": string("The exact text to replace.", minLength=1),
+                    "new": string("The text in its place."),
+                    "all": boolean("true: replace every occurrence (default false).", default=False),
                 },
             },
         },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
@@ -16,7 +16,7 @@ async def list_directory(site: Site, _ctx: CallContext, path: str) -> str:
 BUILTIN = Builtin(
     name="list_directory",
     description="List the contents of a folder: one line an entry with its type, size in bytes and name.",
-    properties={"path": {"type": "string", "description": "The folder, relative to the workspace."}},
+    properties={"path": string("The folder, relative to the workspace.")},
     required=["path"],
     run=list_directory,
     permissions=lambda settings: Permissions(read=settings.read),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
 from toolcrib.spec import Annotations, CallContext, Example, Output, Permissions
 
@@ -17,11 +17,9 @@ BUILTIN = Builtin(
     name="list_files",
     description="List the contents of a folder as a JSON array of names. Names of folders end with `/`.",
     properties={
-        "path": {
-            "type": "string",
-            "default": ".",
-            "description": "The folder, relative to the workspace (default: the workspace itself, `.`).",
-        }
+        "path": string(
+            "The folder, relative to the workspace (default: the workspace itself, `.`).", default="."
+        )
     },
     required=[],
     run=list_files,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mimetypes import guess_type
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.site import Site
 from toolcrib.executors.output import redactor_of
 from toolcrib.guard import BytesMasker, Redactor
@@ -48,20 +48,14 @@ BUILTIN = Builtin(
         " the text then ends with the offset to continue at."
     ),
     properties={
-        "path": {"type": "string", "description": "The file, relative to the workspace."},
-        "offset": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
-            "description": "First byte, from 0 (default 0).",
-        },
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_BYTES,
-            "default": MAX_BYTES,
-            "description": "Bytes to return at most (default and maximum 100000).",
-        },
+        "path": string("The file, relative to the workspace."),
+        "offset": integer("First byte, from 0 (default 0).", minimum=0, default=0),
+        "limit": integer(
+            "Bytes to return at most (default and maximum 100000).",
+            minimum=1,
+            maximum=MAX_BYTES,
+            default=MAX_BYTES,
+        ),
     },
     required=["path"],
     run=read_file,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
 from toolcrib.sandbox import Roots
@@ -28,8 +28,8 @@ BUILTIN = Builtin(
         " missing parent folders are created."
     ),
     properties={
-        "path": {"type": "string", "description": "The file, relative to the workspace."},
-        "content": {"type": "string", "description": "The whole new content."},
+        "path": string("The file, relative to the workspace."),
+        "content": string("The whole new content."),
     },
     required=["path", "content"],
     run=write_file,

@@ -6,7 +6,7 @@ import time
 
 import orjson
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
@@ -57,12 +57,9 @@ BUILTIN = Builtin(
         " later; without chatId it goes to the owner of the device."
     ),
     properties={
-        "channel": {"type": "string", "enum": list(CHANNELS), "description": "The channel to send through."},
-        "text": {"type": "string", "minLength": 1, "description": "The text of the message."},
-        "chatId": {
-            "type": "string",
-            "description": "The chat or group. Leave it out to send to the owner of the device.",
-        },
+        "channel": string("The channel to send through.", enum=list(CHANNELS)),
+        "text": string("The text of the message.", minLength=1),
+        "chatId": string("The chat or group. Leave it out to send to the owner of the device."),
     },
     required=["channel", "text"],
     run=send_channel_message,

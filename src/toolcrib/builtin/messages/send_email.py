@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import TYPE_CHECKING, Self
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, boolean, string
 from toolcrib.builtin.site import Site
 from toolcrib.egress.connection import connect
 from toolcrib.egress.policy import HostPolicy, HostRule
@@ -167,14 +167,10 @@ BUILTIN = Builtin(
     name="send_email",
     description="Send an email via SMTP, as plain text or as HTML.",
     properties={
-        "to": {"type": "string", "description": "The email address of the recipient."},
-        "subject": {"type": "string", "description": "The subject, one line."},
-        "body": {"type": "string", "description": "The text of the message."},
-        "is_html": {
-            "type": "boolean",
-            "default": False,
-            "description": "true: the body is HTML (default false, plain text).",
-        },
+        "to": string("The email address of the recipient."),
+        "subject": string("The subject, one line."),
+        "body": string("The text of the message."),
+        "is_html": boolean("true: the body is HTML (default false, plain text).", default=False),
     },
     required=["to", "subject", "body"],
     run=send_email,

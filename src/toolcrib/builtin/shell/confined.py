@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
@@ -44,25 +44,29 @@ def _permissions(name: str, settings: BuiltinSettings) -> Permissions:
 
 
 def shell_tool(
-    name: str,
-    run: Callable[..., Awaitable[Outcome]],
-    description: str,
-    *,
-    workdir: str,
-    timeout: Mapping[str, Mapping[str, Any]],
+    name: str, description: str, *, workdir: str, limit: str, about: str, default_s: int, **bounds: int
 ) -> Builtin:
-    """Return a tool that runs a shell line. `workdir` describes its folder, `timeout` its limit."""
+    """Return a tool that runs a shell line. `workdir` describes its folder.
+
+    `limit` is the name of the argument with its seconds, `about` the description of that.
+    """
+
+    async def run(
+        site: Site,
+        ctx: CallContext,
+        command: str,
+        workdir: str | None = None,
+        **seconds: int,
+    ) -> Outcome:
+        return await _result(site, ctx, command, workdir, seconds.get(limit, default_s))
+
     return Builtin(
         name=name,
         description=description,
         properties={
-            "command": {
-                "type": "string",
-                "minLength": 1,
-                "description": "The shell command, run by `sh -c`.",
-            },
-            "workdir": {"type": "string", "description": workdir},
-            **timeout,
+            "command": string("The shell command, run by `sh -c`.", minLength=1),
+            "workdir": string(workdir),
+            limit: integer(about, minimum=1, **bounds, default=default_s),
         },
         required=["command"],
         run=run,
@@ -75,7 +79,7 @@ def shell_tool(
     )
 
 
-async def shell_result(
+async def _result(
     site: Site, ctx: CallContext, command: str, workdir: str | None, timeout_s: float
 ) -> Outcome:
     """Run a line and return its output as text, whatever its exit code is.

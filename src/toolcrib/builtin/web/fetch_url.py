@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.web.client import WEB_OPTIONS, send, status_failure, text_of, web_permissions
 from toolcrib.builtin.web.readable import readable
@@ -59,14 +59,13 @@ BUILTIN = Builtin(
         " Use it to read documentation, check services or gather information from the internet."
     ),
     properties={
-        "url": {"type": "string", "description": "The address, beginning with http:// or https://."},
-        "maxChars": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_CHARS,
-            "default": DEFAULT_CHARS,
-            "description": "Characters to return at most (default 50000, maximum 100000).",
-        },
+        "url": string("The address, beginning with http:// or https://."),
+        "maxChars": integer(
+            "Characters to return at most (default 50000, maximum 100000).",
+            minimum=1,
+            maximum=MAX_CHARS,
+            default=DEFAULT_CHARS,
+        ),
         "headers": {
             "type": "object",
             "additionalProperties": {"type": "string"},

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.web.client import WEB_OPTIONS, send, text_of, web_permissions
 from toolcrib.egress import EgressResponse
@@ -74,12 +74,8 @@ BUILTIN = Builtin(
         " A body that is an object or a list is sent as JSON. To read web pages, use fetch_url."
     ),
     properties={
-        "method": {
-            "type": "string",
-            "enum": ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"],
-            "description": "The method.",
-        },
-        "url": {"type": "string", "description": "The address, beginning with http:// or https://."},
+        "method": string("The method.", enum=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]),
+        "url": string("The address, beginning with http:// or https://."),
         "headers": {
             "type": "object",
             "additionalProperties": {"type": "string"},

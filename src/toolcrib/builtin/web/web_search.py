@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolcrib.builtin.definition import Builtin
+from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.web.providers import BRAVE, PROVIDERS
@@ -78,19 +78,14 @@ BUILTIN = Builtin(
         " Use it to find pages; read one with fetch_url."
     ),
     properties={
-        "query": {"type": "string", "minLength": 1, "description": "The search query."},
-        "count": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MAX_COUNT,
-            "default": 10,
-            "description": "Number of results (default 10, maximum 20).",
-        },
-        "freshness": {
-            "type": "string",
-            "enum": [*_FRESHNESS.values(), *_FRESHNESS],
-            "description": "Only results of the past day (or pd), week (pw), month (pm) or year (py).",
-        },
+        "query": string("The search query.", minLength=1),
+        "count": integer(
+            "Number of results (default 10, maximum 20).", minimum=1, maximum=MAX_COUNT, default=10
+        ),
+        "freshness": string(
+            "Only results of the past day (or pd), week (pw), month (pm) or year (py).",
+            enum=[*_FRESHNESS.values(), *_FRESHNESS],
+        ),
     },
     required=["query"],
     run=web_search,

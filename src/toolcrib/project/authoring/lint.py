@@ -1,16 +1,38 @@
-"""Lint of a project's sources and of its `.mcp.json`."""
+"""Lint of a whole project: its settings, manifests, sources, `.mcp.json` and agents."""
 
 from __future__ import annotations
 
+from toolcrib.builtin.names import NAMES
+from toolcrib.errors import ConfigError
 from toolcrib.guard import Trust
-from toolcrib.manifest import Diagnostic, check_tool
+from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree
 from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.secrets import hidden_paths
-from toolcrib.project.config.settings import Config, source_files
+from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.config.sources import load_source
 from toolcrib.project.root import Place
 from toolcrib.state import Vault
+
+
+def project_findings(place: Place) -> list[Diagnostic]:
+    """Return all findings about a project. If its settings are wrong, only they and manifests are checked."""
+    try:
+        config = load_config(place.config, place.root)
+    except ConfigError as error:
+        return [*diagnostics_of(error), *lint_tree(place.tools, source_files(place.root, place.home))]
+    files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
+    return [*lint_tree(place.tools, files), *lint_sources(config, place), *_lint_agents(place, files)]
+
+
+def _lint_agents(place: Place, files: SourceFiles) -> list[Diagnostic]:
+    if not place.agents.is_dir():
+        return []
+    from toolcrib.runs.agents import check_agents, read_agent, read_files
+
+    agents, found = read_files(place.agents, files, read_agent)
+    tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
+    return [*found, *check_agents(agents, {*tools, *NAMES})]
 
 
 def lint_sources(config: Config, place: Place) -> list[Diagnostic]:

@@ -14,7 +14,8 @@ from tests.crib import Crib, failed
 from tests.integration.egress.servers import serving
 from toolcrib import Project, Result, Toolset
 from toolcrib.errors import ConflictError, ManifestError
-from toolcrib.project import find, lint_sources, load_config
+from toolcrib.project import find, load_config
+from toolcrib.project.authoring.lint import lint_sources
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

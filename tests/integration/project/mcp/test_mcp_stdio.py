@@ -364,7 +364,8 @@ async def test_nothing_is_started_without_trust(crib: Crib) -> None:
 
 
 async def test_a_server_with_a_secret_on_its_command_line_is_not_started(crib: Crib) -> None:
-    from toolcrib.project import find, lint_sources, load_config
+    from toolcrib.project import find, load_config
+    from toolcrib.project.authoring.lint import lint_sources
 
     crib.secrets = {"KEY": "s3cr3t-value"}
     raw = {"command": sys.executable, "args": ["raw.py", "--token=${KEY}"]}

@@ -11,7 +11,6 @@ import click
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import (
     count,
-    diagnostics_in,
     print_diagnostics,
     print_json,
     print_note,
@@ -19,14 +18,13 @@ from toolcrib.cli.output import (
     printable,
     shown,
 )
-from toolcrib.errors import ConfigError, NotFoundError
+from toolcrib.errors import NotFoundError
 
 _MANY = 10
 """Findings that are shown of one rule."""
 
 if TYPE_CHECKING:
-    from toolcrib.manifest import Diagnostic, SourceFiles
-    from toolcrib.project import Place
+    from toolcrib.manifest import Diagnostic
 
 
 @click.command("lint")
@@ -45,38 +43,14 @@ def command(root: str | None, as_json: bool, output_format: str, files: tuple[st
     Without FILES it checks the project: its settings, manifests, sources and `.mcp.json`. FILES may have any
     supported format. Exit 4 on any error; warnings alone exit 0.
     """
-    from toolcrib.project import find
+    from toolcrib.project import find, project_findings
 
     if files:
         found, where = _lint_files(files), ", ".join(files)
     else:
         place = find(root)
-        found, where = _lint_project(place), str(place.home)
+        found, where = project_findings(place), str(place.home)
     return _print(found, where, "json" if as_json else output_format)
-
-
-def _lint_project(place: Place) -> list[Diagnostic]:
-    from toolcrib.manifest import lint_tree
-    from toolcrib.project import lint_sources, load_config, source_files
-    from toolcrib.project.config.secrets import hidden_paths
-
-    try:
-        config = load_config(place.config, place.root)
-    except ConfigError as error:
-        return [*diagnostics_in(error), *lint_tree(place.tools, source_files(place.root, place.home))]
-    files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    return [*lint_tree(place.tools, files), *lint_sources(config, place), *_lint_agents(place, files)]
-
-
-def _lint_agents(place: Place, files: SourceFiles) -> list[Diagnostic]:
-    if not place.agents.is_dir():
-        return []
-    from toolcrib.builtin.names import NAMES
-    from toolcrib.runs.agents import check_agents, read_agent, read_files
-
-    agents, found = read_files(place.agents, files, read_agent)
-    tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
-    return [*found, *check_agents(agents, {*tools, *NAMES})]
 
 
 def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.errors import ConfigError, ConflictError, ManifestError, NotFoundError, UsageError
-from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, entries, lint_tree, report
+from toolcrib.errors import ConflictError, ManifestError, NotFoundError, UsageError
+from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, entries, report
 from toolcrib.manifest.convert import convert, read_all
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
-from toolcrib.project import lint_sources, load_config, source_files
-from toolcrib.project.config.secrets import hidden_paths
+from toolcrib.project import project_findings
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.callers import noting_makers
 from toolcrib.serve.rest.records import Body
@@ -104,15 +103,8 @@ class ImportedTools(Struct, kw_only=True):
 
 @ROUTES.add("GET", "/lint", "admin", {200: Findings})
 def lint_project(request: RestRequest) -> Answer:
-    """Check the project: its settings, manifests and sources."""
-    place = request.services.project.place
-    try:
-        config = load_config(place.config, place.root)
-    except ConfigError as error:
-        tree = lint_tree(place.tools, source_files(place.root, place.home))
-        return Answer(Findings(**report([*diagnostics_of(error), *tree])))
-    files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    return Answer(Findings(**report([*lint_tree(place.tools, files), *lint_sources(config, place)])))
+    """Check the project: its settings, manifests, sources and agents."""
+    return Answer(Findings(**report(project_findings(request.services.project.place))))
 
 
 @ROUTES.add("POST", "/lint", "read", {200: Findings}, UsageError, body=Text)
