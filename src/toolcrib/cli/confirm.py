@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
-from toolcrib.cli.sheets import lines_once, names_of
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
     from toolcrib.spec import Call, Tool
+    from toolcrib.state import Vault
+
+_MAX_NAMES = 60
+_SHOWN = "shown.json"
+"""File of the user's folder about a project: name of a tool to the digest that was shown at the terminal."""
 
 Channel = Literal["terminal", "flag"]
 """The decision of a person on the command line: an answer at the terminal, `--yes` or `--approve`."""
@@ -134,7 +138,7 @@ def seek_approval(
         if not ask or given_token() is not None or not at_terminal():
             return
         for sheet in sheets:
-            print_note("\n".join(lines_once(sheet, project.vault)))
+            print_note("\n".join(_lines_once(sheet, project.vault)))
         if reason is not None:
             _print_call(project.get(call.tool), call, reason)
         if not _ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?"):
@@ -142,6 +146,28 @@ def seek_approval(
     call.approved_by, call.approval_channel = user_name(), "flag" if approve else "terminal"
     for sheet in sheets:
         project.review(sheet.tool, user_name(), sheet.digest, channel=call.approval_channel)
+
+
+def names_of(sheets: Sequence[ReviewSheet]) -> str:
+    """Return the names of a few tools, or the number of many."""
+    names = ", ".join(sheet.tool.name for sheet in sheets)
+    return names if len(names) <= _MAX_NAMES else f"these {len(sheets)} tools"
+
+
+def _lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
+    """Yield the lines about a tool; one line if this user was shown the same before and did not decide."""
+    from toolcrib.project.control.first_use import STATUS
+    from toolcrib.state import read_private, write_private
+
+    path, digest = vault.folder / _SHOWN, sheet.digest.digest
+    known = read_private(path)
+    known = known if isinstance(known, dict) else {}
+    if known.get(sheet.tool.name) == digest:
+        name = sheet.tool.name
+        yield f"{name}: {STATUS[sheet.standing.status]}, as it was shown before: toolcrib review {name}"
+        return
+    yield from sheet.lines()
+    write_private(path, {**known, sheet.tool.name: digest})
 
 
 def _reason(project: Project, call: Call) -> str | None:

@@ -7,12 +7,10 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.errors import ConflictError, UsageError
-from toolcrib.state.private import put_file
+from toolcrib.errors import UsageError
 
 
 class AgentHost(NamedTuple):
@@ -156,29 +154,6 @@ def _cannot_change(path: Path, entry: str, keys: Sequence[str]) -> UsageError:
         hint=f"Add this to it yourself, under {' → '.join(keys)}:\n{entry}",
         details={"path": str(path), "entry": entry},
     )
-
-
-def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
-    """Replace a file, or make it (None before). Return where the old content is kept.
-
-    Raises ConflictError if it is no longer what it was `before`.
-    """
-    path = path.resolve()
-    backup = None
-    if before is not None:
-        names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
-        backup = next(name for name in names if not name.exists())
-        put_file(backup, before.encode(), mode=path.stat().st_mode & 0o777)
-    replace_file(path, before, text)
-    return backup
-
-
-def replace_file(path: Path, before: str | None, text: str) -> None:
-    """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
-        raise ConflictError(f"{path} has just changed", hint="Run the command again.")
-    put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
 
 
 def _config_home() -> Path:

@@ -45,6 +45,14 @@ def print_change(as_json: bool, document: Any, note: str) -> None:
         print_note(note)
 
 
+def print_shown(as_json: bool, document: Any, text: str) -> None:
+    """Print what a command shows: the document of `--json`, or its text for a person."""
+    if as_json:
+        print_json(document)
+    else:
+        print_result(text)
+
+
 def print_warnings(project: Project) -> None:
     """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:

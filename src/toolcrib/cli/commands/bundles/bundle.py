@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
-from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result
+from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import brief, print_listing
 from toolcrib.errors import ConflictError, NotFoundError, UsageError
 
@@ -61,10 +61,7 @@ def create_command(
     bundle, _ = store.put_bundle(wanted or new_id(), body)
     if others:
         print_note(f"note: other bundles have the slug {slug} too, so name this one by its id")
-    if as_json:
-        print_json(document_of(bundle))
-    else:
-        print_result(bundle.id)
+    print_shown(as_json, document_of(bundle), bundle.id)
 
 
 def _exists(store: Store, bundle_id: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,19 +39,6 @@ def open_store(data: str | None) -> Store:
 
     folder = data_home() if data is None else Path(data).absolute()
     return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
-
-
-def read_input(source: str, most: int = -1) -> bytes:
-    """Return the bytes of a file, or of standard input for `-`; at most so many."""
-    try:
-        if source == "-":
-            return sys.stdin.buffer.read(most)
-        with Path(source).open("rb") as file:
-            return file.read(most)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no file {source}") from None
-    except OSError as error:
-        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
 
 
 def find_bundle(store: Store, text: str) -> BundleRecord:

@@ -14,12 +14,12 @@ from toolcrib.cli.commands.bundles.chosen import (
     find_version,
     listing_of,
     open_store,
-    read_input,
     store_options,
     tool_argument,
     tool_name,
 )
 from toolcrib.cli.confirm import confirm
+from toolcrib.cli.files import read_input
 from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import print_change, print_json, print_result
 from toolcrib.cli.table import brief, print_listing

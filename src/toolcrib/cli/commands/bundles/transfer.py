@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.commands.bundles.chosen import (
-    bundle_argument,
-    find_bundle,
-    open_store,
-    read_input,
-    store_options,
-)
+from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
+from toolcrib.cli.files import read_input, write_new
 from toolcrib.cli.output import count, print_json, print_note
 from toolcrib.cli.table import print_table
-from toolcrib.errors import ConflictError, ToolcribError, UsageError
+from toolcrib.errors import UsageError
 
 if TYPE_CHECKING:
     from toolcrib.bundles import Store
@@ -49,38 +44,21 @@ def export_command(
         if file is not None:
             raise UsageError("give either a file or --native")
         folder = to_native(store, found.id)
-        paths, losses = (
-            _write({Path(native, name): text for name, text in folder.files.items()}),
-            folder.losses,
-        )
+        paths = write_new({Path(native, name): text for name, text in folder.files.items()})
+        losses = folder.losses
     elif file == "-":
         if as_json:
             raise UsageError("--json and the bundle cannot both be on standard output", hint="Name a file.")
         sys.stdout.buffer.write(export_bundle(store, found.id))
         return
     else:
-        paths = _write({Path(file or f"{found.slug}.zip"): export_bundle(store, found.id)})
+        paths = write_new({Path(file or f"{found.slug}.zip"): export_bundle(store, found.id)})
     if as_json:
         print_json({"bundle": found.id, "files": paths, "losses": [loss.as_dict() for loss in losses]})
         return
     for path in paths:
         print_note(f"created {path}")
     _print_losses(losses)
-
-
-def _write(files: Mapping[Path, bytes]) -> list[str]:
-    """Write new files, and return their paths. Raises ConflictError if one exists."""
-    taken = [str(path) for path in files if path.exists() or path.is_symlink()]
-    if taken:
-        raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
-    for path, text in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(text)
-        except OSError as error:
-            raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
-    return [str(path) for path in files]
 
 
 def _print_losses(losses: Sequence[ToolLoss]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.hosts import HOSTS, AgentHost, add_server, write_with_backup
+from toolcrib.cli.files import diff_of, read_inside, write_with_backup
+from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result
-from toolcrib.errors import UsageError
 
 
 @click.command("connect")
@@ -43,22 +42,12 @@ def command(
     place = find(root)
     known = HOSTS[host]
     path = known.file(place.root)
-    if path.is_relative_to(place.root) and not path.resolve().is_relative_to(place.root):
-        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
+    before = read_inside(path, place.root)
     own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.root.name).strip("-").lower()
     name = name or (f"toolcrib-{own_name}" if known.shared and own_name else "toolcrib")
     server = _entry(known, place.root, http)
-    before = path.read_text(encoding="utf-8") if path.exists() else None
     text = add_server(before or "", path, known.keys(place.root), name, server)
-    diff = "".join(
-        difflib.unified_diff(
-            (before or "").splitlines(keepends=True),
-            text.splitlines(keepends=True),
-            str(path),
-            str(path),
-            n=2,
-        )
-    )
+    diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:
         print_json(

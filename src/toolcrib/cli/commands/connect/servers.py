@@ -133,7 +133,6 @@ def _require(root: str | None) -> tuple[Project, Servers]:
 
 
 def _open(root: str | None) -> tuple[Project, Servers | None]:
-
     project = open_project(root)
     print_warnings(project)
     return project, project.servers

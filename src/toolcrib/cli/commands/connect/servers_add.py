@@ -15,7 +15,8 @@ import click
 
 from toolcrib.cli.commands.connect.server_review import require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
-from toolcrib.cli.hosts import add_server, replace_file
+from toolcrib.cli.files import read_inside, replace_file
+from toolcrib.cli.hosts import add_server
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
@@ -67,7 +68,7 @@ def add_command(
     if project.servers is not None and name in project.servers.mounted:
         raise ConflictError(f"the project has a server {name} already", hint=_TAKEN)
     path = project.root / ".mcp.json"
-    before = path.read_text(encoding="utf-8") if path.exists() else None
+    before = read_inside(path, project.root)
     text = _added(path, before, name, entry)
     if spec.is_local and "/" not in spec.command and shutil.which(spec.command) is None:
         raise ToolUnavailable(
@@ -143,8 +144,6 @@ def _accepted(root: str | None) -> Project:
 
 
 def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
-    if not path.resolve().is_relative_to(path.parent.resolve()):
-        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
     try:
         taken = name in json.loads(before or "{}")["mcpServers"]
     except (ValueError, KeyError, TypeError):  # An unusable file is refused below.

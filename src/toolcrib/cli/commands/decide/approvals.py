@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from toolcrib.cli.options import (
     root_option,
     yes_option,
 )
-from toolcrib.cli.output import one_line, print_json, print_note, print_result
+from toolcrib.cli.output import one_line, print_note, print_result, print_shown
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 from toolcrib.schema import decode_object
@@ -67,7 +67,7 @@ def command() -> None:
 @page_options("approval")
 def list_command(root: str | None, as_json: bool, status: str, limit: int, before: str | None) -> None:
     """List calls that wait for a person, the newest first."""
-    service = _service(root)
+    service = open_project(root).approval_service
     sheets = service.list(None if status == "all" else status, limit, before=before)  # type: ignore[arg-type]  # click checks the choice
     print_listing(
         as_json,
@@ -87,15 +87,11 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 
     ID may be the beginning of an id, if no other begins so.
     """
-    service = _service(root)
+    service = open_project(root).approval_service
     sheet = service.show(_one(service, chosen))
     facts = service.facts(sheet)
-    if as_json:
-        print_json({**sheet.document, "facts": facts})
-    else:
-        lines = [*lines_of_approval(sheet, facts), *map(cut, content_lines(sheet, facts))]
-        lines += facts.get("review", ())
-        print_result("\n".join(lines))
+    lines = [*_looked_at(sheet, facts), *facts.get("review", ())]
+    print_shown(as_json, {**sheet.document, "facts": facts}, "\n".join(lines))
 
 
 @command.command("approve")
@@ -176,7 +172,7 @@ def deny_command(
         raise UsageError("--tool and --caller narrow --all", hint="Add --all.")
     if everything and (ids or last):
         raise UsageError("give ids, --last, or --all")
-    service = _service(root)
+    service = open_project(root).approval_service
     if everything:
         found = service.list("pending", _MOST_DENIED)
         sheets = [
@@ -191,8 +187,8 @@ def deny_command(
         require_id(bool(ids), last, "approvals")
         sheets = [service.show(_one(service, one)) for one in ids or (None,)]
         for sheet in sheets:
-            for line in _looked_at(service, sheet) if sheet.approval.status == "pending" else ():
-                print_note(line)
+            if sheet.approval.status == "pending":
+                print_note("\n".join(_looked_at(sheet, service.facts(sheet))))
     question = "Deny it?" if len(sheets) == 1 else f"Deny these {len(sheets)} calls?"
     channel = _require_yes(sheets[0], question, yes=yes)
     for sheet in sheets:
@@ -211,7 +207,7 @@ def watch_command(root: str | None) -> None:
     """
     import subprocess
 
-    service, notify = _service(root), shutil.which("notify-send")
+    service, notify = open_project(root).approval_service, shutil.which("notify-send")
     seen: set[str] = set()
     print_note("Calls that begin to wait are shown here. Stop with Ctrl-C.")
     try:
@@ -239,7 +235,7 @@ def grants_command(root: str | None, as_json: bool) -> None:
 
     They say what runs, and what is refused, without another question.
     """
-    grants = _service(root).grants()
+    grants = open_project(root).approval_service.grants()
     print_listing(
         as_json,
         {"grants": [grant.as_dict() for grant in grants]},
@@ -267,7 +263,7 @@ def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name 
     from toolcrib.state import user_name
 
     require_person(_ABOUT)
-    service = _service(root)
+    service = open_project(root).approval_service
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
         id = service.resolve(id)  # noqa: A001 - the name in the usage
     grant = service.revoke(id, user_name(), channel="flag")
@@ -284,9 +280,8 @@ def _one(service: ApprovalService, beginning: str | None) -> str:
     return waiting[0].approval.id
 
 
-def _looked_at(service: ApprovalService, sheet: ApprovalSheet) -> Iterator[str]:
+def _looked_at(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a call; content that is too long for a screen is cut."""
-    facts = service.facts(sheet)
     yield from lines_of_approval(sheet, facts)
     yield from map(cut, content_lines(sheet, facts))
 
@@ -304,11 +299,6 @@ def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -
         print_note(line)
     for line in content:
         print_note(line if len(line) <= SHOWN else f"{line[:12]} {len(line):,} characters, shown above")
-
-
-def _service(root: str | None) -> ApprovalService:
-
-    return open_project(root).approval_service
 
 
 def _changed_arguments(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import click
 from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool
 from toolcrib.cli.confirm import Channel, decide, require_person
-from toolcrib.cli.hosts import replace_file
+from toolcrib.cli.files import diff_of, read_inside, replace_file
 from toolcrib.cli.options import open_project, root_option, yes_option
 from toolcrib.cli.output import one_line, print_note, print_result
 from toolcrib.cli.yaml_text import when_of, with_rule
@@ -49,7 +48,6 @@ def add_command(
     TOOL is a name, or a pattern such as `repo_*`. With ARGUMENTS, written as for `toolcrib run`, the rule is
     for calls with exactly these values; a call may have more arguments. deny beats ask, and ask beats allow.
     """
-
     require_person(_ABOUT, refuse=DeniedError)
     if tool is None and not writes and not callers:
         raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
@@ -84,9 +82,7 @@ def write_rule(
     from toolcrib.state import user_name
 
     path, place = project.place.config, project.place
-    if not path.resolve().is_relative_to(place.root):
-        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
-    before = path.read_text(encoding="utf-8") if path.exists() else None
+    before = read_inside(path, place.root)
     then = load_config(path, place.root)
     try:
         text = with_rule(before or "", rule)
@@ -96,8 +92,7 @@ def write_rule(
             hint=f"Add this to policy.rules yourself: {json.dumps(rule, ensure_ascii=False)}",
         ) from None
     config_of(text, path)
-    old, new = (before or "").splitlines(), text.splitlines()
-    for line in difflib.unified_diff(old, new, str(path), str(path), n=2, lineterm=""):
+    for line in diff_of(path, before, text).splitlines():
         print_result(one_line(line))
     channel = channel or decide("Change the policy so?", _ABOUT, yes=yes, refuse=DeniedError)
     if channel is None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.caller import given_token
-from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
+from toolcrib.cli.confirm import Channel, at_terminal, decide, names_of, require_person
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
-from toolcrib.cli.sheets import names_of
 from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ def command(
     write, reach outside the project, or were created by an agent. With --json and without --yes they are only
     shown.
     """
-
     if names and everything:
         raise UsageError("give names, or --all")
     if watch and (as_json or everything):
@@ -112,7 +110,6 @@ def _ask(project: Project, which: Callable[[Tool], bool], then: str) -> None:
 
 def _watch(root: str | None, names: Sequence[str]) -> int:
     """Accept what the person saves while this runs. Tools that agents make meanwhile are left to a review."""
-
     require_person(_ABOUT)
     if not at_terminal():
         raise ApprovalRequired("there is no terminal to watch at", hint="Run the command at a terminal.")

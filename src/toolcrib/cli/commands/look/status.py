@@ -18,7 +18,6 @@ def command(root: str | None, as_json: bool) -> int:
 
     The exit code is 1 if there are such calls.
     """
-
     status = open_project(root).calls.status()
     alarms = status["unserved"]
     if as_json:

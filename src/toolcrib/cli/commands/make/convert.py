@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.files import write_new
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import count, print_json, print_note, print_result
-from toolcrib.errors import ConflictError, NotFoundError, UsageError
+from toolcrib.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest.convert import Written
@@ -45,9 +46,9 @@ def command(
     if not tools:
         raise NotFoundError(f"there is no tool{f' {only!r}' if only else ''} in {file}")
     written = [convert(tool, target) for tool in tools]
-    paths: list[Path | None] = [None] * len(written)
+    paths: list[str | None] = [None] * len(written)
     if output is not None:
-        paths = list(_write(written, Path(output), DIALECTS[target].file_name))
+        paths = [*_write(written, Path(output), DIALECTS[target].file_name)]
     elif len(written) > 1 and not as_json:
         names = ", ".join(one.tool.name for one in written)
         raise UsageError(
@@ -65,16 +66,16 @@ def command(
             print_note(f"{one.tool.name}: {loss}")
 
 
-def _entry(one: Written, path: Path | None) -> dict[str, Any]:
+def _entry(one: Written, path: str | None) -> dict[str, Any]:
     return {
         "name": one.tool.name,
-        "path": None if path is None else str(path),
+        "path": path,
         "text": one.text.decode(),
         "losses": [loss.as_dict() for loss in one.losses],
     }
 
 
-def _write(written: list[Written], output: Path, file_name: str) -> list[Path]:
+def _write(written: list[Written], output: Path, file_name: str) -> list[str]:
     """Write each text to a new file, and return the paths."""
     if len(written) == 1 and not output.is_dir():
         paths = [output]
@@ -83,14 +84,4 @@ def _write(written: list[Written], output: Path, file_name: str) -> list[Path]:
             if "/" in name or "\0" in name or name.startswith("."):
                 raise UsageError(f"{name!r} cannot be the name of a file", hint="Give a file: --output FILE.")
         paths = [output / file_name.format(name=one.tool.name) for one in written]
-    taken = [str(path) for path in paths if path.exists() or path.is_symlink()]
-    if taken:
-        raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another --output.")
-    for one, path in zip(written, paths, strict=True):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("xb") as file:
-                file.write(one.text)
-        except OSError as error:
-            raise ConflictError(f"{path} cannot be written: {error.strerror}") from None
-    return paths
+    return write_new({path: one.text for path, one in zip(paths, written, strict=True)})

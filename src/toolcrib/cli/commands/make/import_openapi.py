@@ -23,7 +23,6 @@ _MOST = 20
 _LARGE = 200_000
 """Bytes of an average manifest from which on the report suggests --slim."""
 _SCHEME = re.compile(r"(.+)=([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
-
 _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 
@@ -82,8 +81,10 @@ def command(
     from toolcrib.project import find
 
     place = None if only_list else find(root)
-    names = dict(_scheme(text) for text in secrets)
-    bind = dict(_binding(text) for text in bindings)
+    names = dict(_pair("--secret", _SCHEME, "SCHEME=NAME with the name of a secret", one) for one in secrets)
+    bind = dict(
+        _pair("--bind", _BINDING, "ARG=secret:NAME with the name of a secret", one) for one in bindings
+    )
     started = time.perf_counter()
     with waiting(f"reading {source}"):
         document = _read(source)
@@ -109,19 +110,10 @@ def _read(source: str) -> Any:
     return asyncio.run(fetch_document(source)) if is_url(source) else open_document(source)
 
 
-def _scheme(text: str) -> tuple[str, str]:
-    match = _SCHEME.fullmatch(text)
+def _pair(option: str, pattern: re.Pattern[str], form: str, text: str) -> tuple[str, str]:
+    match = pattern.fullmatch(text)
     if match is None:
-        raise click.UsageError(
-            f"--secret {text!r} is not SCHEME=NAME with the name of an environment variable"
-        )
-    return match[1], match[2]
-
-
-def _binding(text: str) -> tuple[str, str]:
-    match = _BINDING.fullmatch(text)
-    if match is None:
-        raise click.UsageError(f"--bind {text!r} is not ARG=secret:NAME with the name of a secret")
+        raise click.UsageError(f"{option} {text!r} is not {form}")
     return match[1], match[2]
 
 

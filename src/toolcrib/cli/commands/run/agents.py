@@ -13,11 +13,13 @@ from toolcrib.cli.commands.decide.review import ask_for_files
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import (
     one_line,
+    print_change,
     print_diagnostics,
     print_error,
     print_json,
     print_note,
     print_result,
+    print_shown,
 )
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import ToolcribError, UsageError
@@ -38,7 +40,6 @@ def list_command(root: str | None, as_json: bool) -> int:
 
     Exit 4 if one of the files is wrong.
     """
-
     project = open_project(root)
     agents = project.agents.all()
     findings = project.agents.findings(lambda: [name for name, _ in project.described()])
@@ -71,11 +72,7 @@ def list_command(root: str | None, as_json: bool) -> int:
 @project_options
 def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show one agent: its model, instructions, tools and budgets."""
-
     agent = open_project(root).agents.find(name)
-    if as_json:
-        print_json(agent.document)
-        return
     facts = {
         "agent": agent.name,
         "model": agent.model,
@@ -88,7 +85,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
     lines = [f"{key:9} {one_line(value)}" for key, value in facts.items() if value]
     if agent.instructions:
         lines += ["", *(one_line(line) for line in agent.instructions.splitlines())]
-    print_result("\n".join(lines))
+    print_shown(as_json, agent.document, "\n".join(lines))
 
 
 @command.command("choose")
@@ -99,7 +96,6 @@ def choose_command(task: str, root: str | None, as_json: bool) -> None:
 
     They are found as `toolcrib search` finds tools, so the same task always gets the same answer.
     """
-
     project = open_project(root)
     caller, identity = caller_of(project)
     found = project.tasks.choose(task, caller=caller, identity=identity)
@@ -124,7 +120,6 @@ def task_command(
 
     Prints the answer, and on standard error the id of the session, for --session.
     """
-
     project = open_project(root)
     ask_for_files(project)
     caller, identity = caller_of(project)
@@ -154,11 +149,9 @@ def add_command(program: str, root: str | None, as_json: bool) -> None:
     from toolcrib.project.authoring.starter import add_program
 
     created = [str(path) for path in add_program(find(root), program)]
-    if as_json:
-        print_json({"created": created})
-    else:
-        print_note("\n".join(f"created {path}" for path in created))
-        print_note(f"Change what it may do there, then: toolcrib review {program}")
+    next_step = f"Change what it may do there, then: toolcrib review {program}"
+    lines = [*(f"created {path}" for path in created), next_step]
+    print_change(as_json, {"created": created}, "\n".join(lines))
 
 
 @command.command("import")

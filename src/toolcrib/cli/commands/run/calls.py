@@ -10,7 +10,15 @@ import click
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options
-from toolcrib.cli.output import one_line, print_change, print_error, print_json, print_note, print_result
+from toolcrib.cli.output import (
+    one_line,
+    print_change,
+    print_error,
+    print_json,
+    print_note,
+    print_result,
+    print_shown,
+)
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import NotFoundError, TimedOut
 from toolcrib.spec.moment import written
@@ -38,8 +46,8 @@ def command() -> None:
 @page_options("call")
 def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
     """List calls, the newest first."""
-    project, caller = _open(root)
-    found = project.calls.page(state, limit, before=before, caller=caller)
+    project = open_project(root)
+    found = project.calls.page(state, limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
         {"calls": [call.as_dict() for call in found]},
@@ -58,13 +66,8 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 
     ID may be the beginning of an id, if no other begins so.
     """
-    project, caller = _open(root)
-    call_id = _one(project, caller, chosen)
-    document = project.calls.history(call_id)
-    if as_json:
-        print_json(document)
-    else:
-        print_result("\n".join(_lines(project, call_id)))
+    project, call_id = _chosen(chosen, root)
+    print_shown(as_json, project.calls.history(call_id), "\n".join(_lines(project, call_id)))
 
 
 @command.command("wait")
@@ -77,8 +80,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     Meanwhile this process runs calls of the project that no worker has taken. ID may be the beginning of an
     id.
     """
-    project, caller = _open(root)
-    call_id = _one(project, caller, chosen)
+    project, call_id = _chosen(chosen, root)
     call = asyncio.run(_waited(project, call_id, timeout))
     if as_json:
         print_json(call.as_dict())
@@ -118,9 +120,16 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     _print(project, call_id, as_json)
 
 
-def _chosen(chosen: str | None, root: str | None) -> tuple[Project, str]:
-    project, caller = _open(root)
-    return project, _one(project, caller, chosen)
+def _chosen(beginning: str | None, root: str | None) -> tuple[Project, str]:
+    """Return the project, and the id of the call that is meant."""
+    project = open_project(root)
+    caller = seen_by(project)
+    if beginning is not None:
+        return project, project.calls.stored.resolve(beginning, caller)
+    newest = project.calls.page(limit=1, caller=caller)
+    if not newest:
+        raise NotFoundError("no calls were submitted")
+    return project, newest[0].id
 
 
 def _print(project: Project, call_id: str, as_json: bool) -> None:
@@ -132,23 +141,6 @@ async def _waited(project: Project, call_id: str, timeout_s: float | None) -> Du
     tool = project.calls.find(call_id).tool
     async with project, noting_unserved(project, lambda: {tool}):
         return await project.calls.wait(call_id, timeout_s)
-
-
-def _open(root: str | None) -> tuple[Project, str | None]:
-    """Return the project, and the caller whose calls this command may see; None for all of them."""
-
-    project = open_project(root)
-    return project, seen_by(project)
-
-
-def _one(project: Project, caller: str | None, beginning: str | None) -> str:
-    """Return the id of the call that is meant."""
-    if beginning is not None:
-        return project.calls.stored.resolve(beginning, caller)
-    newest = project.calls.page(limit=1, caller=caller)
-    if not newest:
-        raise NotFoundError("no calls were submitted")
-    return newest[0].id
 
 
 def _row(call: DurableCall) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Call, CallEvent, Result, Tool
+from toolcrib.spec.tools.words import HINT_ASKED
 
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
@@ -126,7 +127,7 @@ def _print(result: Result, *, verbose: bool) -> None:
         print_note(f"The call waits for approval {details['approval']}: {details['reason']}")
         print_note(_how_to_approve(details["approval"]))
     elif result.error is not None:
-        if _is_person() and result.error.hint == _asked():
+        if _is_person() and result.error.hint == HINT_ASKED:
             result.error.hint = _how_to_approve(result.error.details["approval"])
         if not verbose and not result.error.hint and "exception" in result.error.details:
             result.error.hint = "-v shows the tool's log and where it failed."
@@ -140,14 +141,8 @@ def _print(result: Result, *, verbose: bool) -> None:
 def _how_to_approve(approval: str) -> str:
     """Say what to do about a call that waits; how to approve it only to a person, not to a program."""
     if not _is_person():
-        return _asked()
+        return HINT_ASKED
     return f"Approve it: toolcrib approvals approve {approval}. Then make the same call again."
-
-
-def _asked() -> str:
-    from toolcrib.spec.tools.words import HINT_ASKED
-
-    return HINT_ASKED
 
 
 def _is_person() -> bool:

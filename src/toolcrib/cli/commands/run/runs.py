@@ -14,7 +14,7 @@ from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.review import ask_for_files
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
-from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result
+from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
 from toolcrib.spec.moment import written
@@ -130,10 +130,8 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     """
     project, run = _one(root, chosen)
     tree = [project.runs.timeline(one.id) for one in project.runs.tree(run.id)]
-    if as_json:
-        print_json({**tree[0], "below": tree[1:]})
-    else:
-        print_result("\n".join(_timeline(tree[0], {one["id"]: one for one in tree})))
+    lines = _timeline(tree[0], {one["id"]: one for one in tree})
+    print_shown(as_json, {**tree[0], "below": tree[1:]}, "\n".join(lines))
 
 
 @command.command("watch")
@@ -216,9 +214,6 @@ def fork_command(
     _print_run(project.runs.find(forked), as_json)
 
 
-# -- the run that is meant ---------------------------------------------------------------------------
-
-
 def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
     """Return the project, and the run that is meant."""
     project = open_project(root)
@@ -270,14 +265,8 @@ def _ready_tools(project: Project, run_id: str | None) -> set[str] | None:
     return {call["name"] for step in steps for call in step["calls"] if call["state"] == "ready"}
 
 
-# -- output ------------------------------------------------------------------------------------------
-
-
 def _print_run(run: Run, as_json: bool) -> None:
-    if as_json:
-        print_json(run.document)
-    else:
-        print_result(f"{run.id} {run.state}")
+    print_shown(as_json, run.document, f"{run.id} {run.state}")
 
 
 def _print_end(run: Run, as_json: bool) -> int:

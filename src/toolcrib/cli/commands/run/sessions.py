@@ -8,7 +8,7 @@ import click
 
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.options import open_project, project_options
-from toolcrib.cli.output import one_line, print_json, print_result
+from toolcrib.cli.output import one_line, print_shown
 from toolcrib.cli.table import print_listing
 from toolcrib.spec.moment import written
 
@@ -24,7 +24,6 @@ def command() -> None:
 @click.option("--before", metavar="ID", help="Show the next page, after the session ID.")
 def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
     """List sessions, the newest first."""
-
     project = open_project(root)
     found = project.runs.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
@@ -50,7 +49,6 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
 @click.option("--metadata", default="{}", help="A JSON object for its owner.")
 def create_command(root: str | None, as_json: bool, metadata: str) -> None:
     """Create a session, and print its id."""
-
     project = open_project(root)
     caller, _ = caller_of(project)
     try:
@@ -60,7 +58,4 @@ def create_command(root: str | None, as_json: bool, metadata: str) -> None:
     if not isinstance(found, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--metadata")
     session_id = project.runs.create_session(found, caller=caller)
-    if as_json:
-        print_json(project.runs.session(session_id).document)
-    else:
-        print_result(session_id)
+    print_shown(as_json, project.runs.session(session_id).document, session_id)

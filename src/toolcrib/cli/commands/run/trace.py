@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.commands.run.run import result_of
 from toolcrib.cli.confirm import confirm, require_person
+from toolcrib.cli.files import diff_of
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.errors import ToolcribError, UsageError
@@ -105,8 +105,7 @@ def _apply(trace: Trace) -> None:
     path = Path(source.path)
     document = load(path.read_bytes(), source.path)
     text = trace.applied(document)
-    before, after = document.text.splitlines(keepends=True), text.splitlines(keepends=True)
-    diff = "".join(difflib.unified_diff(before, after, str(path), str(path), n=2))
+    diff = diff_of(path, document.text, text)
     if not diff:
         print_note(f"{path} has these permissions already.")
         return

@@ -32,7 +32,6 @@ def command() -> None:
 @project_options
 def list_command(root: str | None, as_json: bool) -> int:
     """List the workflows of the project."""
-
     project = open_project(root)
     found = project.workflows.all().values()
     findings = project.workflows.findings(project.agents.all())
@@ -53,7 +52,6 @@ def list_command(root: str | None, as_json: bool) -> int:
 @project_options
 def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show the inputs and steps of a workflow."""
-
     workflow = open_project(root).workflows.find(name)
     if as_json:
         print_json(workflow.document)
@@ -76,7 +74,6 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
     INPUTS are written as the arguments of `toolcrib run`. Ctrl-C leaves the run stored: a worker, or
     `toolcrib runs wait`, continues with it.
     """
-
     project = open_project(root)
     ask_for_files(project)
     caller, identity = caller_of(project)

@@ -1,0 +1,77 @@
+"""Files that commands read, compare and write."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+
+from toolcrib.errors import ConflictError, NotFoundError, ToolcribError, UsageError
+from toolcrib.state.private import put_file
+
+
+def read_input(source: str, most: int = -1) -> bytes:
+    """Return the bytes of a file, or of standard input for `-`; at most so many."""
+    try:
+        if source == "-":
+            return sys.stdin.buffer.read(most)
+        with Path(source).open("rb") as file:
+            return file.read(most)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"there is no file {source}") from None
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
+
+
+def read_inside(path: Path, root: Path) -> str | None:
+    """Return the text of a file that is to be changed, None without one.
+
+    Raises UsageError for a link out of the project: a clone could let a command change any file of its user.
+    """
+    if path.is_relative_to(root) and not path.resolve().is_relative_to(root.resolve()):
+        raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def diff_of(path: Path, before: str | None, after: str) -> str:
+    """Return the change of a file as a unified diff; nothing if no line changes."""
+    old, new = (before or "").splitlines(), after.splitlines()
+    lines = difflib.unified_diff(old, new, str(path), str(path), n=2, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_new(files: Mapping[Path, bytes]) -> list[str]:
+    """Write new files, and return their paths. Raises ConflictError if one exists."""
+    taken = [str(path) for path in files if path.exists() or path.is_symlink()]
+    if taken:
+        raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
+    for path, data in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                file.write(data)
+        except OSError as error:
+            raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
+    return [str(path) for path in files]
+
+
+def replace_file(path: Path, before: str | None, text: str) -> None:
+    """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
+        raise ConflictError(f"{path} has just changed", hint="Run the command again.")
+    put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
+
+
+def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
+    """Replace a file as `replace_file` does. Return where the old content is kept; None if there was none."""
+    path = path.resolve()  # A link to the file stays a link.
+    backup = None
+    if before is not None:
+        names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
+        backup = next(name for name in names if not name.exists())
+        put_file(backup, before.encode(), mode=path.stat().st_mode & 0o777)
+    replace_file(path, before, text)
+    return backup
