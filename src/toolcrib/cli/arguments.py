@@ -15,6 +15,7 @@ import click
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.spec.naming import nearest, parts_of, pointed
 
+# A key may hold colons, `:=` ends it: `a:b=c` is a text, `a:b:=1` is JSON.
 _PAIR = re.compile(r"([^=:]+(?::(?!=)[^=:]*)*)(:?=)(.*)", re.DOTALL)
 _DURATION = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 _DEPTH = 16

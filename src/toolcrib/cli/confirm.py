@@ -195,6 +195,7 @@ def at_terminal() -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     try:
+        # In the background the kernel would stop this process at its first read (SIGTTIN).
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except OSError:  # Another process's terminal.
         return False

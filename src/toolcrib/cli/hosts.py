@@ -110,6 +110,7 @@ def add_server(text: str, path: Path, keys: Sequence[str], name: str, server: di
     if path.suffix == ".toml":
         return _add_to_toml(text, path, keys, name, server)
     try:
+        # Written anew, a file would lose comments and keys that are there twice: one with either is refused.
         document = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
         servers = document
         for key in keys:
@@ -140,6 +141,7 @@ def _add_to_toml(text: str, path: Path, keys: Sequence[str], name: str, server: 
         if there:
             raise ValueError(name)
         gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        # `tomllib` only reads: the table is added as text, and must be readable then.
         changed = f"{text}{gap}{table}\n"
         tomllib.loads(changed)
     except (ValueError, AttributeError):

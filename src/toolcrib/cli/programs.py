@@ -58,6 +58,7 @@ def _import(path: Path) -> ModuleType:
     from toolcrib.core.toolset import ProgramRead, reading_program
 
     sys.path.insert(0, str(path.parent))
+    # A file that is named like a module of the standard library must not take its place.
     name = path.stem if path.stem not in sys.stdlib_module_names else f"_{path.stem}"
     spec = spec_from_file_location(name, path)
     assert spec is not None

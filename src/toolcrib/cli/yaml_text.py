@@ -46,6 +46,8 @@ def with_rule(text: str, rule: dict[str, Any]) -> str:
     else:
         at, column = document.locate(("policy", next(iter(policy))), key=True)
         at, indent, head = at - 1, column - 1, [f"{' ' * (column - 1)}rules:"]
+    # The text is changed and not written anew, so comments stay; read again, it must hold the same and the
+    # rule.
     item = f"{' ' * (indent if not head else indent + 2)}- {json.dumps(rule, ensure_ascii=False)}"
     made = "\n".join([*lines[:at], *head, item, *lines[at:]]) + "\n"
     try:

@@ -32,13 +32,16 @@ from toolcrib.state import Database, DatabaseWatch, Transaction
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
+# Every statement about a claimed call ends so: a worker whose claim was taken over changes no row by it.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 _TAKEN = ("tool", "arguments", "caller", "epoch", "attempts", "snoozes", "context", "session_id", "run_id")
+# The new epoch is what shuts out the worker before; `lease_ends_at` lets the next one in.
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
     " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
     f" RETURNING {', '.join(_TAKEN)}"
 )
+# `_TAKE` has counted the attempt: where it must not count, it is taken back here.
 _AGAIN = (
     "UPDATE calls SET state = 'ready', ready_at = ?, attempts = attempts - ?, snoozes = snoozes + ?,"
     f" rescues = rescues * ?, worker = NULL, lease_ends_at = NULL {_OWN}"
@@ -54,6 +57,7 @@ _RESCUE = (
     "UPDATE calls SET state = ?, rescues = rescues + ?, attempts = attempts - 1, worker = NULL,"
     f" lease_ends_at = NULL, ready_at = ?, error = ?, ended_at = ? {_OWN}"
 )
+# The epoch goes up without a claim: a body that still runs can record nothing any more.
 _CANCEL = (
     "UPDATE calls SET state = 'cancelled', epoch = epoch + 1, ended_at = ?, lease_ends_at = NULL"
     " WHERE id = ? AND state IN ('ready', 'running', 'waiting')"
@@ -72,15 +76,18 @@ _ASKED = (
 )
 _ANSWERED = "UPDATE calls SET state = ?, ready_at = ?, context = ? WHERE id = ? AND state = 'waiting'"
 _WAKES = "UPDATE approvals SET wakes = 1 WHERE id = ?"
+# Two queries and not one with OR: so each half is answered by an index of its own.
 _DECIDED = (
     "SELECT id FROM approvals WHERE wakes = 1 AND status <> 'pending'"
     " UNION ALL SELECT id FROM approvals WHERE wakes = 1 AND status = 'pending' AND expires_at <= ? LIMIT 500"
 )
+# `wakes = 1` makes exactly one of several workers wake the calls of an approval.
 _SETTLED = (
     "UPDATE approvals SET wakes = 0, status = CASE WHEN status = 'pending' THEN 'expired' ELSE status END"
     " WHERE id = ? AND wakes = 1 RETURNING status"
 )
 _WAITING = "SELECT id, tool, priority FROM calls WHERE state = 'waiting'"
+# From asker to asker by the index, however many calls of each wait.
 _NEXT_ROOM = "SELECT room FROM calls WHERE state = 'waiting' AND room > ? ORDER BY room LIMIT 1"
 _WOKEN = (
     "UPDATE calls SET state = ?, room = NULL, ready_at = ?, error = ?, ended_at = ?"
@@ -198,6 +205,7 @@ class DurableCalls(StoredCalls):
         }
         if transaction is not None:
             return self._submit(transaction, row, delay_s, deliver)
+        # On Postgres writes of one scope take turns. Calls with the same key must, all others need not.
         scope = idempotency_key or f"{os.getpid()} {threading.get_ident()}"
         with self._database.write(f"call {caller} {scope}") as tx:
             return self._submit(tx, row, delay_s, deliver)
@@ -294,6 +302,7 @@ class DurableCalls(StoredCalls):
         new = self._new.get(id)
         row: Sequence[Any] | None
         if new is not None:
+            # The row is not in the table yet: changed here, it is added as taken, which saves an update.
             new |= {"state": "running", "epoch": 1, "attempts": 1}
             new["worker"], new["lease_ends_at"] = holder
             row = [new[column] for column in _TAKEN]
@@ -461,6 +470,8 @@ class DurableCalls(StoredCalls):
         """
         with self._database.read() as tx:
             lost = tx.all(f"{_LOST} LIMIT 100", self._now(tx))
+            # After an outage of the database all leases are over: their holders get the time to renew them
+            # first.
             if not lost or (self._clock is None and tx.has_just_begun(self.lease_s)):
                 return []
         rescued = []
@@ -475,6 +486,7 @@ class DurableCalls(StoredCalls):
 
     def _lost(self, tx: Transaction, row: tuple[Any, ...], now: float, reason: str = "") -> bool:
         id, epoch, repeatable, rescues, tool, priority, worker = row
+        # A call that was only taken has done nothing yet, so no rescue is counted for it.
         begun = worker is not None
         state: CallState = "ready"
         if begun and not (repeatable and rescues < _MAX_RESCUES):
@@ -528,6 +540,7 @@ class DurableCalls(StoredCalls):
             if row is None:
                 return False
             self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
+            # Listeners continue runs: a call without one has nothing for them, and saves their queries.
             if row[0] is not None:
                 self._tell(tx, claim.id, state)
             tx.notify()

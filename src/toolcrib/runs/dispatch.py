@@ -13,8 +13,6 @@ from toolcrib.runs.outage import note_lost
 from toolcrib.runs.serving import Serving, Take, Work, whole
 from toolcrib.state import Database, Transaction
 
-__all__ = ["Dispatcher", "EmbeddedDispatcher", "Take", "Work"]
-
 _LOOK_S = 0.2
 """Seconds until a message of another process is noticed."""
 _UNSERVED_S = 1.0
@@ -96,6 +94,7 @@ class EmbeddedDispatcher:
             return []
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
+            # A column and not a comparison with the clock: only so can one index give the order by priority.
             tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", self._now(tx))
             for entry, key in self._due(tx, entries, limit):
                 if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
@@ -113,6 +112,7 @@ class EmbeddedDispatcher:
         stopping = asyncio.create_task(_then(stop, serving.woken))
         try:
             while not stop.is_set():
+                # Before the look: what is sent during it sets the event again, so nobody sleeps through it.
                 serving.woken.clear()
                 taken, pause = await whole(self._begin(serving, handlers))
                 if not taken or serving.room <= 0:
@@ -143,6 +143,7 @@ class EmbeddedDispatcher:
 
     async def _sleep(self, woken: asyncio.Event, seconds: float | None) -> None:
         """Wait until something is sent or ends, or another process has written, at most so long."""
+        # SQLite wakes no other process, so its version is looked at. In this process the event is enough.
         seen, end = self._database.version, None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:
             left = _LOOK_S if end is None else min(_LOOK_S, end - time.monotonic())

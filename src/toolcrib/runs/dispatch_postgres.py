@@ -26,6 +26,7 @@ _SEND = (
     " VALUES (?, ?, ?, NOW() + CAST(? AS DOUBLE PRECISION) * INTERVAL '1 second', 'queued')"
 )
 """As PgQueuer's own, without its import and its log."""
+# A message counts while it is queued or its worker was heard of; that of a dead worker does not.
 _LIVE = (
     "SELECT 1 FROM pgqueuer WHERE pgqueuer.entrypoint = ready.entry"
     " AND pgqueuer.payload = convert_to(ready.key, 'UTF8')"
@@ -99,6 +100,7 @@ class PgQueuerDispatcher:
     def _install(self) -> None:
         """Make PgQueuer's tables in our schema, unless they are there."""
         server = self._database.server
+        # Most starts find the tables, and must not wait for the lock.
         with server.transaction("BEGIN READ ONLY") as tx:
             if tx.one(_THERE) is not None:
                 return
@@ -107,6 +109,7 @@ class PgQueuerDispatcher:
         script = install_script(server.schema)
         with server.transaction("BEGIN") as tx:
             tx.one("SELECT pg_advisory_xact_lock(hashtext(current_schema() || '/pgqueuer'))")
+            # Asked again under the lock: another process may have made them while this one waited.
             if tx.one(_THERE) is None:
                 tx.run(f"DO $toolcrib$ BEGIN EXECUTE $script${script}$script$; END $toolcrib$")
 
@@ -139,8 +142,6 @@ class PgQueuerDispatcher:
 
 def dispatcher_for(database: Database) -> Dispatcher:
     """Return the dispatcher for a database: PgQueuer on Postgres, else the one that needs nothing."""
-    return (
-        PgQueuerDispatcher(database)
-        if isinstance(database, PostgresDatabase)
-        else EmbeddedDispatcher(database)
-    )
+    if isinstance(database, PostgresDatabase):
+        return PgQueuerDispatcher(database)
+    return EmbeddedDispatcher(database)

@@ -128,6 +128,7 @@ class _ExecutorProcess:
 
     @classmethod
     async def start(cls, command: Sequence[str], settings: Mapping[str, Any]) -> _ExecutorProcess:
+        # A socket of its own: what tools print goes to standard output.
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -164,6 +165,7 @@ class _ExecutorProcess:
             while True:
                 async with asyncio.timeout(limit_s):
                     line = await self._reader.readline()
+                # The process has ended, maybe in the middle of a line.
                 if not line.endswith(b"\n"):
                     break
                 answer: dict[str, Any] = json.loads(line)
@@ -171,6 +173,8 @@ class _ExecutorProcess:
                     return from_json(answer)
                 limit_s = float(answer["limit_s"]) + _GRACE_S
         except TimeoutError:
+            # It missed its own limit, so it may hang in foreign code: only the end of the process ends the
+            # tool.
             self.alive = False
             self._kill()
             return Fail(TimedOut(f"{claim.tool} did not end at its limit, so its process was ended"))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import json_form, record
 from toolcrib.state import Database
 
@@ -43,10 +42,6 @@ class Register:
     def __init__(self, database: Database, lease_s: float) -> None:
         self._database = database
         self._lease_s = lease_s
-
-    def new_id(self) -> str:
-        """Return the id of a worker that begins."""
-        return new_id()
 
     def beat(self, id: str, name: str, kind: WorkerKind, tools: Sequence[str], running: int) -> None:
         """Write that this worker is there."""

@@ -86,6 +86,7 @@ class Works:
     async def _take_all(self) -> None:
         """Take what was delivered meanwhile in one transaction, in a thread."""
         while self._delivered:
+            # One transaction for all that came during the last one: under load their number sets the pace.
             batch, self._delivered = self._delivered[:_BATCH], self._delivered[_BATCH:]
             works: list[Work | StateUnavailable | None]
             try:
@@ -111,6 +112,7 @@ class Works:
             for entry, key in sorted(set(rows), key=lambda row: row[1]):  # One order: no deadlock.
                 handler = self.handlers.get(entry)
                 works[entry, key] = None if handler is None else handler(tx, key)
+        # A message that came twice is worked on once.
         return [works.pop(row, None) for row in rows]
 
     async def end(self) -> None:
@@ -162,6 +164,7 @@ async def serve_once(
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 manager.shutdown.set()
+                # Ends the wait in `_deliver`: what runs goes on here, whatever becomes of its message.
                 if not stopping.done() and not lost.done():
                     lost.set_result(None)
                 stopping.cancel()

@@ -68,9 +68,11 @@ class Serving:
 
     def take(self, tx: Transaction, entry: str, key: str) -> bool:
         """Take a row in the transaction that makes it ready, if there is room. Callable from any thread."""
+        # In a transaction of somebody else the end is not known here, so no work could begin with it.
         if not tx.owned or not self.keeps_up or self._stop.is_set() or entry not in self._handlers:
             return False
         with self._lock:
+            # Messages wait from now on, and come first: nothing is taken here until a look finds none.
             if self.room <= 0:
                 self.keeps_up = False
                 return False
@@ -80,6 +82,7 @@ class Serving:
         except BaseException:
             self._ended(None, committed=False)
             raise
+        # Begun after the commit only: before it the row is not taken for anybody else.
         tx.after_end.append(lambda committed: self._ended(work, committed=committed))
         return True
 

@@ -17,6 +17,7 @@ from toolcrib.runs.ending import Ending, HandedBack, Lost, record
 from toolcrib.runs.outage import note_found, note_lost
 from toolcrib.runs.register import Register, WorkerKind
 from toolcrib.runs.serving import Take, Work, whole
+from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
 
 _log = logging.getLogger("toolcrib.runs")
@@ -59,7 +60,7 @@ class Worker:
         self._attempt = attempt
         self._tools = tools
         self._register = Register(calls.database, calls.lease_s)
-        self._id = self._register.new_id()
+        self._id = new_id()
         self._kind = kind
         self._handlers = _Handlers(self, self._take, others or {})
         self._on_beat = on_beat
@@ -83,6 +84,7 @@ class Worker:
         `serving` is called after the first beat, so others see the worker. Cancelling this gives
         everything back at once.
         """
+        # Whole: a beat that is cut off would go on in its thread and register a worker that has ended.
         await whole(self._beat_in_thread())
         if serving is not None:
             serving()
@@ -101,6 +103,7 @@ class Worker:
             full.set()
             self._gives_up = True
             stopped.cancel()
+            # First the works, so that each records how it ended; then the loops around them.
             running = [task for _, task in self._running.values()]
             for task in running:
                 task.cancel()
@@ -199,6 +202,7 @@ class Worker:
                         task.get_loop().call_soon_threadsafe(task.cancel)
             tools = list(self._tools())
             self._register.beat(self._id, self.name, self._kind, tools, len(running))
+            # An embedded worker may end with its program at any time, so workers that stay come first.
             if self._kind == "embedded":
                 standing = (one.tools for one in self._register.live() if one.kind == "worker")
                 self._elsewhere = frozenset().union(*standing)
@@ -220,6 +224,8 @@ class _Handlers(Mapping[str, Take]):
         self._take = take
         self._others = others
 
+    # A dispatcher asks for single entries inside of a transaction: this must not query the database, which
+    # `served` does to count what other workers run.
     def __contains__(self, entry: object) -> bool:
         if entry in self._others:
             return True

@@ -103,6 +103,7 @@ async def _deliver(site: Site, server: _Server, message: EmailMessage, to: str) 
         ) from None
     network = Network("hosts", (f"{server.host}:{server.port}",))
     policy = HostPolicy.of(network, allowed_hosts=site.host.allowed_hosts)
+    # Our own connection is to the address that was checked; the library would look the name up again.
     sock = await connect(server.host, server.port, policy, timeout_s=_TIMEOUT_S)
     implicit = server.port == _IMPLICIT_TLS
     context = ssl.create_default_context()

@@ -98,6 +98,7 @@ async def _result(
         **network.job,
     )
     limit_ms = max(1, int(timeout_s * 1000))
+    # The limit that ends it names the error: the caller's own, or the one of the tool.
     own = limit_ms < job.timeout_ms
     done = await run_followed(ctx, replace(job, timeout_ms=min(limit_ms, job.timeout_ms)))
     warnings: list[str] = []

@@ -25,6 +25,7 @@ _CODE = str.maketrans({"\n": _BREAK, " ": _KEPT, "\t": _KEPT * 4})
 _SPACES = re.compile(r"[ \t\n\r\f\v\u00a0]+")
 _MARKS = re.compile(r"[\x1e\x1f ]+")
 _TAGS = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+# Elements whose end tag may be left out or that have none: counted, each long list would seem deep.
 _CLOSED_BY_OTHERS = re.compile(
     "p|li|t[dhr]|d[td]|option|thead|tbody|[bh]r|wbr|img|input|meta|link|area|base|col|embed|source|track"
 )
@@ -39,6 +40,7 @@ def _parsed(html: str, tool: str) -> LexborHTMLParser:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise missing_extra(tool, "web") from None
+    # A parser cannot be interrupted, so the page is looked at before.
     _require_parsable(html)
     return LexborHTMLParser(html.translate(_OURS))
 

@@ -182,6 +182,7 @@ def apply(
     A new bundle lands disabled, and so does each tool that gets into a bundle that is here, unless `enable`
     is True. Raises the error of the plan's `refused`, with the plan in its details, and StateUnavailable.
     """
+    # One id for all tries, else no plan would equal the one before.
     planned = partial(plan, store, contents, on_conflict, enable=enable, fresh=new_id())
     for _ in range(_TRIES):
         made = planned()
@@ -190,6 +191,7 @@ def apply(
         if not made.changes:
             return made
         bundle, tools = _records(store, contents, made, enable=enable)
+        # Planned without the lock, and again under it: if the store has changed since, this is another plan.
         if store.put_together(bundle, tools, partial(_is_still, made, planned)):
             return made
     raise StateUnavailable(

@@ -54,6 +54,7 @@ _MAX_DIRECTORY = 4 * 1024 * 1024
 _END = b"PK\x05\x06"
 _END_SIZE = 22
 _LOCAL_SIZE = 30
+# The first moment that a ZIP file can name, for the same bytes each time.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _DOS_FOLDER = 0x10
@@ -97,6 +98,7 @@ def write_zip(contents: Contents) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in ((_MANIFEST, manifest), *sorted(files.items())):
             entry = zipfile.ZipInfo(name, _EPOCH)
+            # Unix, wherever it is written: so the mode counts.
             entry.create_system = 3
             entry.external_attr = (stat.S_IFREG | 0o600) << 16
             archive.writestr(entry, data)
@@ -134,6 +136,8 @@ def _check_end(data: bytes) -> None:
     """Check the end of the file, before the directory is read, so that there is one short way to read it."""
     if len(data) > MAX_ARCHIVE:
         _refuse("too_large", f"the archive has {len(data):,} bytes; at most {MAX_ARCHIVE:,} are read")
+    # A comment after this record may hold a second one, and readers differ in which they take: none is
+    # allowed.
     end = data[-_END_SIZE:]
     if len(end) < _END_SIZE or not end.startswith(_END) or end[20:22] != b"\0\0":
         _refuse("no_zip", "this is not a ZIP file, or something follows its end")
@@ -163,6 +167,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], end: int) -> None:
             _refuse("bomb", f"{name!r} is compressed too well to be a record", name)
     if sum(entry.file_size for entry in entries) > MAX_TOTAL:
         _refuse("too_large", f"the files have more than {MAX_TOTAL:,} bytes together")
+    # Files that share bytes unpack to far more than the archive's size, each with a modest ratio.
     ordered = sorted(entries, key=lambda entry: entry.header_offset)
     ends = [*(entry.header_offset for entry in ordered[1:]), end]
     for entry, following in zip(ordered, ends, strict=False):
@@ -184,6 +189,7 @@ def _check_kind(entry: zipfile.ZipInfo) -> None:
 
 
 def _check_name(entry: zipfile.ZipInfo) -> None:
+    # As it is in the file: `filename` ends at a NUL byte and has other separators.
     name = entry.orig_filename
     if name.startswith(("/", "\\")) or name[1:2] == ":":
         _refuse("absolute_name", f"{name!r} is an absolute path", name)

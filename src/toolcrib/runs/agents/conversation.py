@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,15 @@ class WantedCall(NamedTuple):
     name: str
     arguments: str
     """JSON, as the model wrote it; it may be malformed."""
+
+    @property
+    def parsed(self) -> dict[str, Any] | None:
+        """The arguments; None for anything but a JSON object."""
+        try:
+            found = json.loads(self.arguments)
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
 
 
 def model_messages(stored: Sequence[StoredMessage]) -> list[ModelMessage]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from toolcrib.egress import Destination, Egress, HostPolicy, HostRule, guarded_transport
 from toolcrib.errors import NotFoundError, SecretMissing, UnavailableError
@@ -13,7 +13,7 @@ from toolcrib.runs.agents.agent import Agent
 from toolcrib.runs.agents.scripted import scripted_model
 from toolcrib.spec import SecretSource
 from toolcrib.spec.model_provider import ModelApi, ModelProvider
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import suggestion
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,20 +23,12 @@ _MAX_ANSWER = 64 * 1024 * 1024
 _INSTALL = "Install it: pip install 'toolcrib[agents]'"
 
 
-class _Header(NamedTuple):
-    """The header in which an API expects its key."""
-
-    name: str
-    form: str
-
-
-_HEADERS: Mapping[ModelApi, _Header] = {
-    "anthropic": _Header("x-api-key", "{}"),
-    "openai": _Header("authorization", "Bearer {}"),
-    "google": _Header("x-goog-api-key", "{}"),
+_HEADERS: Mapping[ModelApi, tuple[str, str]] = {
+    "anthropic": ("x-api-key", "{}"),
+    "openai": ("authorization", "Bearer {}"),
+    "google": ("x-goog-api-key", "{}"),
 }
-
-
+"""The header in which an API expects its key, and the form of its value."""
 PROVIDERS: tuple[ModelProvider, ...] = (
     ModelProvider("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
     ModelProvider("openai", "openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
@@ -111,14 +103,9 @@ class Models:
     def _provider(self, name: str) -> ModelProvider:
         provider = self._providers.get(name)
         if provider is None:
-            close = nearest(name, self._providers)
-            known = f"Known: {', '.join(sorted(self._providers))}."
-            raise NotFoundError(
-                f"there is no model provider {name[:100]!r}",
-                hint=f"Did you mean {close}? {known}"
-                if close
-                else f"{known} Others: models.providers in config.yml.",
-            )
+            known = f"Known: {', '.join(sorted(self._providers))}. Others: models.providers in config.yml."
+            hint = suggestion(name, self._providers, known)
+            raise NotFoundError(f"there is no model provider {name[:100]!r}", hint=hint)
         return provider
 
     def _key(self, provider: ModelProvider) -> str | None:
@@ -137,8 +124,8 @@ class Models:
         import httpx2
 
         home = Destination.parse(provider.base_url)
-        header = _HEADERS[provider.api]
-        secrets = {} if key is None else {header.name: header.form.format(key)}
+        header, form = _HEADERS[provider.api]
+        secrets = {} if key is None else {header: form.format(key)}
         policy = HostPolicy((HostRule.parse(home.authority, home.port),))
         transport = guarded_transport(
             self._egress(), policy, home=home, secrets=secrets, max_bytes=_MAX_ANSWER

@@ -140,24 +140,18 @@ class AgentRuns:
         **options: Any,
     ) -> Run:
         """Do the same as `run`, for code without an event loop."""
+
+        async def run_once() -> Run:
+            try:
+                return await self.run(session, agent, prompt, variables, **options)
+            finally:
+                await self._serving.stop()
+
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self._run_once(session, agent, prompt, variables, options))
+            return asyncio.run(run_once())
         raise UsageError("run_sync cannot wait inside of an event loop", hint="Use `await runs.run(…)`.")
-
-    async def _run_once(
-        self,
-        session: str | None,
-        agent: str | Agent,
-        prompt: str,
-        variables: Mapping[str, Any] | None,
-        options: Mapping[str, Any],
-    ) -> Run:
-        try:
-            return await self.run(session, agent, prompt, variables, **options)
-        finally:
-            await self._serving.stop()
 
     async def stream(
         self,

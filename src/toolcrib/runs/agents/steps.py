@@ -31,7 +31,7 @@ from toolcrib.runs.agents.tools import AgentTools, definitions
 from toolcrib.runs.sessions import ClaimedRun, ModelStep, Run, RunSteps, RunTransitions, StoredMessage
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
+    from pydantic_ai.messages import ModelMessage, ModelResponse
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
@@ -44,6 +44,7 @@ _STEP_S = 600.0
 """The longest model step, in seconds."""
 _FLUSH_S = 0.1
 """Seconds between two events with parts of an answer."""
+# A usual mean of English text. Providers count differently; here only the order of size matters.
 _BYTES_PER_TOKEN = 4
 
 
@@ -72,6 +73,7 @@ class AgentSteps(RunSteps):
                 stored = await self._conversation(claim, agent, model)
                 parameters = _parameters(definitions(team, shaped))
                 response = await self._request(claim, agent, model, model_messages(stored), parameters)
+        # Not a failure of the model: the step is rescued and counts for nothing.
         except StateUnavailable:
             raise
         except Exception as error:
@@ -91,6 +93,7 @@ class AgentSteps(RunSteps):
         """Return the model of the next step. Its libraries take seconds to import, in a thread."""
         step = 0
         if agent.model == "scripted":
+            # The answer of a script is chosen by the number of answers since the last prompt.
             kinds = [message.kind for message in self._runs.store.messages(claim.run.id)]
             step = kinds[::-1].index("prompt") if "prompt" in kinds else 0
             step = kinds[len(kinds) - step :].count("response")
@@ -121,9 +124,11 @@ class AgentSteps(RunSteps):
         size = sum(len(message.content) for message in stored)
         if size <= agent.compact_at * _BYTES_PER_TOKEN or len(stored) < 3:
             return stored
+        from pydantic_ai.messages import UserPromptPart
+
         began = time.perf_counter()
         messages = model_messages(stored)
-        messages[-1].parts = [*messages[-1].parts, _user_part(SUMMARISE)]
+        messages[-1].parts = [*messages[-1].parts, UserPromptPart(SUMMARISE)]
         response = await _ask(model, messages, agent, _parameters([]))
         summary = f"{text_of(response)}\n\nThe request that you are working on:\n\n{claim.run.prompt}"
         usage = usage_of(response, free=agent.model == "scripted")
@@ -200,12 +205,6 @@ def _instructed(messages: list[ModelMessage], agent: Agent) -> list[ModelMessage
 
 def _settings(agent: Agent) -> ModelSettings | None:
     return cast("ModelSettings", dict(agent.settings)) if agent.settings else None
-
-
-def _user_part(text: str) -> UserPromptPart:
-    from pydantic_ai.messages import UserPromptPart
-
-    return UserPromptPart(text)
 
 
 def _parameters(tools: list[ToolDefinition]) -> ModelRequestParameters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from toolcrib.runs.sessions import Run, RunStore, StoredMessage
@@ -38,15 +39,8 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         uses.setdefault(use.iteration, []).append(shown)
     iterations = [
         {
-            "number": one.number,
+            **asdict(one),
             "live": bool(one.live),
-            "model": one.model,
-            "input_tokens": one.input_tokens,
-            "output_tokens": one.output_tokens,
-            "cost_usd": one.cost_usd,
-            "began_at": one.began_at,
-            "answered_at": one.answered_at,
-            "ended_at": one.ended_at,
             "text": texts.get(one.number, ""),
             "calls": uses.get(one.number, []),
         }

@@ -135,21 +135,14 @@ def _own_name(wanted: WantedCall, agent: Agent, shaped: Shaped) -> tuple[str, Ma
         known = [*shaped.names, *agent.agents]
         hint = suggestion(wanted.name, known, f"Yours are: {', '.join(known) or 'none'}.")
         raise ToolNotFound(f"you have no tool named {wanted.name[:100]!r}", hint=hint)
-    try:
-        arguments = json.loads(wanted.arguments)
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):  # The path says what is wrong with it.
+    arguments = wanted.parsed
+    if arguments is None:  # The path says what is wrong with it.
         return shaped.names[wanted.name], wanted.arguments
     return shaped.call(wanted.name, arguments)
 
 
 def _prompt(wanted: WantedCall) -> str:
-    try:
-        arguments = json.loads(wanted.arguments)
-    except ValueError:
-        arguments = None
-    prompt = arguments.get("prompt") if isinstance(arguments, dict) else None
+    prompt = (wanted.parsed or {}).get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         violation = Violation("$.prompt", "must be a text that is not empty")
         raise InvalidInput(f"agent {wanted.name} takes a prompt", violations=[violation])

@@ -78,6 +78,7 @@ class RunEvents:
     ) -> AsyncIterator[RunEvent]:
         """Yield events after this number as they come. Of one run, or its tree, ends when that has ended."""
         while True:
+            # Before the page is read: an event that comes in between then ends the wait below.
             seen = self.last
             page = self.page(run_id, after, tree=tree)
             for event in page:

@@ -48,9 +48,6 @@ class Session:
         return {**shown, "metadata": json.loads(self.metadata)}
 
 
-SESSION_COLUMNS = ", ".join(field.name for field in fields(Session))
-
-
 @record
 class Run:
     """One run of an agent."""
@@ -108,9 +105,6 @@ class Run:
         return shown
 
 
-RUN_COLUMNS = ", ".join(field.name for field in fields(Run))
-
-
 class ClaimedRun(NamedTuple):
     """A run whose next model step a worker has taken."""
 
@@ -149,9 +143,6 @@ class Iteration:
     """The end of the last call."""
 
 
-ITERATION_COLUMNS = ", ".join(field.name for field in fields(Iteration))
-
-
 @record
 class ToolUse:
     """One call that a model asked for."""
@@ -171,7 +162,9 @@ class ToolUse:
     ended_at: float | None
 
 
-USE_COLUMNS = ", ".join(field.name for field in fields(ToolUse))
+SESSION_COLUMNS, RUN_COLUMNS, ITERATION_COLUMNS, USE_COLUMNS = (
+    ", ".join(field.name for field in fields(kind)) for kind in (Session, Run, Iteration, ToolUse)
+)
 
 
 class StoredMessage(NamedTuple):

@@ -80,6 +80,7 @@ class RunStore:
             notes = RunNotes(tx, self.now(tx))
             yield notes
             notes.write()
+        # After the commit: who is woken must see what was written.
         self.events.wake()
         if notes.has_end:
             self._ends.notify()
@@ -240,6 +241,7 @@ class RunStore:
         if run.parent_id is not None:
             query, values = f"{_MESSAGES} WHERE run_id = ? AND live = 1 ORDER BY number", [run.id]
         else:
+            # Ids begin with their time, so `id <= ?` are the runs before it.
             query = (
                 f"{_MESSAGES} WHERE live = 1 AND run_id IN (SELECT id FROM runs WHERE session_id = ?"
                 " AND parent_id IS NULL AND id <= ?) ORDER BY run_id, number"

@@ -23,6 +23,7 @@ from toolcrib.state import Transaction
 
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
+# As for calls (`toolcrib.runs.calls`): what a worker records after it has lost the run changes no row.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
 _TAKE = (
     "UPDATE runs SET state = 'running', epoch = epoch + 1, worker = ?, lease_ends_at = ?"
@@ -43,15 +44,18 @@ _AGAIN = (
 )
 _SUMMARY = f"UPDATE runs SET messages = messages + 1, {_SPEND} {_OWN} RETURNING messages"
 _RESULTS = "UPDATE runs SET messages = messages + 1 WHERE id = ? RETURNING messages"
+# The state is a condition, so of two ends one counts: a cancelled run is not ended by its worker too.
 _END = (
     "UPDATE runs SET state = ?, answer = ?, error = ?, ended_at = ?, worker = NULL, lease_ends_at = NULL,"
     " open_calls = 0, epoch = epoch + 1 WHERE id = ? AND epoch = ? AND state = ?"
     " RETURNING id, root_id, parent_id, session_id, iteration, input_tokens, output_tokens, cost_usd"
 )
+# `ended_at IS NULL`: each end counts once, however often it is reported.
 _CALL_ENDED = (
     "UPDATE run_uses SET ended_at = ? WHERE {} = ? AND ended_at IS NULL"
     " RETURNING run_id, iteration, position, name"
 )
+# The counter is in the run's row, so ends at the same time take turns, and exactly one of them gets 0.
 _ONE_LESS = (
     "UPDATE runs SET open_calls = open_calls - 1, input_tokens = input_tokens + ?,"
     " output_tokens = output_tokens + ?, cost_usd = cost_usd + ? WHERE id = ? AND iteration = ?"
@@ -216,6 +220,7 @@ class RunTransitions:
         """Publish a part of the answer. It is an event until the whole message is stored."""
         run = claim.run
         with self.store.change(f"run {run.id}") as notes:
+            # A worker that has lost the run must not add to the answer of the next one.
             if notes.tx.one(f"SELECT 1 FROM runs {_OWN}", run.id, claim.epoch):
                 notes.add((run.id, run.root_id), "text", run.iteration + 1, text=text)
 
@@ -236,6 +241,7 @@ class RunTransitions:
                 return []
         rescued = []
         for id, epoch, rescues, worker in lost:
+            # A transaction each: the end of a run locks its parent and the events of all runs.
             with self.store.change(f"run {id}") as notes:
                 if worker is not None and rescues >= _MAX_RESCUES:
                     message = f"{rescues + 1} workers that made this model step have died"
@@ -323,6 +329,7 @@ def end_run(
     if parent_id is not None:
         use_ended(store, notes, ("child_id", id), state, Usage(*spent))
         return True
+    # It locks the session, as the creation of a run does: that one sees the session free, or is seen here.
     tx.run("UPDATE sessions SET active_run = NULL WHERE id = ? AND active_run = ?", session_id, id)
     if tx.one("SELECT 1 FROM sessions WHERE id = ? AND active_run IS NULL", session_id):
         following = tx.one(_QUEUED, session_id)
@@ -342,6 +349,7 @@ def use_ended(store: RunStore, notes: RunNotes, key: tuple[str, str], state: str
     if row is None:
         return
     run_id, iteration, position, name = row
+    # None if the run was cancelled meanwhile: then nobody waits for this result.
     left = tx.one(_ONE_LESS, *spent, run_id, iteration)
     if left is None:
         return

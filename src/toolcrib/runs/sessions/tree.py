@@ -14,7 +14,6 @@ from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
 
-_OPEN = ", ".join(f"'{state}'" for state in ("queued", "ready", "running", "waiting"))
 _OPEN_CALLS = (
     "SELECT call_id FROM run_uses JOIN runs ON runs.id = run_uses.run_id WHERE call_id IS NOT NULL"
     " AND run_uses.ended_at IS NULL AND runs.id = ? AND runs.epoch = ? AND runs.state = ?"
@@ -45,6 +44,7 @@ class RunTree:
         """
         top = self._store.find(id)
         cancelled: list[str] = []
+        # Again until none is left: a run may have begun another one just before its end.
         while left := [run for run in self._store.tree(id) if run.state not in ENDED]:
             # The lowest first, as they end by themselves: so two transactions never wait for each other.
             for run in sorted(left, key=lambda run: run.id, reverse=True):
@@ -75,6 +75,8 @@ class RunTree:
             raise ConflictError(f"run {id} was made by an agent", hint=f"Retry its root, {run.root_id}.")
         with self._store.change(f"session {run.session_id}") as notes:
             tx, now = notes.tx, notes.now
+            # New runs of the session are written in the same scope, so none begins between this and the
+            # change.
             later = tx.one(_LATER_RUN, run.session_id, id)
             if later is not None:
                 raise ConflictError(

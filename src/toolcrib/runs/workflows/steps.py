@@ -101,6 +101,7 @@ def _progress(
     """
     seen: Seen = {}
     ready: dict[str, tuple[Plan, list[Any] | None]] = {}
+    # A step that is skipped may let others go on, so all are looked at until nothing changes.
     changed = True
     while changed:
         changed = False

@@ -49,6 +49,7 @@ def _range(text: str, size: int) -> tuple[int, int] | None:
     match = _RANGE.fullmatch(text.strip())
     if match is None or match[0] == "bytes=-":
         return None
+    # `(1, 0)` is a range that no byte lies in: 416.
     if not match[1]:
         return (max(0, size - int(match[2])), size - 1) if int(match[2]) else (1, 0)
     first, last = int(match[1]), int(match[2]) if match[2] else size - 1

@@ -45,6 +45,7 @@ async def _stream(request: RestRequest, events: AsyncIterator[bytes]) -> AsyncGe
             following = following or asyncio.ensure_future(anext(events, None))
             ready: set[asyncio.Future[Any]] = {following, stopping}
             done, _ = await asyncio.wait(ready, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED)
+            # A stream may outlive the token that it was opened with.
             request.services.access.require_valid(request.client)
             if following in done:
                 event, following = following.result(), None

@@ -224,6 +224,7 @@ def _waiting(project: Project, tool: Tool) -> list[ReviewSheet]:
 async def _run(tools: Project | Toolset, call: Call) -> Result:
     task = asyncio.current_task()
     assert task is not None
+    # Their default ends this process at once, and leaves those of the tool running.
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with waiting(f"{call.tool} runs for", elsewhere=f"{call.tool} is running …") as say:

@@ -160,6 +160,7 @@ def _page(
     query: PageQuery = request.query
     before = page_before(query, question)
     found: list[_Listed] = []
+    # Those that a token may not see are left out, so one fetch may not fill the page.
     while len(found) <= query.page_size:
         listed = fetch(query.page_size + 1, before)
         found += [one for one in listed if covers(request, of(one).tool)]
