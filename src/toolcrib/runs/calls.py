@@ -15,13 +15,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
-from toolcrib.errors import (
-    ApprovalRequired,
-    ConflictError,
-    IdempotencyConflict,
-    InvalidError,
-    ToolFailed,
-)
+from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidError, ToolFailed
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.history import ENDED, CallState, DurableCall
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
@@ -593,13 +587,7 @@ def _known(tx: Transaction, row: Mapping[str, Any]) -> str:
 
 def _worker_died(state: CallState, rescues: int, reason: str) -> str:
     """Return the error of a call whose worker has died, as JSON."""
-    why = reason or "its worker has died"
-    if state == "failed":
-        message = f"this call was lost {rescues + 1} times: {why}"
-        return json.dumps(ToolFailed(message, details={"outcome": "unknown"}).as_dict())
-    error = ToolFailed(
-        f"the outcome of this call is unknown: {why}",
-        hint="Check what it did; then retry it, or leave it.",
-        details={"outcome": "unknown"},
-    )
-    return json.dumps(error.as_dict())
+    why, failed = reason or "its worker has died", state == "failed"
+    what = f"this call was lost {rescues + 1} times" if failed else "the outcome of this call is unknown"
+    hint = None if failed else "Check what it did; then retry it, or leave it."
+    return json.dumps(ToolFailed(f"{what}: {why}", hint=hint, details={"outcome": "unknown"}).as_dict())

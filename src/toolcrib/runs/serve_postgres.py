@@ -10,11 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-from pgqueuer.adapters.persistence.qb import (
-    QueryBuilderEnvironment,
-    QueryQueueBuilder,
-    QuerySchedulerBuilder,
-)
+from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment, QueryQueueBuilder, QuerySchedulerBuilder
 from pgqueuer.core.executors import EntrypointExecutor, EntrypointExecutorParameters
 from pgqueuer.db import PsycopgDriver
 from pgqueuer.domain.settings import DBSettings, Durability

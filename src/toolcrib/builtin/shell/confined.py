@@ -11,15 +11,7 @@ from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
-from toolcrib.executors.output import (
-    MAX_OUTPUT,
-    decoded,
-    ending,
-    facts,
-    place_warnings,
-    run_followed,
-    uncut,
-)
+from toolcrib.executors.output import MAX_OUTPUT, decoded, ending, facts, place_warnings, run_followed, uncut
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions

@@ -9,15 +9,7 @@ from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.builtin.web.providers import BRAVE, PROVIDERS
-from toolcrib.spec import (
-    Annotations,
-    CallContext,
-    Example,
-    Network,
-    Output,
-    Permissions,
-    SecretSpec,
-)
+from toolcrib.spec import Annotations, CallContext, Example, Network, Output, Permissions, SecretSpec
 
 MAX_COUNT = 20
 _FRESHNESS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}

@@ -8,14 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from toolcrib.core.context import current_trace
-from toolcrib.errors import (
-    Cancelled,
-    ConflictError,
-    InvalidError,
-    NotFoundError,
-    ToolcribError,
-    UsageError,
-)
+from toolcrib.errors import Cancelled, ConflictError, InvalidError, NotFoundError, ToolcribError, UsageError
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools

@@ -8,14 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from toolcrib.bundles import (
-    RecordedChange,
-    Revision,
-    ToolBody,
-    ToolRecord,
-    read_manifest,
-    require_one_name,
-)
+from toolcrib.bundles import RecordedChange, Revision, ToolBody, ToolRecord, read_manifest, require_one_name
 from toolcrib.bundles.forms import PutTool, require_usable
 from toolcrib.bundles.records import SCHEMA_VERSION, check_slug, check_tool_body, check_version
 from toolcrib.errors import (
