@@ -42,7 +42,7 @@ from toolcrib.guard.secrets.sources import (
 )
 from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
 from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
-from toolcrib.guard.trust.digest import Digests, ToolDigest, tool_digest
+from toolcrib.guard.trust.digest import Digests, ToolDigest, changed_parts
 from toolcrib.guard.trust.reviews import Reviews, ReviewStatus, reviewed_parts, shown
 from toolcrib.guard.trust.snapshots import Pinned, Snapshots
 from toolcrib.guard.trust.tokens import Token, Tokens
@@ -101,6 +101,7 @@ __all__ = [
     "UserSecrets",
     "Verdict",
     "canonical",
+    "changed_parts",
     "differences",
     "doubts_about",
     "encode_field",
@@ -116,6 +117,5 @@ __all__ = [
     "reviewed_parts",
     "shown",
     "start_unconfined",
-    "tool_digest",
     "verify",
 ]

@@ -49,12 +49,11 @@ class Preview:
 
     def questions(self, call: Call) -> list[Question]:
         """Return what a person must be asked about a call. Its arguments are checked and completed."""
-        return self._steps.questions.of(self._checked(call))
+        return self._steps.approval.questions(self._checked(call))
 
     def is_approved(self, call: Call) -> bool:
         """Return True if a person must be asked about a call, and has approved it already."""
-        context = self._checked(call)
-        return self._steps.approval.allows(context, self._steps.questions.of(context))
+        return self._steps.approval.allows(self._checked(call))
 
     def _checked(self, call: Call) -> Context:
         context = Context.of(call)

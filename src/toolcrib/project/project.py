@@ -16,22 +16,18 @@ from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, load_config
-from toolcrib.project.control.acceptance import (
-    Acceptance,
-    ProjectDigest,
-    digest_of_project,
-    require_own_folder,
-)
+from toolcrib.project.control.access import Acceptance
 from toolcrib.project.control.approvals.elicitation import Elicitation
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.outputs import KeptOutputs
+from toolcrib.project.control.project_digest import ProjectDigest, digest_of_project
 from toolcrib.project.control.reviewing import Reviewing
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
-from toolcrib.project.durable.durable import Durable, DurableParts
+from toolcrib.project.durable.durable import DurableParts
 from toolcrib.project.preview import Preview
-from toolcrib.project.root import Place, find
+from toolcrib.project.root import Place, find, require_own_folder
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
@@ -94,7 +90,6 @@ class Project(DurableParts):
         spaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants, steps.secrets)
         binder = Binder(setup, self.toolset, self.functions, spaces, composites, self.invoke)
         self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, spaces, built_in)
-        self._durable = Durable(setup, catalog, steps)
         self.bundles = catalog.bundles
         """The user's bundles. Their tools are tools of the project too."""
         preview = Preview(catalog.registry, steps, composites)
@@ -339,7 +334,7 @@ class Project(DurableParts):
     async def aclose(self) -> None:
         """Close connections, tools with resources, and the audit log."""
         try:
-            await self._durable.stop()
+            await self._stop_serving()
             await self.catalog.aclose()
         finally:
             self.catalog.close()

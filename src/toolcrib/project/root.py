@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from toolcrib.errors import ConflictError, ProjectNotFound
+from toolcrib.errors import ConflictError, NotTrusted, ProjectNotFound
 from toolcrib.spec.record import record
+from toolcrib.state import user_name
 
 HOMES = (".toolcrib", ".glee")
 """Names of the folder that makes its parent a project; one of the two."""
@@ -91,3 +92,15 @@ def _at(folder: Path) -> Place | None:
             hint="Make it a folder of the project, or open the project that it leads to.",
         )
     return Place(folder, home)
+
+
+def require_own_folder(place: Place) -> None:
+    """Refuse a project in a folder of another user, who could have put it above this one's: `NotTrusted`."""
+    for folder in (place.root, place.home):
+        owner = folder.stat().st_uid
+        if owner not in (os.geteuid(), 0):
+            raise NotTrusted(
+                f"{folder} belongs to another user ({user_name(owner)}), so nothing of it is read",
+                hint=f"If you know where it comes from, accept it: toolcrib trust --root {place.root}",
+                details={"path": str(folder), "owner": owner},
+            )

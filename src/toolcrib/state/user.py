@@ -6,9 +6,10 @@ import os
 import pwd
 
 
-def user_name() -> str:
-    """Return the name of this process's user, from the system rather than the environment."""
+def user_name(uid: int | None = None) -> str:
+    """Return the name of a user, by default this process's, from the system rather than the environment."""
+    number = os.getuid() if uid is None else uid
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return f"uid {os.getuid()}"
+        return f"uid {number}"

@@ -17,7 +17,7 @@ from tests.e2e.cli.test_cli import Done, cli, on_terminal
 from tests.guarded import ask, state
 from toolcrib import Project
 from toolcrib.errors import ApprovalDenied, RateLimited
-from toolcrib.guard import Approval, AuditLog, Permit, Reviews, canonical, tool_digest
+from toolcrib.guard import Approval, AuditLog, Permit, Reviews, canonical
 from toolcrib.state import Vault
 
 Run = Callable[..., Done]
@@ -51,7 +51,7 @@ def project(crib: Crib, env: dict[str, str]) -> Project:
 
 
 def question(project: Project, amount: int = 7, **more: Any) -> Any:
-    digest = tool_digest(project.get("pay"), project.root)
+    digest = project.first_use.digest_of(project.get("pay"))
     fields: dict[str, Any] = {"arguments": canonical({"amount": amount, "to": "bob"}), "tool_digest": digest}
     return ask(0, **{**fields, **more})
 
@@ -84,7 +84,7 @@ def test_what_waits_is_listed_and_shown(run: Run, project: Project) -> None:
     for told in (
         f"approval {first}: pending",
         "pay of project",
-        tool_digest(project.get("pay"), project.root),
+        project.first_use.digest_of(project.get("pay")),
         "reason:    it is dear",
         "rule:      manifest",
         "mcp:agent for ada in session s1",

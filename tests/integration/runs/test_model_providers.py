@@ -131,7 +131,7 @@ async def test_keys_stay_with_their_provider(api: str, opened: Opened, crib: Cri
         async with opened(server) as project:
             run = await project.runs.run(None, agent(api), f"say {KEY}")
             assert KEY not in (crib.home / "audit" / "tools.log").read_text() if crib.audit() else True
-            models, _ = project._durable._agent_parts
+            models, _ = project._agent_parts
             client = models._client(models._providers["fake"], KEY)
             with pytest.raises(HostNotAllowed):
                 await client.post("http://127.0.0.1:1/v1/messages")

@@ -18,7 +18,7 @@ from toolcrib.errors import (
     InvalidToken,
     ToolcribError,
 )
-from toolcrib.guard import Approval, AuditLog, Permit, canonical, tool_digest
+from toolcrib.guard import Approval, AuditLog, Permit, canonical
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.spec import Caller
 
@@ -49,7 +49,7 @@ def project(crib: Crib) -> Project:
 
 def asking(project: Project, amount: Any = 7, **more: Any) -> Any:
     arguments = canonical({"amount": amount, "to": "bob"})
-    digest = tool_digest(project.get("pay"), project.root)
+    digest = project.first_use.digest_of(project.get("pay"))
     return ask(0, arguments=arguments, **{"tool_digest": digest, **more})
 
 
@@ -190,7 +190,7 @@ def test_secrets_are_masked_in_what_is_shown_and_written_but_not_in_what_runs(cr
     project = crib.open()
     secret = crib.secrets["TOKEN"]
     arguments = canonical({"amount": 1, "to": secret})
-    digest = tool_digest(project.get("pay"), project.root)
+    digest = project.first_use.digest_of(project.get("pay"))
     question = ask(arguments=arguments, tool_digest=digest, reason=f"for {secret}")
     waiting = project.approval_service.approvals.seek(question)
     assert isinstance(waiting, Approval)

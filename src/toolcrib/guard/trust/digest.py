@@ -50,8 +50,12 @@ class ToolDigest:
 
     def changed_since(self, earlier: Mapping[str, str]) -> list[str]:
         """Return the names of the parts that were changed, added or removed."""
-        names = {*self.parts, *earlier}
-        return sorted(name for name in names if self.parts.get(name) != earlier.get(name))
+        return list(changed_parts(earlier, self.parts))
+
+
+def changed_parts(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the parts that were changed, added or removed, sorted."""
+    return tuple(sorted(name for name in {*then, *now} if then.get(name) != now.get(name)))
 
 
 class _FileState(NamedTuple):
@@ -250,11 +254,6 @@ class _FileBudget:
                 hint="Keep only the tool's program and assets beside its manifest; grant data as a folder.",
                 details={"path": path},
             )
-
-
-def tool_digest(tool: Tool, root: Path) -> str:
-    """Return the digest of one tool, without a cache. Raises as `Digests.of` does."""
-    return Digests(root).of(tool).digest
 
 
 def _files_below(folder: str, looks: _Looks) -> Iterator[str]:

@@ -1,14 +1,24 @@
-"""Access control: the tools that a caller may see and call, by its token and by the project's policy.
+"""Access control: who may see and call a tool, by token, policy, and the acceptance of the project.
 
-A built-in tool that only agents list is there for those agents alone.
+A built-in tool that only agents list is there for those agents alone. A project that this user neither made
+nor accepted runs no tool, at any interface.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
 from toolcrib.core.context import Context
-from toolcrib.errors import InvalidToken, ToolDisabled
-from toolcrib.guard import Decision, Policy, Rules, Tokens
+from toolcrib.errors import InvalidToken, NotTrusted, ToolDisabled
+from toolcrib.guard import Decision, Policy, Rules, Tokens, Trust
 from toolcrib.spec import Caller, Tool
+from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.state import user_settings_file
+
+if TYPE_CHECKING:
+    from toolcrib.project.control.project_digest import ProjectDigest
 
 
 def builtin_off(name: str) -> ToolDisabled:
@@ -89,3 +99,50 @@ class AccessControl:
         """Return why some call of a tool may need approval by the rules; None where no call does."""
         decision = self._policy.decide(tool, caller, None, identity) if self._has_rules else None
         return decision.why if decision is not None and decision.effect == "ask" else None
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """The rule about one project as a whole.
+
+    `whole`: the program that opened it accepts everything in it. `versions` are the digests of the tools that
+    this user's settings accept.
+    """
+
+    trust: Trust
+    digest: Callable[[], ProjectDigest]
+    whole: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
+    _accepted: bool = False
+
+    def require(self, ctx: Context) -> None:
+        """Refuse a call of a tool of the project, before anything else is looked at: `NotTrusted`.
+
+        Once it is accepted, in whatever process, the next call runs.
+        """
+        tool = ctx.bound.tool
+        if self._accepted or (tool.source is None and tool.kind != "mcp"):
+            return
+        if not self.given:
+            raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
+        self._accepted = True
+
+    @property
+    def given(self) -> bool:
+        """True if the project is accepted."""
+        return self.whole or bool(self.versions) or self.trust.current() is not None
+
+    def refusal(self, *, own: bool) -> NotTrusted:
+        """Return the error for a project that is not accepted. Its user also gets the digest of it."""
+        if not own:
+            return NotTrusted(
+                "nobody has accepted this project, so none of its tools runs",
+                hint="The person whose machine this is has to accept it first.",
+            )
+        digest = self.digest().digest
+        return NotTrusted(
+            f"you have not accepted this project, so none of its tools runs; its digest is {digest}",
+            hint="To see what it holds and accept it: toolcrib trust. In CI: add the digest to"
+            f" accepted_projects in {user_settings_file()}.",
+            details={"digest": digest},
+        )

@@ -1,16 +1,17 @@
-"""The code of a call: what was approved is what runs."""
+"""The code of a call: what was approved, and pinned in `toolcrib.lock`, is what runs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
-from toolcrib.errors import ApprovalRequired, ConflictError
-from toolcrib.guard import Pinned, Snapshots, ToolDigest
+from toolcrib.errors import ApprovalRequired, ConflictError, LockDrift
+from toolcrib.guard import Pinned, Snapshots, ToolDigest, changed_parts
 from toolcrib.manifest import kind_of
-from toolcrib.project.integrity.lock import Pins
+from toolcrib.project.integrity.lock import FILE, Lock, Pin, listed, pin_of, read_lock, unusable
 from toolcrib.spec import Result, Tool
 
 
@@ -83,3 +84,85 @@ def _changed(tool: str, parts: list[str]) -> ApprovalRequired:
         hint="Make the call again: it is then checked as it is now.",
         details={"changed": parts},
     )
+
+
+class Pins:
+    """Compares the tools of one project with its lock.
+
+    `digest_of` returns a tool's digest as it is now; `started` is the code that the settings start.
+    """
+
+    def __init__(
+        self, root: Path, digest_of: Callable[[Tool], ToolDigest], started: Mapping[str, str] | None = None
+    ) -> None:
+        self.path = root / FILE
+        self._started = started or {}
+        self._root = root
+        self._digest_of = digest_of
+        self._read: tuple[tuple[int, ...], Lock] | None = None
+        self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+        """Returns by bundle the digest of each tool's definition from a remote server."""
+
+    def require(self, tool: Tool, digest: Callable[[], ToolDigest] | None = None) -> None:
+        """Raise LockDrift if there is a lock and the tool, with this digest or as it is now, differs from its
+        pin.
+
+        Tools without a manifest, which a program has registered itself, are not pinned.
+        """
+        lock = self._lock()
+        if lock is not None and (changed := self._drift(tool, lock, digest)):
+            raise LockDrift(
+                f"{tool.name} is not what {FILE} pins: {listed(changed)}",
+                hint="A person has to look at the change (toolcrib lock --check) before the tool runs.",
+                details={"changed": list(changed)},
+            )
+
+    def holds(self, tool: Tool) -> bool:
+        """Return True if there is a lock and the tool is as it pins it."""
+        lock = self._lock()
+        return lock is not None and not self._drift(tool, lock)
+
+    def _drift(
+        self, tool: Tool, lock: Lock, digest: Callable[[], ToolDigest] | None = None
+    ) -> tuple[str, ...]:
+        """Return the parts of a tool that differ from its pin."""
+        defined = self.remote().get(tool.bundle) if tool.source is None else None
+        if defined is not None:
+            pinned, now = lock.bundles.get(tool.bundle, {}).get(tool.name), defined.get(tool.name)
+            return () if pinned == now is not None else ("definition",)
+        if tool.source is None:
+            return ()
+        pin = lock.tools.get(tool.name)
+        if pin is None:
+            return ("not in the lock",)
+        found = self._digest_of(tool) if digest is None else digest()
+        return changed_parts(pin.parts, pin_of(found, self._root).parts)
+
+    def now(self, tools: Iterable[Tool]) -> Lock:
+        """Return the lock of these tools as they are now, and of the code that the settings start.
+
+        Only tools of the project's manifests are pinned.
+        """
+        pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None and not tool.is_stored}
+        return Lock(pins, self.remote(), self._started)
+
+    def pin(self, tool: Tool) -> Pin:
+        """Return the pin of a tool as it is now."""
+        return pin_of(self._digest_of(tool), self._root)
+
+    def _lock(self) -> Lock | None:
+        """Return the lock as it is now; it is read again only if the file has changed."""
+        try:
+            found = os.lstat(self.path)
+        except FileNotFoundError:
+            self._read = None
+            return None
+        except OSError as error:
+            raise unusable(self.path, error.strerror) from None
+        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if self._read is None or self._read[0] != state:
+            lock = read_lock(self.path)
+            if lock is None:
+                return None
+            self._read = (state, lock)
+        return self._read[1]

@@ -9,9 +9,9 @@ from typing import Any
 
 from toolcrib.errors import ApprovalRequired, NotTrusted
 from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
-from toolcrib.project.control.acceptance import Acceptance
+from toolcrib.project.control.access import Acceptance
+from toolcrib.project.control.code import Pins
 from toolcrib.project.integrity.agent_files import FileUse
-from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS

@@ -1,27 +1,34 @@
-"""The steps that a project adds to the path of every call, put together in their order."""
+"""The steps that a project adds to the path of every call, put together in their order.
+
+The two that only a key or a limit needs, idempotency and rates, are here; the others have modules of their
+own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from toolcrib.core.controls import Controls
-from toolcrib.guard import Reviews
-from toolcrib.project.control.acceptance import Acceptance
-from toolcrib.project.control.access import AccessControl
-from toolcrib.project.control.approvals.step import ApprovalQuestions, ApprovalStep
-from toolcrib.project.control.audit import CallAudit
-from toolcrib.project.control.code import ApprovedCode
+import orjson
+
+from toolcrib.core.context import Context
+from toolcrib.core.controls import Controls, Proceed
+from toolcrib.core.decision import RetryAfter, SnoozeFor
+from toolcrib.core.results import Mask, mask_result
+from toolcrib.errors import Cancelled
+from toolcrib.guard import Reviews, canonical
+from toolcrib.project.control.access import Acceptance, AccessControl
+from toolcrib.project.control.approvals.step import ApprovalStep
+from toolcrib.project.control.audit import CallAudit, was_refused
+from toolcrib.project.control.code import ApprovedCode, Pins
 from toolcrib.project.control.first_use import FirstUse
-from toolcrib.project.control.idempotency import IdempotencyStep
 from toolcrib.project.control.outputs import KeptOutputs
-from toolcrib.project.control.rates import RateStep
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
-from toolcrib.project.integrity.lock import Pins
 from toolcrib.project.setup import Setup
-from toolcrib.spec import Call, Limits, Tool
+from toolcrib.spec import Call, Limits, Result, Tool
 
 
 class ProjectSteps:
@@ -47,14 +54,13 @@ class ProjectSteps:
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)
-        self.questions = ApprovalQuestions(self.access, first_use, code)
         self.secrets = SecretsStep(setup.secrets)
         first_use.mask = self.secrets.mask
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
-        self.approval = ApprovalStep(self.questions, store, code, log)
+        self.approval = ApprovalStep(self.access, first_use, store, code, log)
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise, acceptance.require),
@@ -72,3 +78,100 @@ class ProjectSteps:
             keep=self.outputs.keep,
             record=audit.record,
         )
+
+
+class IdempotencyStep:
+    """Keeps the masked result of the first call with a key. A call that did not run leaves the key free."""
+
+    def __init__(self, store: DecisionStore, access: AccessControl, mask: Mask) -> None:
+        self._store = store
+        self._access = access
+        self._mask = mask
+
+    def __call__(self, proceed: Proceed) -> Proceed:
+        """Put this step before the rest of the path."""
+
+        def step(ctx: Context) -> Awaitable[Result]:
+            key = ctx.idempotency_key
+            return proceed(ctx) if key is None else self._once(ctx, key, proceed)
+
+        return step
+
+    async def _once(self, ctx: Context, key: str, proceed: Proceed) -> Result:
+        self._access.judge(ctx)  # A call that is denied now does not get an earlier result either.
+        earlier = await self._earlier(ctx, key)
+        if earlier is not None:
+            ctx.replayed = True
+            return earlier
+        try:
+            result = await proceed(ctx)
+        except Exception:
+            self._end(ctx, key, None)
+            raise
+        except asyncio.CancelledError:
+            self._end(ctx, key, ctx.failed(Cancelled()) if ctx.started and not ctx.single else None)
+            raise
+        self._end(ctx, key, result)
+        return result
+
+    async def _earlier(self, ctx: Context, key: str) -> Result | None:
+        """Return the result of the first call with this key; None if this call is the first."""
+        assert isinstance(ctx.arguments, Mapping)
+        tool = ctx.bound.tool
+        recorded = await self._store.recorded.wait(
+            key,
+            tool=tool.name,
+            caller=ctx.caller,
+            tool_digest="",
+            arguments=canonical(dict(ctx.arguments)),
+            repeatable=bool(tool.annotations.idempotent or tool.annotations.read_only),
+            timeout_s=ctx.limit_ms / 1000,
+            call=ctx.call_id if ctx.single else None,
+        )
+        return None if recorded is None else Result.from_dict(orjson.loads(recorded))
+
+    def _end(self, ctx: Context, key: str, result: Result | None) -> None:
+        """Keep the result of a call that ran; give the key back otherwise."""
+        again = isinstance(ctx.follows, RetryAfter | SnoozeFor)
+        if result is None or again or result.status == "pending" or was_refused(ctx, result):
+            self._store.recorded.abandon(key, ctx.caller)
+        else:
+            mask_result(result, self._mask)
+            self._store.recorded.finish(key, ctx.caller, orjson.dumps(result.as_dict()))
+
+
+class RateStep:
+    """Refuses a call that comes too soon. `limits` are the project's own, for all its tools."""
+
+    def __init__(self, store: DecisionStore, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+
+    def __call__(self, proceed: Proceed) -> Proceed:
+        """Put this step before the rest of the path."""
+        every_tool = _is_rated(self._limits)
+
+        def step(ctx: Context) -> Awaitable[Result]:
+            limits = ctx.bound.tool.limits
+            is_limited = every_tool or _is_rated(limits)
+            return self._limited(ctx, limits, proceed) if is_limited else proceed(ctx)
+
+        return step
+
+    async def _limited(self, ctx: Context, own: Limits, proceed: Proceed) -> Result:
+        lease = self._store.rates.acquire(
+            ctx.tool,
+            per_minute=_smaller(own.calls_per_minute, self._limits.calls_per_minute),
+            min_interval_ms=own.min_interval_ms,
+            concurrency=_smaller(own.concurrent_calls, self._limits.concurrent_calls),
+        )
+        with lease:
+            return await proceed(ctx)
+
+
+def _is_rated(own: Limits) -> bool:
+    return (own.calls_per_minute, own.min_interval_ms, own.concurrent_calls) != (None, None, None)
+
+
+def _smaller(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -18,18 +18,22 @@ if TYPE_CHECKING:
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
 
-class Durable:
-    """Makes each part on first use: a project without runs imports and opens nothing for them."""
+class DurableParts:
+    """A project as those see it who let its tools, agents and workflows run durably.
 
-    def __init__(self, setup: Setup, catalog: ProjectCatalog, steps: ProjectSteps) -> None:
-        self._setup, self._catalog, self._steps = setup, catalog, steps
+    Each part is made on first use: a project without runs imports and opens nothing for them.
+    """
+
+    _setup: Setup
+    _steps: ProjectSteps
+    catalog: ProjectCatalog
 
     @cached_property
     def calls(self) -> ProjectCalls:
         """Durable calls: stored before they run, and recorded once."""
         from toolcrib.project.durable.calls import Concurrency, ProjectCalls
 
-        catalog, store = self._catalog, self._steps.store
+        catalog, store = self.catalog, self._steps.store
         concurrency = Concurrency(catalog.toolset, self._setup.config.concurrency)
         calls = ProjectCalls(
             lambda: store.runs.calls, catalog.toolset.pipeline, catalog.bound, catalog.invoke, concurrency
@@ -42,14 +46,14 @@ class Durable:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
 
-        return ProjectAgents(self._setup.place, self._catalog.files, self._steps.first_use)
+        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.first_use)
 
     @cached_property
     def tasks(self) -> ProjectTasks:
         """Tasks for agents of the project and for command-line agents."""
         from toolcrib.project.durable.tasks import ProjectTasks
 
-        catalog, place = self._catalog, self._setup.place
+        catalog, place = self.catalog, self._setup.place
         return ProjectTasks(
             place, catalog.files, catalog.tools, self.agents, lambda: self.runs, catalog.invoke
         )
@@ -59,7 +63,7 @@ class Durable:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
 
-        place, catalog, first_use = self._setup.place, self._catalog, self._steps.first_use
+        place, catalog, first_use = self._setup.place, self.catalog, self._steps.first_use
         return ProjectWorkflows(place, catalog.files, first_use, catalog.toolset, lambda: self.runs)
 
     @cached_property
@@ -75,7 +79,7 @@ class Durable:
         from toolcrib.project.durable.agents import agent_tools
         from toolcrib.runs.agents import Models
 
-        catalog, setup = self._catalog, self._setup
+        catalog, setup = self.catalog, self._setup
         models = Models(setup.config.providers, setup.secrets, catalog.workspaces.egress)
         self._steps.secrets.know_names(models.keys)
         return models, agent_tools(self.calls, catalog.get, catalog.builtins)
@@ -83,45 +87,9 @@ class Durable:
     def _serve_runs(self) -> None:
         from toolcrib.project.durable.agents import serve_runs
 
-        self.calls.on_beat.append(switch_on := partial(self.agents.switch_on, self._catalog.builtins))
+        self.calls.on_beat.append(switch_on := partial(self.agents.switch_on, self.catalog.builtins))
         switch_on()
         serve_runs(self.calls, self._steps.store.runs, *self._agent_parts)
-
-    async def stop(self) -> None:
-        """Stop serving calls, if this process does."""
-        if "calls" in self.__dict__:
-            await self.calls.stop()
-
-
-class DurableParts:
-    """A project as those see it who let its tools, agents and workflows run durably."""
-
-    _durable: Durable
-
-    @property
-    def calls(self) -> ProjectCalls:
-        """Durable calls: stored before they run, and recorded once."""
-        return self._durable.calls
-
-    @property
-    def agents(self) -> ProjectAgents:
-        """The agents of the project: those in files, and those that the program adds."""
-        return self._durable.agents
-
-    @property
-    def tasks(self) -> ProjectTasks:
-        """Tasks for agents of the project and for command-line agents."""
-        return self._durable.tasks
-
-    @property
-    def workflows(self) -> ProjectWorkflows:
-        """The workflows of the project. Their runs are in `runs`."""
-        return self._durable.workflows
-
-    @property
-    def runs(self) -> AgentRuns:
-        """Sessions and runs of agents."""
-        return self._durable.runs
 
     def submit(
         self,
@@ -139,3 +107,8 @@ class DurableParts:
         if connection is not None:
             return self.calls.submit_in(connection, name, arguments, **options)
         return self.calls.submit(name, arguments, **options)
+
+    async def _stop_serving(self) -> None:
+        """Stop serving calls, if this process does."""
+        if "calls" in self.__dict__:
+            await self.calls.stop()

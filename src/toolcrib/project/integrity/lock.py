@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConfigError, LockDrift
-from toolcrib.guard import ToolDigest
-from toolcrib.spec import Tool
+from toolcrib.guard import ToolDigest, changed_parts
 from toolcrib.spec.record import record
 from toolcrib.state.private import put_file
 
@@ -48,7 +47,7 @@ class Drift:
     """Names of the parts that were changed, added or removed; or the reason for the whole tool."""
 
     def __str__(self) -> str:
-        return f"{self.tool}: {_listed(self.changed)}"
+        return f"{self.tool}: {listed(self.changed)}"
 
 
 @record
@@ -68,13 +67,13 @@ class Lock:
             then, today = self.tools.get(name), now.tools.get(name)
             if then is None or today is None:
                 found.append(Drift(name, ("not in the lock" if then is None else "gone",)))
-            elif changed := _changed(then.parts, today.parts):
+            elif changed := changed_parts(then.parts, today.parts):
                 found.append(Drift(name, changed))
         for bundle in sorted({*self.bundles, *now.bundles}):
-            changed = _changed(self.bundles.get(bundle, {}), now.bundles.get(bundle, {}))
+            changed = changed_parts(self.bundles.get(bundle, {}), now.bundles.get(bundle, {}))
             if changed:
                 found.append(Drift(f"{bundle}/", changed))
-        if changed := _changed(self.started, now.started):
+        if changed := changed_parts(self.started, now.started):
             found.append(Drift("settings", changed))
         return found
 
@@ -100,16 +99,16 @@ def read_lock(path: Path) -> Lock | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unusable(path, error.strerror) from None
+        raise unusable(path, error.strerror) from None
     with os.fdopen(descriptor, "rb") as file:
         try:
             raw = file.read(_MAX_BYTES + 1)
         except OSError as error:
-            raise _unusable(path, error.strerror) from None
+            raise unusable(path, error.strerror) from None
     try:
         data = json.loads(raw)
         if data["version"] != _VERSION:
-            raise _unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
+            raise unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
         tools = {name: Pin(_texts(entry["parts"])) for name, entry in data["tools"].items()}
         bundles = {name: _texts(entry) for name, entry in data.get("bundles", {}).items()}
         started = _texts(data.get("started", {}))
@@ -117,9 +116,9 @@ def read_lock(path: Path) -> Lock | None:
             (name for name, pin in tools.items() if data["tools"][name]["digest"] != pin.digest), None
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise _unusable(path, "it is not what `toolcrib lock` writes") from None
+        raise unusable(path, "it is not what `toolcrib lock` writes") from None
     if wrong is not None:
-        raise _unusable(path, f"the digest of {wrong!r} is not that of its parts")
+        raise unusable(path, f"the digest of {wrong!r} is not that of its parts")
     return Lock(tools, bundles, started)
 
 
@@ -135,7 +134,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     try:
         put_file(path, text.encode(), mode=0o666)
     except OSError as error:
-        raise _unusable(path, f"it cannot be written: {error.strerror}") from None
+        raise unusable(path, f"it cannot be written: {error.strerror}") from None
 
 
 def require_started(root: Path, setting: str, parts: Mapping[str, str]) -> None:
@@ -144,105 +143,16 @@ def require_started(root: Path, setting: str, parts: Mapping[str, str]) -> None:
     if lock is None:
         return
     pinned = {name: value for name, value in lock.started.items() if name.startswith(f"{setting}/")}
-    if changed := _changed(pinned, parts):
+    if changed := changed_parts(pinned, parts):
         raise LockDrift(
-            f"{setting} starts code that is not what {FILE} pins: {_listed(changed)}",
+            f"{setting} starts code that is not what {FILE} pins: {listed(changed)}",
             hint="See what changed: toolcrib lock --check. To accept it, pin it again: toolcrib lock",
             details={"changed": list(changed)},
         )
 
 
-class Pins:
-    """Compares the tools of one project with its lock.
-
-    `digest_of` returns a tool's digest as it is now; `started` is the code that the settings start.
-    """
-
-    def __init__(
-        self, root: Path, digest_of: Callable[[Tool], ToolDigest], started: Mapping[str, str] | None = None
-    ) -> None:
-        self.path = root / FILE
-        self._started = started or {}
-        self._root = root
-        self._digest_of = digest_of
-        self._read: tuple[tuple[int, ...], Lock] | None = None
-        self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
-        """Returns by bundle the digest of each tool's definition from a remote server."""
-
-    def require(self, tool: Tool, digest: Callable[[], ToolDigest] | None = None) -> None:
-        """Raise LockDrift if there is a lock and the tool, with this digest or as it is now, differs from its
-        pin.
-
-        Tools without a manifest, which a program has registered itself, are not pinned.
-        """
-        lock = self._lock()
-        if lock is not None and (changed := self._drift(tool, lock, digest)):
-            raise LockDrift(
-                f"{tool.name} is not what {FILE} pins: {_listed(changed)}",
-                hint="A person has to look at the change (toolcrib lock --check) before the tool runs.",
-                details={"changed": list(changed)},
-            )
-
-    def holds(self, tool: Tool) -> bool:
-        """Return True if there is a lock and the tool is as it pins it."""
-        lock = self._lock()
-        return lock is not None and not self._drift(tool, lock)
-
-    def _drift(
-        self, tool: Tool, lock: Lock, digest: Callable[[], ToolDigest] | None = None
-    ) -> tuple[str, ...]:
-        """Return the parts of a tool that differ from its pin."""
-        defined = self.remote().get(tool.bundle) if tool.source is None else None
-        if defined is not None:
-            return _of(tool.name, lock.bundles.get(tool.bundle, {}), defined)
-        if tool.source is None:
-            return ()
-        pinned = lock.tools.get(tool.name)
-        if pinned is None:
-            return ("not in the lock",)
-        found = self._digest_of(tool) if digest is None else digest()
-        return _changed(pinned.parts, pin_of(found, self._root).parts)
-
-    def now(self, tools: Iterable[Tool]) -> Lock:
-        """Return the lock of these tools as they are now, and of the code that the settings start.
-
-        Only tools of the project's manifests are pinned.
-        """
-        pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None and not tool.is_stored}
-        return Lock(pins, self.remote(), self._started)
-
-    def pin(self, tool: Tool) -> Pin:
-        """Return the pin of a tool as it is now."""
-        return pin_of(self._digest_of(tool), self._root)
-
-    def _lock(self) -> Lock | None:
-        """Return the lock as it is now; it is read again only if the file has changed."""
-        try:
-            found = os.lstat(self.path)
-        except FileNotFoundError:
-            self._read = None
-            return None
-        except OSError as error:
-            raise _unusable(self.path, error.strerror) from None
-        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if self._read is None or self._read[0] != state:
-            lock = read_lock(self.path)
-            if lock is None:
-                return None
-            self._read = (state, lock)
-        return self._read[1]
-
-
-def _of(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the changed parts of one tool of a remote server."""
-    return () if then.get(name) == now.get(name) is not None else ("definition",)
-
-
-def _changed(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(sorted(name for name in {*then, *now} if then.get(name) != now.get(name)))
-
-
-def _listed(changed: tuple[str, ...]) -> str:
+def listed(changed: tuple[str, ...]) -> str:
+    """Return the names of the first parts that have changed, and how many more there are."""
     more = len(changed) - _SHOWN
     return ", ".join(changed[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -253,7 +163,8 @@ def _texts(data: Any) -> dict[str, str]:
     return dict(data)
 
 
-def _unusable(path: Path, why: str | None) -> ConfigError:
+def unusable(path: Path, why: str | None) -> ConfigError:
+    """Return the error of a lock that cannot be used."""
     return ConfigError(
         f"{path} cannot be used: {why}",
         hint="Restore it from version control, or write it again: toolcrib lock",

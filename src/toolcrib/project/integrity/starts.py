@@ -17,6 +17,7 @@ from toolcrib.guard import (
     ToolDigest,
     Trust,
     UnreadableError,
+    changed_parts,
     start_unconfined,
 )
 from toolcrib.project.config.secrets import SourceSetting
@@ -68,8 +69,7 @@ class Starts:
         found = digest_of(line, self._root)
         parts = {f"{setting}/{part}": value for part, value in found.parts.items()}
         then = {part: value for part, value in self._config.started.items() if part.startswith(f"{setting}/")}
-        changed = sorted(part for part in {*parts, *then} if parts.get(part) != then.get(part))
-        changed = [] if self._whole else changed
+        changed = [] if self._whole else list(changed_parts(then, parts))
         shown = self._config.unconfined.get(setting, "")
         if line.unconfined != shown and not self._own:
             changed.append(f"its unconfined program (was {shown or 'none'}, is {line.unconfined or 'none'})")

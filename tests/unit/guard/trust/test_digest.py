@@ -15,7 +15,7 @@ import pytest
 from tests.crib import Crib
 from toolcrib import Toolset
 from toolcrib.errors import ConflictError, ToolUnavailable
-from toolcrib.guard import Digests, tool_digest
+from toolcrib.guard import Digests
 from toolcrib.guard.trust import digest
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.spec import CommandExec, Tool
@@ -40,6 +40,10 @@ def which(name: str) -> str:
     found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
     assert found is not None
     return os.path.realpath(found)
+
+
+def tool_digest(tool: Tool, root: Path) -> str:
+    return Digests(root).of(tool).digest
 
 
 def load(crib: Crib, name: str = "run") -> Tool:

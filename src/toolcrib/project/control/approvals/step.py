@@ -33,15 +33,42 @@ class Question:
     reason: str
 
 
-class ApprovalQuestions:
-    """Finds out what a person must be asked before a call."""
+class ApprovalStep:
+    """Lets a call through once a person has answered every question about it."""
 
-    def __init__(self, access: AccessControl, first_use: FirstUse, code: ApprovedCode) -> None:
-        self._access = access
-        self._code = code
-        self._first_use = first_use
+    def __init__(
+        self,
+        access: AccessControl,
+        first_use: FirstUse,
+        store: DecisionStore,
+        code: ApprovedCode,
+        log: AuditLog,
+    ) -> None:
+        self._access, self._first_use = access, first_use
+        self._store, self._code, self._log = store, code, log
 
-    def of(self, ctx: Context) -> list[Question]:
+    def __call__(self, proceed: Proceed) -> Proceed:
+        """Put this step before the rest of the path."""
+
+        def step(ctx: Context) -> Awaitable[Result]:
+            questions = self.questions(ctx)
+            if not questions:
+                return proceed(ctx)
+            if ctx.approved_by is not None:
+                self._code.require_approved(ctx)
+                self._log.record(
+                    "TOOL_APPROVED",
+                    name=ctx.tool,
+                    approver=ctx.approved_by,
+                    caller=ctx.caller,
+                    channel=ctx.approval_channel,
+                )
+                return proceed(ctx)
+            return self._ask(ctx, questions, proceed)
+
+        return step
+
+    def questions(self, ctx: Context) -> list[Question]:
         """Return what to ask about a call whose arguments are checked, in this order.
 
         The first use of a tool comes before the call itself. Raises `PolicyDenied`.
@@ -59,41 +86,9 @@ class ApprovalQuestions:
             questions.append(Question(OWN, own or made or ""))
         return questions
 
-
-class ApprovalStep:
-    """Lets a call through once a person has answered every question about it."""
-
-    def __init__(
-        self, questions: ApprovalQuestions, store: DecisionStore, code: ApprovedCode, log: AuditLog
-    ) -> None:
-        self._questions = questions
-        self._store = store
-        self._code = code
-        self._log = log
-
-    def __call__(self, proceed: Proceed) -> Proceed:
-        """Put this step before the rest of the path."""
-
-        def step(ctx: Context) -> Awaitable[Result]:
-            questions = self._questions.of(ctx)
-            if not questions:
-                return proceed(ctx)
-            if ctx.approved_by is not None:
-                self._code.require_approved(ctx)
-                self._log.record(
-                    "TOOL_APPROVED",
-                    name=ctx.tool,
-                    approver=ctx.approved_by,
-                    caller=ctx.caller,
-                    channel=ctx.approval_channel,
-                )
-                return proceed(ctx)
-            return self._ask(ctx, questions, proceed)
-
-        return step
-
-    def allows(self, ctx: Context, questions: Sequence[Question]) -> bool:
+    def allows(self, ctx: Context) -> bool:
         """Return True if there are questions about a call, and earlier decisions approve them all."""
+        questions = self.questions(ctx)
         for question in questions:
             found = self._store.approvals.about(self._asked(ctx, question))
             if not found or any(grant.answer == "denied" for grant in found):
@@ -110,7 +105,7 @@ class ApprovalStep:
                 if pending is not None:
                     return pending
         if ctx.permit is not None and ctx.permit.edited:
-            self._questions.of(ctx)  # The policy must not deny the arguments that the person put in.
+            self.questions(ctx)  # The policy must not deny the arguments that the person put in.
         return await proceed(ctx)
 
     async def _answered(self, ctx: Context, question: Question) -> Result | None:
@@ -174,10 +169,5 @@ def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
 
 
 def _details(approval: Approval) -> dict[str, Any]:
-    expires_at = approval.as_dict()["expires_at"]
-    return {
-        "approval": approval.id,
-        "status": approval.status,
-        "reason": approval.reason,
-        "expires_at": expires_at,
-    }
+    found = approval.as_dict()
+    return {"approval": approval.id, **{name: found[name] for name in ("status", "reason", "expires_at")}}
