@@ -25,7 +25,6 @@ class KeyedCall(TypedDict):
 
     tool: str
     caller: str
-    tool_digest: str
     arguments: bytes
     """Canonical JSON of the checked arguments."""
     repeatable: NotRequired[bool]
@@ -168,7 +167,6 @@ class RecordedCalls:
                 "caller": call["caller"],
                 "name": key,
                 "tool": call["tool"],
-                "tool_digest": call["tool_digest"],
                 "arguments_digest": arguments_digest,
                 "state": "running",
                 "claim": claim,

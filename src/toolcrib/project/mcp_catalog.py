@@ -6,7 +6,7 @@ caller, so policy, approval, limits and audit apply to the inner tool as in a di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
@@ -22,7 +22,7 @@ from toolcrib.project.own_resources import (
     page_reader,
 )
 from toolcrib.project.project import Project
-from toolcrib.spec import Annotations, Call, Caller, CallEvents, McpForms, Outcome, Result, Retry, Tool
+from toolcrib.spec import Annotations, Call, Caller, McpForms, Outcome, Retry, Tool
 
 _MOST = 500
 _NAME_WORDS = 2
@@ -36,119 +36,72 @@ _MAKES = (
     "Make a new tool. A person reviews it before its first call and approves each call. It may ask for no"
     " more than this project allows to tools that agents make."
 )
-_NAME = {"type": "string", "description": "The tool's name, as tools_list gives it."}
-_CALL = {
-    "type": "object",
-    "required": ["name"],
-    "additionalProperties": False,
-    "properties": {
-        "name": _NAME,
-        "arguments": {"type": "object", "description": "Its arguments.", "default": {}},
-    },
-}
+
+
+def _object(required: str = "", **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of arguments; `required` are names with blanks between them."""
+    names = {"required": required.split()} if required else {}
+    return {"type": "object", **names, "additionalProperties": False, "properties": properties}
+
+
+def _whole(default: int, low: int, most: int | None, description: str) -> dict[str, Any]:
+    limits = {"minimum": low} if most is None else {"minimum": low, "maximum": most}
+    return {"type": "integer", **limits, "default": default, "description": f"{description} ({default})."}
+
+
+def _map(description: str) -> dict[str, Any]:
+    return {"type": "object", "description": description, "default": {}}
+
+
+def _text(description: str, **limits: int) -> dict[str, Any]:
+    return {"type": "string", **limits, "description": description}
+
+
+_NAME = _text("The tool's name, as tools_list gives it.")
+_NEW_NAME = _text("Its name: letters, digits, '_' and '-'.")
+_CALL = _object("name", name=_NAME, arguments=_map("Its arguments."))
+_GLEE_CALL = _object("name", name=_NAME, params=_map("Parameters for the tool."))
 _DEFINITION = {
     "type": "object",
     "description": "What tool.yml would say: description, kind (http, command, python, file), version,"
     " inputs, outputs, exec, permissions, approval, examples.",
 }
-_CREATE = {
-    "type": "object",
-    "required": ["name", "definition"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {"type": "string", "description": "Its name: letters, digits, '_' and '-'."},
-        "definition": _DEFINITION,
-    },
+_CREATE = _object("name definition", name=_NEW_NAME, definition=_DEFINITION)
+_LIST = _object(
+    offset=_whole(0, 0, None, "How many to pass over"), limit=_whole(100, 1, _MOST, "How many at most")
+)
+_SEARCH = _object(
+    "query",
+    query=_text("What to look for.", minLength=1, maxLength=500),
+    limit=_whole(5, 1, 100, "How many at most"),
+)
+_NOTHING = _object()
+_WAIT = {
+    "type": "number",
+    "minimum": 0,
+    "maximum": 240,
+    "default": 240,
+    "description": "Seconds to wait for its end (240); it continues after them.",
 }
-_LIST = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "offset": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
-            "description": "How many to pass over (0).",
-        },
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": _MOST,
-            "default": 100,
-            "description": "How many at most (100).",
-        },
-    },
-}
-_SEARCH = {
-    "type": "object",
-    "required": ["query"],
-    "additionalProperties": False,
-    "properties": {
-        "query": {"type": "string", "minLength": 1, "maxLength": 500, "description": "What to look for."},
-        "limit": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": 100,
-            "default": 5,
-            "description": "How many at most (5).",
-        },
-    },
-}
-_NOTHING = {"type": "object", "additionalProperties": False, "properties": {}}
-_WORKFLOW = {
-    "type": "object",
-    "required": ["name"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {"type": "string", "description": "The workflow's name."},
-        "inputs": {"type": "object", "description": "Its inputs.", "default": {}},
-        "wait_s": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 240,
-            "default": 240,
-            "description": "Seconds to wait for its end (240); it continues after them.",
-        },
-    },
-}
+_WORKFLOW = _object("name", name=_text("The workflow's name."), inputs=_map("Its inputs."), wait_s=_WAIT)
 _MAKES_AGENT = (
     "Make a new agent. A person reviews it before its first run. Its tools may have no more permissions than"
     " this project allows to tools that agents make."
 )
-_CREATE_AGENT = {
+_AGENT = {
     "type": "object",
-    "required": ["name", "definition"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {"type": "string", "description": "Its name: letters, digits, '_' and '-'."},
-        "definition": {
-            "type": "object",
-            "description": "What its file would say: model, description, instructions, tools, agents,"
-            " budgets, settings.",
-        },
-    },
+    "description": "What its file would say: model, description, instructions, tools, agents, budgets,"
+    " settings.",
 }
-_TASK = {
-    "type": "object",
-    "required": ["prompt"],
-    "additionalProperties": False,
-    "properties": {
-        "prompt": {"type": "string", "minLength": 1, "description": "The task, with all it needs to know."},
-        "agent": {"type": "string", "description": "Who gets it; without it, whose description fits best."},
-        "session": {"type": "string", "description": "The session of an earlier task to go on with."},
-    },
-}
+_CREATE_AGENT = _object("name definition", name=_NEW_NAME, definition=_AGENT)
+_TASK = _object(
+    "prompt",
+    prompt=_text("The task, with all it needs to know.", minLength=1),
+    agent=_text("Who gets it; without it, whose description fits best."),
+    session=_text("The session of an earlier task to go on with."),
+)
 _PAGE = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
 _FORMS = {"tool_page": PAGE, "own_calls": CALLS, "own_artifacts": ARTIFACTS}
-_GLEE_CALL = {
-    "type": "object",
-    "required": ["name"],
-    "additionalProperties": False,
-    "properties": {
-        "name": _NAME,
-        "params": {"type": "object", "description": "Parameters for the tool.", "default": {}},
-    },
-}
 
 
 class McpCatalog:
@@ -160,16 +113,14 @@ class McpCatalog:
 
     def __init__(self, project: Project) -> None:
         self._project = project
+        self.get, self.invoke = project.get, project.invoke
+        self.subscribe, self.on_change = project.subscribe, project.on_change
         self._meta = frozenset(self._register())
 
     @property
     def revision(self) -> int:
         """Changes whenever the list of tools changes."""
         return self._project.revision
-
-    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change of the list. Return what ends that."""
-        return self._project.on_change(listener)
 
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return the tools in the list of this caller."""
@@ -190,20 +141,6 @@ class McpCatalog:
         if len(found) - len(self._meta) <= settings.max_listed:
             return found
         return {name: one for name, one in found.items() if name in shown}
-
-    def get(self, name: str) -> Tool:
-        """Return one tool, listed or not."""
-        return self._project.get(name)
-
-    def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
-        """Make a call, by the one path."""
-        return self._project.invoke(call)
-
-    def subscribe(
-        self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000
-    ) -> CallEvents:
-        """Return the events of running calls of tools that this caller may see."""
-        return self._project.subscribe(caller, identity, size=size)
 
     # -- the meta-tools ----------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
 from toolcrib.state.artifacts import Artifact, Artifacts
-from toolcrib.state.cache import cache_folder, cache_home
 from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database, require_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction
@@ -10,6 +9,7 @@ from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase
 from toolcrib.state.outbox import Message, Outbox, next_number
+from toolcrib.state.places import cache_folder, cache_home, data_home
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
@@ -20,7 +20,7 @@ from toolcrib.state.user_settings import (
     user_settings_file,
     user_settings_place,
 )
-from toolcrib.state.vault import Vault, data_home
+from toolcrib.state.vault import Vault
 from toolcrib.state.watch import DatabaseWatch
 
 __all__ = [

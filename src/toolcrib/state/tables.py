@@ -1,4 +1,4 @@
-"""The tables of a project's database and of its user's databases, as migrations.
+"""The tables of a project's database and of its user's databases, as migrations: one script a version.
 
 Decisions of people are only in the user's own folder. The project's database holds requests that wait for a
 decision, the results of calls with an idempotency key, and how often tools were called.
@@ -29,13 +29,15 @@ CREATE TABLE approvals (
     call_id TEXT,
     asked_at REAL NOT NULL,
     expires_at REAL NOT NULL,
-    size INTEGER NOT NULL
+    size INTEGER NOT NULL,
+    wakes INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX approvals_question ON approvals (question) WHERE status = 'pending';
 CREATE INDEX approvals_asker ON approvals (asker, size) WHERE status = 'pending';
 CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE status = 'pending';
 CREATE INDEX approvals_tool ON approvals (tool, bundle, tool_digest) WHERE status = 'pending';
 CREATE INDEX approvals_open ON approvals (id) WHERE status IN ('pending', 'approved');
+CREATE INDEX approvals_decided ON approvals (id) WHERE wakes = 1 AND status <> 'pending';
 CREATE TABLE starts (
     tool TEXT NOT NULL,
     boot TEXT NOT NULL,
@@ -53,7 +55,6 @@ CREATE TABLE recorded (
     caller TEXT NOT NULL,
     name TEXT NOT NULL,
     tool TEXT NOT NULL,
-    tool_digest TEXT NOT NULL,
     arguments_digest TEXT NOT NULL,
     state TEXT NOT NULL,
     claim TEXT NOT NULL,
@@ -65,12 +66,6 @@ CREATE TABLE recorded (
     PRIMARY KEY (caller, name)
 );
 CREATE INDEX recorded_end ON recorded (ended_at);
-""",
-    """
-DELETE FROM leases;
-""",
-    OUTBOX,
-    """
 CREATE TABLE calls (
     id TEXT PRIMARY KEY,
     tool TEXT NOT NULL,
@@ -90,11 +85,22 @@ CREATE TABLE calls (
     result BLOB,
     error TEXT,
     submitted_at REAL NOT NULL,
-    ended_at REAL
+    ended_at REAL,
+    context TEXT NOT NULL DEFAULT '{}',
+    session_id TEXT,
+    run_id TEXT,
+    approval TEXT,
+    room TEXT
 );
 CREATE UNIQUE INDEX calls_key ON calls (caller, idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX calls_ready ON calls (priority DESC, ready_at, id) WHERE state = 'ready';
+CREATE INDEX calls_ready ON calls (ready_at) WHERE state = 'ready';
 CREATE INDEX calls_running ON calls (lease_ends_at) WHERE state = 'running';
+CREATE INDEX calls_of_tool ON calls (tool) WHERE state = 'running';
+CREATE INDEX calls_waiting ON calls (approval) WHERE state = 'waiting';
+CREATE INDEX calls_room ON calls (room, id) WHERE state = 'waiting' AND room IS NOT NULL;
+CREATE INDEX calls_run ON calls (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX calls_state ON calls (state, id);
+CREATE INDEX calls_caller ON calls (caller, id);
 CREATE TABLE call_attempts (
     call_id TEXT NOT NULL,
     epoch INTEGER NOT NULL,
@@ -113,18 +119,6 @@ CREATE TABLE call_events (
     detail TEXT NOT NULL,
     PRIMARY KEY (call_id, number)
 );
-""",
-    """
-ALTER TABLE calls ADD COLUMN context TEXT NOT NULL DEFAULT '{}';
-ALTER TABLE calls ADD COLUMN session_id TEXT;
-ALTER TABLE calls ADD COLUMN run_id TEXT;
-ALTER TABLE calls ADD COLUMN approval TEXT;
-DROP INDEX calls_ready;
-CREATE INDEX calls_ready ON calls (ready_at) WHERE state = 'ready';
-CREATE INDEX calls_waiting ON calls (approval) WHERE state = 'waiting';
-CREATE INDEX calls_run ON calls (run_id) WHERE run_id IS NOT NULL;
-CREATE INDEX calls_state ON calls (state, id);
-CREATE INDEX calls_caller ON calls (caller, id);
 CREATE TABLE deliveries (
     entry TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -135,8 +129,6 @@ CREATE TABLE deliveries (
 );
 CREATE INDEX deliveries_due ON deliveries (entry, priority DESC, ready_at, key) WHERE due = 1;
 CREATE INDEX deliveries_later ON deliveries (ready_at) WHERE due = 0;
-""",
-    """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     caller TEXT NOT NULL,
@@ -176,7 +168,8 @@ CREATE TABLE runs (
     error TEXT,
     forked_from TEXT,
     created_at REAL NOT NULL,
-    ended_at REAL
+    ended_at REAL,
+    trace TEXT
 );
 CREATE INDEX runs_session ON runs (session_id, id);
 CREATE INDEX runs_root ON runs (root_id, id);
@@ -232,8 +225,6 @@ CREATE TABLE run_events (
 );
 CREATE INDEX run_events_run ON run_events (run_id, number);
 CREATE INDEX run_events_root ON run_events (root_id, number);
-""",
-    """
 CREATE TABLE workers (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -243,22 +234,10 @@ CREATE TABLE workers (
     began_at REAL NOT NULL,
     seen_at REAL NOT NULL
 );
-CREATE INDEX calls_of_tool ON calls (tool) WHERE state = 'running';
-""",
-    """
-ALTER TABLE runs ADD COLUMN trace TEXT;
-""",
-    """
-ALTER TABLE approvals ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX approvals_decided ON approvals (id) WHERE wakes = 1 AND status <> 'pending';
-UPDATE approvals SET wakes = 1 WHERE id IN (SELECT approval FROM calls WHERE state = 'waiting');
-ALTER TABLE calls ADD COLUMN room TEXT;
-CREATE INDEX calls_room ON calls (room, id) WHERE state = 'waiting' AND room IS NOT NULL;
-""",
+"""
+    + OUTBOX,
 )
-"""`state.db` in the project's home folder. Version 2 names the holders of leases in another way.
-Version 5 adds who made a call, and the queue of what is ready. Version 9 marks the approvals that calls
-wait for."""
+"""`state.db` in the project's home folder. `approvals.wakes` marks those that calls wait for."""
 
 VAULT_GRANTS: tuple[str, ...] = (
     """
@@ -280,24 +259,20 @@ CREATE TABLE grants (
     decided_at REAL NOT NULL,
     ends_at REAL,
     note TEXT NOT NULL,
-    used_at REAL
+    used_at REAL,
+    mac TEXT NOT NULL DEFAULT '',
+    used_by TEXT
 );
 CREATE INDEX grants_exact ON grants (arguments_digest, tool) WHERE state = 'live';
 CREATE INDEX grants_standing ON grants (tool, scope) WHERE state = 'live' AND scope IN ('session', 'rule');
 CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest)
     WHERE state = 'live' AND answer = 'approved';
 CREATE INDEX grants_state ON grants (state, id);
-""",
-    """
-ALTER TABLE grants ADD COLUMN mac TEXT NOT NULL DEFAULT '';
-""",
-    """
-ALTER TABLE grants ADD COLUMN used_by TEXT;
 CREATE INDEX grants_used ON grants (used_by) WHERE used_by IS NOT NULL;
 """,
 )
-"""`grants.db` in the user's own folder for the project. Version 2 can bind a decision to a key.
-Version 3 names the call that has used one up."""
+"""`grants.db` in the user's own folder for the project. `mac` binds a decision to a key, and `used_by` names
+the call that has used one up."""
 
 VAULT_REVIEWS: tuple[str, ...] = (
     """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.spec.record import record
 from toolcrib.state.choice import is_database
+from toolcrib.state.places import first_place
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Document
@@ -42,11 +43,7 @@ def user_settings_place() -> Path | None:
     home folder."""
     if named := os.environ.get(_VARIABLE):
         return Path(named).absolute()
-    for variable, below in (("XDG_CONFIG_HOME", "toolcrib"), ("HOME", ".config/toolcrib")):
-        folder = os.environ.get(variable, "")
-        if folder.startswith("/"):
-            return Path(folder, below)
-    return None
+    return first_place(("XDG_CONFIG_HOME", "toolcrib"), ("HOME", ".config/toolcrib"))
 
 
 def user_settings_file() -> Path | None:

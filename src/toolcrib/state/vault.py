@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pwd
 import re
 import stat
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.places import data_home
 from toolcrib.state.private import put_private
 
 _is_key = re.compile(r"[0-9a-f]{64}\Z").match
@@ -81,26 +81,6 @@ class Vault:
                 details={"path": str(path)},
             )
         return name
-
-
-def data_home() -> Path:
-    """Return the user's data folder, which may not exist yet. StateUnavailable if there is no home folder."""
-    named = os.environ.get("TOOLCRIB_DATA")
-    if named:
-        return Path(named).absolute()
-    shared = os.environ.get("XDG_DATA_HOME", "")
-    if shared.startswith("/"):
-        return Path(shared, "toolcrib")
-    home = os.environ.get("HOME", "")
-    if not home.startswith("/"):
-        try:
-            home = pwd.getpwuid(os.getuid()).pw_dir
-        except KeyError:
-            raise StateUnavailable(
-                "this user has no home folder for grants and tokens",
-                hint="Set TOOLCRIB_DATA to a folder for the user's data.",
-            ) from None
-    return Path(home, ".local", "share", "toolcrib")
 
 
 def _require_own(folder: Path) -> None:

@@ -23,7 +23,7 @@ from toolcrib.guard import Approval, Approvals, Permit, Rates, RecordedCalls
 
 WORKERS = 4
 ROUNDS = 50
-CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b"{}"}
+CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "arguments": b"{}"}
 
 
 def together(target: Callable[..., None], address: Address, *more: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
 from toolcrib.guard import RecordedCalls
 from toolcrib.state import this_process
 
-CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "tool_digest": "d", "arguments": b'{"n":1}'}
+CALL: dict[str, Any] = {"tool": "pay", "caller": "a", "arguments": b'{"n":1}'}
 
 
 @pytest.fixture
@@ -37,7 +37,6 @@ def test_the_first_call_runs_and_the_others_get_its_result(calls: RecordedCalls,
     assert calls.finish("k", "a", b'{"status":"ok"}')
     assert calls.begin("k", **CALL) == b'{"status":"ok"}'
     assert RecordedCalls(state(address), Wall()).begin("k", **CALL) == b'{"status":"ok"}'
-    assert calls.begin("k", **{**CALL, "tool_digest": "changed since"}) == b'{"status":"ok"}'
 
 
 def test_keys_are_each_callers_own(calls: RecordedCalls) -> None:

@@ -78,13 +78,26 @@ class _FileState(NamedTuple):
 class _Looks:
     """Everything that one digest follows from: looks at paths, and the files with their states."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
         self.paths = Paths()
         self.files: dict[str, str] = {}
         self.states: dict[str, _FileState | None] = {}
         """None: the file may have changed again after it was read, within one tick of the kernel's clock."""
-        self.budget = _FileBudget(name)
         self.names: dict[str, str] = {}
+        self._files = self._bytes = 0
+
+    def spend(self, size: int, path: str) -> None:
+        """Count one file or folder; `ToolUnavailable` if there are too many."""
+        self._files += 1
+        self._bytes += size
+        if self._files > _MAX_FILES or self._bytes > _MAX_BYTES:
+            raise ToolUnavailable(
+                f"{self.tool} has more files than can be checked: over {_MAX_FILES:,}, or"
+                f" {_MAX_BYTES // 1024**2} MiB",
+                hint="Keep only the tool's program and assets beside its manifest; grant data as a folder.",
+                details={"path": path},
+            )
 
     def name(self, path: str) -> str:
         """Return the path by which a file counts.
@@ -183,7 +196,7 @@ class Digests:
             return looks.files[path]
         except OSError as error:
             raise ToolUnavailable(
-                f"{looks.budget.tool} cannot be checked: {path}: {error.strerror}",
+                f"{looks.tool} cannot be checked: {path}: {error.strerror}",
                 hint="It is part of the tool, so this user must be able to read it.",
                 details={"path": path},
             ) from None
@@ -191,7 +204,7 @@ class Digests:
     def _read(self, path: str, looks: _Looks) -> str:
         for _ in range(_READS):
             found = os.lstat(path)
-            looks.budget.spend(found.st_size, path)
+            looks.spend(found.st_size, path)
             looks.states[path] = state = _FileState.of(found)
             if not stat.S_ISREG(found.st_mode):
                 return _special(path, found)
@@ -207,7 +220,7 @@ class Digests:
                     self._remember(path, state, value)
                 return value
         raise ToolUnavailable(
-            f"{path} of {looks.budget.tool} changes while it is read",
+            f"{path} of {looks.tool} changes while it is read",
             hint="Try again when nothing writes it.",
         )
 
@@ -235,36 +248,15 @@ class Digests:
             self._known[path] = (state, value)
 
 
-class _FileBudget:
-    """The number and size of files that one tool may have."""
-
-    def __init__(self, tool: str) -> None:
-        self.tool = tool
-        self._files = 0
-        self._bytes = 0
-
-    def spend(self, size: int, path: str) -> None:
-        """Count one file; `ToolUnavailable` if there are too many."""
-        self._files += 1
-        self._bytes += size
-        if self._files > _MAX_FILES or self._bytes > _MAX_BYTES:
-            raise ToolUnavailable(
-                f"{self.tool} has more files than can be checked: over {_MAX_FILES:,}, or"
-                f" {_MAX_BYTES // 1024**2} MiB",
-                hint="Keep only the tool's program and assets beside its manifest; grant data as a folder.",
-                details={"path": path},
-            )
-
-
 def _files_below(folder: str, looks: _Looks) -> Iterator[str]:
     """Yield the paths of everything that is not a folder; empty folders do not count."""
     waiting = [folder]
     while waiting:
         here = waiting.pop()
-        looks.budget.spend(0, here)
+        looks.spend(0, here)
         if not os.access(here, os.R_OK | os.X_OK):
             raise ToolUnavailable(
-                f"{looks.budget.tool} cannot be checked: {here}: this user may not list it",
+                f"{looks.tool} cannot be checked: {here}: this user may not list it",
                 hint="This user must be able to read the tool's folder.",
                 details={"path": here},
             )

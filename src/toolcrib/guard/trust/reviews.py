@@ -19,7 +19,7 @@ from toolcrib.manifest import ANY_FILE, SourceFiles
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
-from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Transaction, Vault
+from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Vault
 
 _KEPT = 50
 """Reviews kept of one tool; the newest are."""
@@ -146,9 +146,12 @@ class Reviews:
             self.texts.keep(tool, digest)
         with self._database.write() as tx:
             for tool, digest in reviewed:
-                raw = b"" if tool.source is None else tool.source.raw
-                parts = reviewed_parts(tool, digest)
-                _insert(tx, (tool.name, tool.bundle), digest.digest, parts, raw, by, now)
+                key, raw = (tool.name, tool.bundle), b"" if tool.source is None else tool.source.raw
+                parts = json.dumps(reviewed_parts(tool, digest))
+                tx.run(_DROP, *key, digest.digest)
+                row = (new_id(now), *key, digest.digest, parts, raw, by, now)
+                tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
+                tx.run(_OLDEST, *key, *key, _KEPT)
 
     def forget(self, tool: str, bundle: str, digest: str) -> None:
         """Revoke a review."""
@@ -192,21 +195,6 @@ class Reviews:
         self._creators, self._reviewed = (-1, {}), (-1, set())
         if self._opened is not None:
             self._opened.close()
-
-
-def _insert(
-    tx: Transaction,
-    key: tuple[str, str],
-    digest: str,
-    parts: Mapping[str, str],
-    raw: bytes,
-    by: str,
-    now: float,
-) -> None:
-    tx.run(_DROP, *key, digest)
-    row = (new_id(now), *key, digest, json.dumps(parts), raw, by, now)
-    tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
-    tx.run(_OLDEST, *key, *key, _KEPT)
 
 
 def reviewed_parts(tool: Tool, digest: ToolDigest) -> dict[str, str]:

@@ -36,9 +36,9 @@ _TABLES = (
         tools TEXT,
         owner TEXT NOT NULL,
         created DOUBLE PRECISION NOT NULL,
-        expires DOUBLE PRECISION
+        expires DOUBLE PRECISION,
+        expired INTEGER NOT NULL DEFAULT 0
     )""",
-    "ALTER TABLE token ADD COLUMN expired INTEGER NOT NULL DEFAULT 0",
 )
 _COLUMNS = "digest, name, scopes, tools, owner, created, expires, expired"
 

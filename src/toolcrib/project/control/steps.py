@@ -122,7 +122,6 @@ class IdempotencyStep:
             key,
             tool=tool.name,
             caller=ctx.caller,
-            tool_digest="",
             arguments=canonical(dict(ctx.arguments)),
             repeatable=bool(tool.annotations.idempotent or tool.annotations.read_only),
             timeout_s=ctx.limit_ms / 1000,
