@@ -91,11 +91,13 @@ class RecordedCalls:
                     return bytes(result)
                 if state == "done":
                     raise _not_kept(key, size)
+                # A new attempt of the same durable call takes the key over from the one before.
                 if not claim.startswith(f"{call.get('call')}/"):
                     if tx.is_held(known_holder):
                         raise _still_running(key, tool, since)
                     if not call.get("repeatable"):
                         raise _unknown_outcome(key, tool, since)
+            # It is too old, or may run again.
             tx.run(f"DELETE FROM recorded WHERE {_ROW}", caller, key)
             self._claim(tx, key, call, digest, holder)
             return None
@@ -121,6 +123,7 @@ class RecordedCalls:
         done = f"UPDATE recorded SET state = 'done', result = ?, size = ?, ended_at = ? WHERE {_OWN}"
         with self._state.write(_scope(caller, key)) as tx:
             tx.notify()
+            # By the claim: an attempt whose key was taken over meanwhile records nothing.
             count = tx.run(done, kept, len(result), self._clock(), caller, key, claim)
         self._watch.notify()
         return bool(count)

@@ -77,6 +77,7 @@ class Rates:
         """Count one start, or raise RateLimited."""
         boot, now = clock
         oldest = now - max(_WINDOW_S, min_interval_ms / 1000)
+        # Times of another boot are on another clock.
         tx.run("DELETE FROM starts WHERE tool = ? AND (at <= ? OR boot <> ?)", tool, oldest, boot)
         latest = "SELECT at FROM starts WHERE tool = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
         if min_interval_ms and (row := tx.one(latest, tool, 0)) is not None:
@@ -97,6 +98,7 @@ class Rates:
         leases = tx.all("SELECT id, holder FROM leases WHERE tool = ?", tool)
         running = len(leases)
         if running >= concurrency:
+            # Only where it matters: each look at a process costs a read of /proc, or a query.
             for id, other in leases:
                 if not tx.is_held(other):
                     running -= tx.run("DELETE FROM leases WHERE id = ?", id)

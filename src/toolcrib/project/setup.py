@@ -72,6 +72,7 @@ class Setup:
         level = sandbox_level_of(config, trusted)
         hidden = hidden_paths(config.secret_sources, place.root)
 
+        # Made when a helper command is first started: it imports the sandbox.
         def workspace() -> Workspace:
             from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel, Workspace
 

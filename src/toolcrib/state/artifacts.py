@@ -91,6 +91,7 @@ class Artifacts:
         expires = self._clock() + self._kept_s
         found = Artifact(id_, str(path), len(data), digest, media_type, tool, call_id, caller, expires)
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The record comes last: who finds it finds the output.
         put_private(path, data)
         write_private(self._place(id_), asdict(found))
         return found
@@ -142,6 +143,7 @@ class Artifacts:
 
     def _sweep(self, wanted: int) -> None:
         now, used = self._clock(), wanted
+        # The newest first, so that those beyond the quota are the oldest.
         for one in sorted(self._every(), key=lambda one: one.id, reverse=True):
             used += one.size
             if one.expires <= now or used > self._quota:

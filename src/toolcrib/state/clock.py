@@ -54,6 +54,7 @@ class ForwardClock:
         """Return the time, at least that in the file, and write it there."""
         known = read_private(self._path)
         if isinstance(known, dict) and isinstance(seen := known.get("time"), int | float):
+            # The uptime of an earlier boot says nothing about the time since.
             since = known.get("uptime", running) if known.get("boot") == boot_id() else running
             now = max(now, seen + max(0.0, running - since))
         with suppress(StateUnavailable):  # This process still knows it.

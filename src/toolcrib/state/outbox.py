@@ -32,6 +32,7 @@ CREATE TABLE readers (
     until REAL NOT NULL
 );
 """
+# The row of the topic stays locked until the transaction ends, so numbers are committed in their order.
 _NUMBER = (
     "INSERT INTO topics VALUES (?, ?) ON CONFLICT (topic) DO UPDATE SET last = topics.last + excluded.last"
     " RETURNING last"
@@ -119,6 +120,7 @@ class Outbox:
                         sent = message.number
                         count += 1
                 finally:
+                    # After an error too: what was sent before it is not sent again.
                     keeps = self._delivered(topic, epoch, sent, ends=len(page) < _MESSAGES or sent == 0)
                 if not keeps or len(page) < _MESSAGES:
                     break
@@ -140,6 +142,7 @@ class Outbox:
             if row is not None and not _is_free(tx, *row[1:]):
                 return None
             epoch = 1 if row is None else int(row[0]) + 1
+            # With a new epoch, a reader that comes back late changes nothing any more.
             tx.run("DELETE FROM readers WHERE topic = ?", topic)
             until = tx.clock()[1] + _SILENT_S
             tx.insert("readers", {"topic": topic, "epoch": epoch, "holder": holder, "until": until})

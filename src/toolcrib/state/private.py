@@ -61,6 +61,7 @@ def put_file(
     except FileExistsError:
         return False
     finally:
+        # `replace` has taken the name away; `link` has left it.
         with suppress(FileNotFoundError):
             os.unlink(new, dir_fd=folder)
     return True

@@ -56,6 +56,7 @@ def _pid_namespace() -> str:
 def _start_time(pid: str) -> str:
     """Return a process's start in clock ticks after boot, or an empty text if it is gone or a zombie."""
     try:
+        # The second field, the name in parentheses, may itself contain blanks and parentheses.
         fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""

@@ -86,6 +86,7 @@ def _require_private(path: Path) -> None:
             )
     for part in (real, *real.parents):
         found = part.stat()
+        # With the sticky bit, as in /tmp, others can add files but not replace this one.
         shared = found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX
         if shared or found.st_uid not in (os.geteuid(), 0):
             raise ConfigError(

@@ -59,6 +59,7 @@ class Vault:
         path = self.folder.parent.parent / "grants-key"
         if not path.exists():
             put_private(path, os.urandom(32).hex().encode(), first=True)
+        # Read from the file in any case: of two processes that make it at once, one wins.
         text = path.read_text().strip()
         if not _is_key(text):
             raise StateUnavailable(

@@ -48,6 +48,7 @@ class DatabaseWatch(Generic[_V]):
         """Return the key's result, or None when the time is up. `StateUnavailable` if it cannot be read."""
         import asyncio
 
+        # Before anything is set up: most results are there already.
         found = self._check([key]).get(key)
         if found is not None or (timeout_s is not None and timeout_s <= 0):
             return found

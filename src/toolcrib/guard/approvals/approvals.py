@@ -80,6 +80,7 @@ class Approvals:
         """
         ask = ask.checked()
         while True:
+            # The decision first: the usual call of an approved tool never touches the project's database.
             permit = self._grants.take(ask, self._clock())
             if permit is not None:
                 return permit
@@ -146,6 +147,7 @@ class Approvals:
         return list(islice(self._with_status(status, before), max(0, min(limit, _PAGE))))
 
     def _with_status(self, status: ApprovalStatus | None, before: str | None) -> Iterator[Approval]:
+        # The column may be behind the decision, so rows that may have another status by now are read too.
         stored = None if status is None else tuple(dict.fromkeys((status, "pending", "approved")))
         while rows := self._requests.page(stored, before, _ROWS):
             yield from (one for one in self._merged(rows) if status is None or one.status == status)
@@ -236,6 +238,7 @@ class Approvals:
         approval = self.find(id)
         if approval.status not in ("pending", "approved"):
             return approval
+        # The decision before the row: if this process dies between, nothing can run by it.
         self._grants.end(id, "void")
         self._settle(id, "void")
         return self.find(id)
@@ -254,6 +257,7 @@ class Approvals:
         return approval
 
     def _decide(self, grant: Grant, approval: Approval) -> Approval:
+        # This alone is the decision. The row follows, here or in whoever looks at it next.
         self._grants.add(grant, asker_of(approval.caller, approval.owner, approval.token))
         decided = _with(approval, grant, grant.decided_at)
         self._settle(approval.id, decided.status)

@@ -88,6 +88,7 @@ class Grants:
         mac = "" if call_id is None else self._mac(grant, f"{ask.asker} {call_id}")
         with self._grants.write(grant.id) as tx:
             tx.notify()
+            # Of processes that take it at once, the row changes for one.
             return bool(tx.run(f"{use} WHERE id = ? AND state = 'live'", now, call_id, mac, grant.id))
 
     def _used(self, ask: Ask) -> Permit | None:
@@ -97,6 +98,7 @@ class Grants:
             rows = tx.all(_USED, ask.call_id, *same)
         for *values, mac in rows:
             grant = Grant(*cast("Any", values))
+            # Signed with the call that used it up, so no other call can pass for that one.
             if hmac.compare_digest(mac, self._mac(grant, f"{ask.asker} {ask.call_id}")):
                 return _permit(grant, ask)
         return None

@@ -51,12 +51,14 @@ class Requests:
         question = ask.question
         with self._state.read() as tx:
             row = tx.one(_OPEN, question, now)
+        # Most often it waits already, which is seen without the write lock.
         if row is None or _approval(row).session_id != ask.session_id:
             with self._state.write() as tx:
                 row = tx.one(_OPEN, question, now)
                 if row is not None:  # The same call from another session: the later one gets the answer.
                     tx.run("UPDATE approvals SET session_id = ? WHERE id = ?", ask.session_id, row[0])
                 else:
+                    # Nobody has added it since the look above.
                     self._add(tx, ask, now, now + ttl_s)
                 row = tx.one(_OPEN, question, now)
         assert row is not None

@@ -74,6 +74,7 @@ def _network(tool: Tool, ceiling: Network) -> Iterator[Violation]:
         except ValueError as error:
             yield Violation(f"{place}.allow[{number}]", str(error))
             continue
+        # A host that is named exactly may be a private address; "any" means public ones.
         if ceiling.mode == "any" and rule.named:
             yield Violation(
                 f"{place}.allow[{number}]",

@@ -194,6 +194,7 @@ def _read(fd: int, pid: int, deadline: float) -> bytes:
         _wait_readable(fd, deadline)
         data = os.read(fd, MAX_VALUE + 1 - len(output))
         if not data:
+            # It has closed its output but may still run: a pidfd is readable once the process has ended.
             ended = os.pidfd_open(pid)
             try:
                 _wait_readable(ended, deadline)

@@ -125,6 +125,7 @@ def _base64_of(value: str) -> Iterator[str]:
     data = _bytes(value)
     for offset in range(3):
         text = base64.b64encode(bytes(offset) + data).decode()
+        # A character at either end that also depends on bits of other bytes is left out.
         yield text[-(-8 * offset // 6) : 8 * (offset + len(data)) // 6]
 
 

@@ -39,6 +39,7 @@ class EnvFileSecrets(LabelledSource):
     def find(self, name: str) -> str | None:
         """Return the variable's value."""
         try:
+            # O_NONBLOCK: to open a FIFO in its place must not wait for a writer.
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return None

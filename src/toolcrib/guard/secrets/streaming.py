@@ -60,6 +60,7 @@ class StreamMasker:
                 break
             shown += [text[position : found.start()], self._mask or self._redactor.mask_of(found)]
             position = found.end()
+            # A match reached into what was to be kept back: the next beginning is looked for behind it.
             if position > open_at:
                 open_at = len(text) if final else self._beginning(text, position)
         shown.append(text[position:open_at])

@@ -142,6 +142,7 @@ class Digests:
         be read or there are too many.
         """
         with self._lock:
+            # By identity: the tool is kept with its digest, so no other can get its id.
             kept = self._kept.get(id(tool))
         if kept is not None and kept[0] is tool and kept[1].unchanged():
             return kept[2]
@@ -203,6 +204,7 @@ class Digests:
 
     def _read(self, path: str, looks: _Looks) -> str:
         for _ in range(_READS):
+            # State, content, state again: a file that changes meanwhile is read once more.
             found = os.lstat(path)
             looks.spend(found.st_size, path)
             looks.states[path] = state = _FileState.of(found)
@@ -214,6 +216,8 @@ class Digests:
             began = time.time_ns()
             value = self._content(path, state)
             if value is not None:
+                # Changed in this tick of the clock: another change could leave the same state, so it is not
+                # remembered.
                 if abs(began - state.changed) <= SETTLED_NS:
                     looks.states[path] = None
                 else:

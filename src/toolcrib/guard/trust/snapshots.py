@@ -50,6 +50,7 @@ class Snapshots:
         key = digest.digest, own
         with self._lock:
             known = self._known.get(key)
+        # Another process may have removed copies that are old.
         if known is not None and all(os.path.lexists(copy) for _, copy in known):
             return known
         try:
@@ -142,6 +143,7 @@ class Snapshots:
                     os.fsync(target.fileno())  # After a power cut nobody hashes it again.
                 kind = "executable" if state.st_mode & 0o111 else "file"
                 _require_same(f"{kind} {content.hexdigest()}", said, path)
+                # Nobody writes it any more, and this user can always read it.
                 new.chmod(stat.S_IMODE(state.st_mode) & 0o555 | 0o400)
                 os.utime(
                     new, ns=(state.st_atime_ns, state.st_mtime_ns)

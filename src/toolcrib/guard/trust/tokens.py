@@ -118,6 +118,7 @@ class Tokens:
                         f"there are already {MOST} tokens", hint="Revoke some: toolcrib token list"
                     )
                 transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        # The unique name decides between processes that create one of the same name.
         except sqlite3.IntegrityError:
             raise ConflictError(
                 f"there is a token named {name!r} already", hint=f"Revoke it: toolcrib token revoke {name}"
@@ -200,6 +201,7 @@ class Tokens:
         file, journal = self._paths
         seen = [_file_state(file), _file_state(journal)]
         if seen != self._seen:
+            # Another inode: the connection is to a file that was removed.
             if seen[0][0] != self._seen[0][0]:
                 self.close()
             self._seen, self._ends = seen, {}

@@ -263,6 +263,7 @@ def _own_folder(path: Path) -> Iterator[int]:
 def _check_free(project: Project, folder: int, name: str) -> None:
     """Refuse a name that is taken, or too similar to one: in another case, or in other code points."""
     there = os.listdir(folder)
+    # Two names that look alike could make a person approve the wrong tool.
     taken = {folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
     other = taken.get(folded(name)) or project.toolset.same_name(name)
     if other is not None:
@@ -303,6 +304,7 @@ def _put(folder: int, name: str, text: bytes) -> None:
     """Move a complete folder to its place, and remove what a dead process has left behind."""
     import shutil
 
+    # Under the lock of `_alone` no other process is making one.
     for left in os.listdir(folder):
         if left.startswith(_STAGE):
             shutil.rmtree(left, ignore_errors=True, dir_fd=folder)
@@ -314,6 +316,7 @@ def _put(folder: int, name: str, text: bytes) -> None:
             write_synced(FILE_NAME, text, 0o644, folder=inside)
         finally:
             os.close(inside)
+        # A reader sees a whole tool or none. It fails if there is a folder of this name with something in it.
         os.rename(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
     except OSError as error:

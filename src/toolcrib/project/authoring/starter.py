@@ -95,6 +95,7 @@ def review(made: Made, by: str) -> int:
     if not names:
         return 0
     project = Project(place, load_config(place.config))
+    # A file that was there before may be anybody's, so a tool that uses one waits for its review.
     made_here = tuple(f"{made.root / path}/" for path in made.created)
 
     def is_own(digest: ToolDigest) -> bool:

@@ -104,6 +104,7 @@ class ExternalTools:
             now[tool.name] = tool
             if old == tool:
                 continue
+            # A new tool is checked when it is first used; a wrong one must not replace a working one.
             wrong = [one for one in check_tool(tool) if one.is_error] if in_use else []
             if wrong and old is not None:
                 now[tool.name] = old

@@ -85,6 +85,7 @@ class _LazyBoundTool(BoundTool):
         self._make = make
 
     def __getattr__(self, attribute: str) -> Any:
+        # Asked only for what is missing: once made, it is an ordinary object.
         make = self.__dict__.get("_make")
         if make is None:
             raise AttributeError(attribute)
@@ -310,6 +311,7 @@ class ToolRegistry:
         mark = self.marks.get(name, [])
         result = known = self._cache.check_result(name, mark)
         if result is None:
+            # To find positions takes longer than to check, and a tool without findings needs none.
             found = check_tool(tool, self._documents.pop(name, None), placed=False)
             if any(finding.is_error for finding in found):
                 self._refuse(name, check_tool(tool) or found)

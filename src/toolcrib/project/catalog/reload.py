@@ -110,7 +110,9 @@ class HotReload:
         new = [reading.tool for reading in readings if reading.tool is not None]
         before = [self._registry.current(reading.name) for reading in readings]
         change = CatalogChange()
+        # Secrets first: a new tool may print one in its first call.
         self._know(new)
+        # What is gone first, so that a tool which moved to another file finds its name free.
         self._external.remove_missing(loaded, change)
         self._registry.apply(readings, change)
         new_external = self._external.apply(loaded, change)
@@ -133,6 +135,7 @@ class HotReload:
         registry = self._registry
         folder = f"{registry.place.tools}/{name}"
         good, mark = not registry.errors(name), registry.marks.get(name)
+        # The mark costs one look at the file; its content is read only where that differs.
         if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
             return None
         old = registry.current(name)

@@ -115,6 +115,7 @@ class StoredTools:
                 return
             if self._listing.bundles is not self._bundles:
                 self._name_bundles(self._listing.bundles)
+            # At the first reading nothing of the store is in the registry yet.
             self._unsettled = not first or self._was_missing
 
     def settle(self) -> None:
@@ -129,6 +130,7 @@ class StoredTools:
         self._announce()
 
     def _name_bundles(self, bundles: Mapping[str, BundleRecord]) -> None:
+        # The oldest bundle of a slug has it, so a later one cannot take over the names of its tools.
         taken = dict.fromkeys(self._reserved, "")
         for bundle in sorted(bundles.values(), key=lambda one: (one.created_at, one.id)):
             if bundle.soft_deleted_at is None:
@@ -183,6 +185,7 @@ class StoredTools:
             if not found and bundle is None and version is None:
                 return self._with_wire_name(text)
             if len({tool.bundle for tool in found}) > 1:
+                # Disabled tools make a name ambiguous only among themselves.
                 found = [tool for tool in found if listing.is_on(tool)] or found
             if len({tool.bundle for tool in found}) > 1:
                 names = ", ".join(sorted(self.full_name(tool) for tool in found))

@@ -219,6 +219,7 @@ class StoredSearch:
                         self.reader = self._writer
                     return
                 except IndexUnavailable as error:
+                    # Another process writes it: until then the last state that was read serves.
                     if error.busy and self.reader.index is not None:
                         return
                     self.repair(error)
@@ -253,6 +254,7 @@ class StoredSearch:
                 tools = [tool for key in keys if (tool := listing.with_key(key)) is not None]
                 if any(one.file is None for one in changes):
                     tools += [tool for tool in listing.tools() if listing.bundles[tool.bundle].is_built_in]
+                # What has changed is taken out too, and comes back as it is now.
                 gone = [*keys, *(tool.key for tool in tools)]
                 self._follow(listing)
             known = {} if changes is None else self._by_rank
@@ -277,6 +279,7 @@ def _free(
 ) -> int:
     """Return the rank of a tool: another one than by its time if a second tool has that already."""
     rank = usual = moved.get(tool.id) or _rank(tool)
+    # Two tools put in the same millisecond may have the same part of the id.
     while taken.get(rank, tool.id) != tool.id or known.get(rank, tool).id != tool.id:
         rank += 2
     taken[rank] = tool.id

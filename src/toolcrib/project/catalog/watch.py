@@ -168,6 +168,7 @@ class Watch:
                 break
         self._woken.clear()
         found, self._touched = self._touched, set()
+        # A folder may have been made, or replaced by another one of its name.
         if "tools" in found and self._inotify is not None:
             try:
                 await self._arm_tools()
@@ -192,6 +193,7 @@ class Watch:
     def _concerned(self, news: News) -> Iterator[str]:
         """Yield the keys that an event concerns."""
         if news.mask & OVERFLOW:
+            # Nobody knows what was lost.
             yield from ("tools", *self._sources)
             return
         for key, only in list(self._keys.get(news.watch, {}).items()):
@@ -245,6 +247,7 @@ class Watch:
                 continue
             wanted.add(watch)
             self._keys.setdefault(watch, {})[key] = only
+        # The new watches are there before the old ones go, so no change falls between them.
         for watch in self._watches.pop(key, set()) - wanted:
             keys = self._keys.get(watch, {})
             keys.pop(key, None)
@@ -265,6 +268,7 @@ class Watch:
             return
         above = Path(path).parent
         missing = Path(path).name
+        # What is missing is watched for in the nearest folder that is there.
         while not above.is_dir() and above != above.parent:
             above, missing = above.parent, above.name
         yield os.fspath(above), missing
@@ -339,4 +343,5 @@ def _signature(path: str) -> _Signature:
         found = os.stat(path)
     except OSError:
         return None
+    # A program can set the time of a change back, but not `ctime`.
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

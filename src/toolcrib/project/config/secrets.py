@@ -181,6 +181,7 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
         words = [one.path for one in code_inside(CommandLine(argv), root, Paths()) if one.part != "venv"]
         for path in (root / word for word in words):
             folders = [path.parent, Path(os.path.realpath(path)).parent]
+            # Its packages can be anywhere below a virtual environment.
             if (path.parent.parent / "pyvenv.cfg").is_file():
                 folders.append(path.parent.parent)
             found |= {os.path.realpath(folder): start for folder in folders}

@@ -290,6 +290,7 @@ class Config:
             return self
         if document is None:
             return replace(self, servers=NamedServers(), **self._kept())
+        # The file is read again with safe values, so that every rule of reading applies to them too.
         data = copy.deepcopy(document.data)
         for setting in _SETTINGS.values():
             if setting.key in waiting and setting.weakens is not None:
@@ -302,6 +303,7 @@ class Config:
         before = self.accepted
         if before is None or not weak.policy(before, self.policy):
             return {"accepted": before}
+        # What is stricter needs no trust; what allows more waits for it.
         new = [one for one in self.rules if one.effect != "allow" and one not in before.rules]
         default = min(before.default, self.policy_default, key=EFFECTS.index)
         return {"accepted": before, "rules": (*before.rules, *new), "policy_default": default}

@@ -57,6 +57,7 @@ def digest_of(line: CommandLine, root: Path) -> ToolDigest:
     for part, value in found.parts.items():
         kind, _, path = part.partition("/")
         inside = Path(path).is_relative_to(root)
+        # Relative, so that trust and the lock are the same wherever the project lies.
         parts[f"{kind}/{os.path.relpath(path, root) if inside else path}"] = value if inside else OUTSIDE
     return ToolDigest(found.digest, parts, found.files)
 

@@ -59,6 +59,7 @@ class ApprovedCode:
 
         def step(ctx: Context) -> Awaitable[Result]:
             if ctx.digest is not None:
+                # Confined code runs from a copy of what was hashed. All else can only be looked at once more.
                 if kind_of(ctx.bound.tool).confined:
                     ctx.code = lambda: self._code(ctx)
                 else:
@@ -159,6 +160,7 @@ class Pins:
             return None
         except OSError as error:
             raise unusable(self.path, error.strerror) from None
+        # A link in place of the file has an inode of its own, and `read_lock` refuses it.
         state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if self._read is None or self._read[0] != state:
             lock = read_lock(self.path)

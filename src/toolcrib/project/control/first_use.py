@@ -200,6 +200,7 @@ class FirstUse:
         A tool that only reads inside the project needs none.
         """
         known = self._known.get(tool.name)
+        # By identity: a tool that was loaded again may have other permissions.
         if known is None or known[0] is not tool:
             known = (tool, tuple(self._reasons(tool)))
             self._known[tool.name] = known
@@ -241,6 +242,7 @@ class FirstUse:
             real = os.path.realpath(self._place.root / path)
         except (OSError, ValueError):
             return False
+        # The project may be the folder `/` itself.
         root = str(self._place.root).rstrip("/")
         return real == root or real.startswith(f"{root}/")
 

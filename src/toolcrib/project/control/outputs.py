@@ -58,6 +58,7 @@ class KeptOutputs:
         limit = result.text_limit or TEXT_LIMIT
         if value is None or value.__class__ in (bool, int, float):
             return
+        # A character has at most four bytes in UTF-8.
         if value.__class__ is str and len(value) * 4 <= limit:
             return
         data = value_text(value).encode("utf-8", "replace")

@@ -109,6 +109,8 @@ class IdempotencyStep:
             self._end(ctx, key, None)
             raise
         except asyncio.CancelledError:
+            # A call that has begun may have acted already, so its key stays used. A durable one is handed on
+            # with it.
             self._end(ctx, key, ctx.failed(Cancelled()) if ctx.started and not ctx.single else None)
             raise
         self._end(ctx, key, result)
@@ -131,6 +133,7 @@ class IdempotencyStep:
 
     def _end(self, ctx: Context, key: str, result: Result | None) -> None:
         """Keep the result of a call that ran; give the key back otherwise."""
+        # It has not ended: the next attempt comes with the same key.
         again = isinstance(ctx.follows, RetryAfter | SnoozeFor)
         if result is None or again or result.status == "pending" or was_refused(ctx, result):
             self._store.recorded.abandon(key, ctx.caller)

@@ -65,6 +65,8 @@ class DecisionStore:
     @cached_property
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
+        # A server that only the project names may belong to whoever wrote its settings: no decision is kept
+        # there.
         if self._server is not None and self._users_own is not None:
             grants: Database = self._opened(self._server.database("grants", VAULT_GRANTS))
             key = self._vault.key()

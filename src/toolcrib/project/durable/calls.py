@@ -249,6 +249,7 @@ class ProjectCalls:
         here = self.concurrency()
         names = [one.tool for one in self.stored.queue() if "/" in one.tool and one.tool not in here]
         if names and self._loop is not None:
+            # The registry belongs to the event loop; this runs in the thread that keeps leases.
             self._loop.call_soon_threadsafe(self._make_ready, names)
 
     def _make_ready(self, names: Sequence[str]) -> None:

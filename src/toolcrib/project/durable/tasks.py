@@ -211,6 +211,7 @@ class ProjectTasks:
     @contextmanager
     def _session(self, session: str | None, caller: str, identity: Caller | None) -> Iterator[dict[str, Any]]:
         """Hold the record of a session, and store it in the end."""
+        # The same for a session of another caller, which must not learn that it exists.
         unknown = NotFoundError(f"there is no session {str(session)[:100]!r} of tasks")
         path = self._folder("agent_sessions") / f"{session or new_id()}.json"
         if session is not None and not (_is_id(session) and path.is_file()):
@@ -221,6 +222,7 @@ class ProjectTasks:
             raise StateUnavailable(f"{path} cannot be opened: {error.strerror}") from None
         with os.fdopen(descriptor, "r+") as file:
             try:
+                # The kernel releases it if this process dies.
                 flock(file, LOCK_EX | LOCK_NB)
             except BlockingIOError:
                 raise ConflictError(

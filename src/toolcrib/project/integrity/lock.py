@@ -95,6 +95,7 @@ def pin_of(digest: ToolDigest, root: Path) -> Pin:
 def read_lock(path: Path) -> Lock | None:
     """Read the lock; None if there is none. Raises ConfigError for any other file."""
     try:
+        # A link could lead out of the project, and a FIFO would keep every call waiting.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None

@@ -118,6 +118,7 @@ def running_from(root: str) -> tuple[str, ...]:
     from toolcrib.executors.workspace.grants import within
 
     paths = Paths()
+    # In a virtual environment `sys.executable` is a link to this one.
     base = getattr(sys, "_base_executable", None) or sys.executable
     package = os.path.dirname(os.path.abspath(toolcrib.__file__))
     written = [sys.executable, package, os.path.dirname(package), *filter(os.path.isabs, sys.path)]

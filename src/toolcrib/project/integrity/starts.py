@@ -71,6 +71,7 @@ class Starts:
         then = {part: value for part, value in self._config.started.items() if part.startswith(f"{setting}/")}
         changed = [] if self._whole else list(changed_parts(then, parts))
         shown = self._config.unconfined.get(setting, "")
+        # Another program may be found by its name since the person saw the settings.
         if line.unconfined != shown and not self._own:
             changed.append(f"its unconfined program (was {shown or 'none'}, is {line.unconfined or 'none'})")
         if changed and not self._trusted_since():
@@ -101,6 +102,8 @@ class Starts:
                     return self._confined(setting, source, argv, timeout, self._snapshots.of(code))
             except ToolcribError as error:
                 raise UnreadableError(error.message, error.hint or "See `toolcrib trust --show`.") from None
+            # Any tool that writes in the project could change it, and it would run with all rights of the
+            # user.
             inside = [part for part, value in code.parts.items() if value != OUTSIDE]
             if inside:
                 raise UnreadableError(

@@ -44,6 +44,7 @@ def _load(setup: Setup, setting: MiddlewareSetting, name: str) -> Middleware:
     assert setting.file is not None
     path, function = setting.file
     line = middleware_lines(setup.config.middleware)[name]
+    # The copy of what was trusted: the file itself may change between check and use.
     copies = dict(setup.starts.code(name, line))
     copy = copies.get(str(setup.place.root / path))
     if copy is None:

@@ -45,9 +45,11 @@ def _follow_supervisor() -> None:
         signal.signal(number, signal.SIG_IGN)
     parent = os.getppid()
     prctl("parent death signal", PR_SET_PDEATHSIG, signal.SIGKILL)
+    # It may have died before `prctl`: then no signal comes.
     if os.getppid() != parent:
         os._exit(0)
     with suppress(OSError):
+        # The supervisor knows which calls run, so it must outlive them.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 

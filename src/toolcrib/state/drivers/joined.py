@@ -22,6 +22,7 @@ _PLACE = (
     "SELECT CAST(pg_postmaster_start_time() AS TEXT), CAST(oid AS BIGINT) FROM pg_database"
     " WHERE datname = current_database()"
 )
+# `true`: for this transaction only.
 _SET_PATH = "SELECT set_config('search_path', %s, true)"
 _GET_PATH = "SELECT current_setting('search_path')"
 
@@ -48,6 +49,7 @@ def join(database: Database, connection: object, work: Callable[[Transaction], _
         if connection not in server.joined:
             _require_same(server, execute(_PLACE).fetchone())
             server.joined.add(connection)
+        # A savepoint in the owner's transaction.
         with connection.transaction():
             execute(_SET_PATH, (server.quoted_schema,))
             transaction = PostgresTransaction(execute, server.lease_s)

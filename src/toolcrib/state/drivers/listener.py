@@ -73,6 +73,7 @@ class Listener:
             thread, self._thread = self._thread, None
             if thread is not None:
                 os.eventfd_write(self._stop, 1)
+        # The last reference to the server may go in the thread itself, which cannot wait for its own end.
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         if self._holds:
@@ -114,6 +115,7 @@ class Listener:
 
     def _listen(self, connection: psycopg.Connection[Any], stop: int) -> None:
         heard: list[str] = []
+        # Notices that come with an answer go to this handler; those that come between are read below.
         connection.add_notify_handler(lambda notice: heard.append(notice.payload))
         connection.execute("LISTEN toolcrib")
         (schema,) = connection.execute(
@@ -123,6 +125,7 @@ class Listener:
         while True:
             if self._holds:
                 connection.execute(_BEAT, (self._name,))
+            # Four beats in a lease: one may be late without anything being given up.
             ready, _, _ = select.select([connection.fileno(), stop], [], [], self._lease_s / 4)
             if stop in ready:
                 return
@@ -130,6 +133,7 @@ class Listener:
                 connection.pgconn.consume_input()
                 while (notice := connection.pgconn.notifies()) is not None:
                     heard.append(notice.extra.decode())
+            # A process knows its own writes, and is not woken by them.
             if any(text.startswith(f"{schema}/") and not text.endswith(self._name) for text in heard):
                 self._changed()
             heard.clear()

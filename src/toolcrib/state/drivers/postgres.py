@@ -143,8 +143,10 @@ class PostgresServer:
         """
         connection, transaction, commits, committed = None, None, False, False
         try:
+            # Evaluated from left to right, so the time is that after the wait for the locks.
             first = ", ".join((*locks, POSTGRES_NOW))
             with self._lend(f"{begin}; SELECT {first}") as (connection, cursor):
+                # Of several statements the answer to the last one counts.
                 while cursor.nextset():
                     pass
                 now = float((cursor.fetchone() or (0.0,))[-1])
@@ -195,6 +197,7 @@ class PostgresServer:
             raise
         except psycopg.Error as error:
             if connection is None:
+                # Nobody could renew what they hold while it was away: `is_held` counts from its return.
                 self.answers_since = None
             raise self.unavailable(error) from error
         finally:
@@ -223,6 +226,7 @@ class PostgresServer:
         if connection is None or connection.closed:
             return
         try:
+            # Left open, it would keep its locks.
             if connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute("ROLLBACK")
         except psycopg.Error:
@@ -264,6 +268,8 @@ class PostgresServer:
     def _after_fork(self) -> None:
         if self._pid == os.getpid():
             return
+        # Closing them here would end the sessions of the parent. Its locks may be held by threads that this
+        # process does not have.
         _INHERITED.extend(self._idle)
         self._pid, self._idle = os.getpid(), []
         self._lock, self._places = threading.Lock(), threading.BoundedSemaphore(_MOST)
@@ -314,6 +320,7 @@ class PostgresDatabase:
         """Open a transaction that no other one of this scope runs beside. It must not be nested."""
         self.migrate()
         whole = self._key("")
+        # Those with a scope share the lock of all; so one without a scope runs beside none of them.
         locks = [f"pg_advisory_xact_lock({whole})"]
         if scope is not None:
             own = self._key(f"scope {scope}")
@@ -344,6 +351,7 @@ class PostgresDatabase:
 
     def _key(self, scope: str) -> int:
         text = f"{self.server.schema}/{self._name}/{scope}"
+        # An advisory lock is a number of 64 bits.
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
 
     def migrate_also(self, further: Callable[[], None]) -> None:
@@ -375,6 +383,7 @@ class PostgresDatabase:
             for script in self._migrations[version:]:
                 for statement in statements(script):
                     tx.run(statement)
+            # Last, so that a failure before leaves the old number; DDL is part of the transaction.
             if version < len(self._migrations):
                 tx.run("DELETE FROM migrations WHERE name = ?", self._name)
                 tx.insert("migrations", {"name": self._name, "version": len(self._migrations)})

@@ -115,6 +115,7 @@ class SqliteDatabase:
         """Open a transaction that sees one state of the file and changes nothing."""
         with self._reader.lock, self._reporting():
             connection = self._reader.connection()
+            # Deferred: it waits for no writer, and sees the tables as they are at its first SELECT.
             connection.execute("BEGIN")
             try:
                 yield _SqliteTransaction(connection.execute)
@@ -150,12 +151,14 @@ class SqliteDatabase:
     @contextmanager
     def _turn(self) -> Iterator[tuple[sqlite3.Connection, _Group]]:
         """Lend the connection for one transaction of a group; commit the group if nobody waits for it."""
+        # Whoever ends a transaction sees by this if another thread is next. Both changes of it are atomic.
         self._waiting.append(None)
         try:
             self._writer.lock.acquire()
         finally:
             self._waiting.pop()
         try:
+            # After a fork the open group is that of the parent, which commits it itself.
             if self._writer.is_inherited:
                 self._group = None
             connection = self._writer.connection()
@@ -164,6 +167,7 @@ class SqliteDatabase:
                 connection.execute("BEGIN IMMEDIATE")
                 group = self._group = _Group()
             try:
+                # So that it can fail alone: the group is one transaction for SQLite.
                 connection.execute("SAVEPOINT one")
                 yield connection, group
                 connection.execute("RELEASE one")
@@ -250,7 +254,10 @@ class SqliteDatabase:
         connection = sqlite3.connect(
             self.path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
         )
+        # In WAL, NORMAL does not wait for the disk at a commit. A power cut may lose the last ones, never the
+        # file.
         connection.execute(f"PRAGMA synchronous={'FULL' if self._durable else 'NORMAL'}")
+        # The file may have come with a project: no function that its views or triggers name is run.
         connection.execute("PRAGMA trusted_schema=OFF")
         return connection
 
@@ -259,6 +266,7 @@ class SqliteDatabase:
         try:
             _set_journal(connection)
             connection.execute("PRAGMA foreign_keys=ON")
+            # The write lock comes first: of processes that open a new file at once, one makes the tables.
             with _transaction(connection, "BEGIN IMMEDIATE"):
                 self._migrate(connection)
         except BaseException:
@@ -286,6 +294,7 @@ class SqliteDatabase:
     def _check_origin(self, connection: sqlite3.Connection, origin: str, *, new: bool) -> None:
         connection.execute("CREATE TABLE IF NOT EXISTS origin (name TEXT NOT NULL)")
         row = connection.execute("SELECT name FROM origin").fetchone()
+        # Only an empty file gets the name, so one that was brought along cannot.
         if row is None and new:
             connection.execute("INSERT INTO origin VALUES (?)", (origin,))
         elif row is None or row[0] != origin:
@@ -338,6 +347,7 @@ def _require_plain(path: Path) -> None:
     except OSError as error:
         hint = "It must be a file that this user may write."
         raise _refused(path, f"cannot be opened: {error.strerror}", hint) from None
+    # SQLite opens these by their names too, and would follow a link.
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or any(file.is_symlink() for file in beside):
         raise _refused(path, "is a link or no regular file, which a database must not be", "Move it away.")

@@ -124,6 +124,7 @@ class ApprovalStep:
                 return Result("pending", details={"room": ask.asker}, call_id=ctx.identify())
             if isinstance(answer, Permit):
                 if answer.edited:
+                    # A person put these in; the schema applies to them as to the caller's.
                     ctx.arguments = ctx.bound.arguments.check(answer.arguments)
                 ctx.permit = answer
                 return None
@@ -136,6 +137,7 @@ class ApprovalStep:
             decided = await approvals.wait(answer.id)
             if decided.status in ("expired", "void"):
                 raise _refusal(ctx, decided)
+            # Days may have passed: what was asked about must be what runs.
             self._code.require_same(ctx)
 
     def _asked(self, ctx: Context, question: Question) -> Ask:
