@@ -43,7 +43,7 @@ from toolcrib.guard.secrets.sources import (
 from toolcrib.guard.secrets.streaming import BytesMasker, StreamMasker
 from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, changed_parts
-from toolcrib.guard.trust.reviews import Reviews, ReviewStatus, reviewed_parts, shown
+from toolcrib.guard.trust.reviews import Review, Reviews, ReviewStatus, reviewed_parts, shown
 from toolcrib.guard.trust.snapshots import Pinned, Snapshots
 from toolcrib.guard.trust.tokens import Token, Tokens
 from toolcrib.guard.trust.trust import Trust
@@ -84,6 +84,7 @@ __all__ = [
     "Rates",
     "RecordedCalls",
     "Redactor",
+    "Review",
     "ReviewStatus",
     "ReviewedDefinitions",
     "Reviews",

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from toolcrib import __version__
 from toolcrib.errors import InvalidInput, InvalidToken
-from toolcrib.guard import Policy, look_up, require_scope
+from toolcrib.guard import Policy, SecretStatus, look_up, require_scope
 from toolcrib.project.project import Project
 from toolcrib.sandbox import level, probe
 from toolcrib.schema import ArgumentCheck
@@ -97,12 +97,7 @@ class SecretNeed:
     """One secret, and the tools that declare it."""
 
     name: str
-    state: str
-    """resolved, missing or unreadable"""
-    source: str
-    reason: str
-    hint: str | None
-    short: bool
+    status: SecretStatus
     tools: list[Tool] = field(default_factory=list)
     required_by: list[str] = field(default_factory=list)
 
@@ -114,17 +109,15 @@ class SecretNeed:
     @property
     def blocks(self) -> bool:
         """True if a tool cannot run without it."""
-        return self.state == "unreadable" or (self.state == "missing" and bool(self.required_by))
+        state = self.status.state
+        return state == "unreadable" or (state == "missing" and bool(self.required_by))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry of `--json`."""
+        status = self.status._asdict()
         return {
             "name": self.name,
-            "state": self.state,
-            "source": self.source or None,
-            "reason": self.reason or None,
-            "hint": self.hint,
-            "short": self.short,
+            **{name: None if value == "" else value for name, value in status.items()},
             "tools": [{"name": t.name, "required": t.name in self.required_by} for t in self.tools],
             "hosts": self.hosts,
         }
@@ -132,7 +125,13 @@ class SecretNeed:
     def as_row(self) -> tuple[str, ...]:
         """Return the row of the table."""
         names = [tool.name + ("" if tool.name in self.required_by else " (optional)") for tool in self.tools]
-        return self.name, self.state, self.source, ", ".join(self.hosts) or "-", ", ".join(names)
+        return (
+            self.name,
+            self.status.state,
+            self.status.source,
+            ", ".join(self.hosts) or "-",
+            ", ".join(names),
+        )
 
 
 def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed]:
@@ -141,7 +140,7 @@ def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed
     for tool in tools:
         for secret in tool.permissions.secrets:
             if secret.name not in found:
-                found[secret.name] = SecretNeed(secret.name, *look_up(source, secret.name))
+                found[secret.name] = SecretNeed(secret.name, look_up(source, secret.name))
             need = found[secret.name]
             need.tools.append(tool)
             if secret.required:

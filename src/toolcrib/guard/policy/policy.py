@@ -160,7 +160,8 @@ class Policy:
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
             self._any.clear()
-        groups = [(self._some(rules), rules) for _, rules in _by_effect(still_open)]
+        by_effect = (list(rules) for _, rules in groupby(still_open, lambda one: one[0].effect))
+        groups = [(self._some(rules), rules) for rules in by_effect]
         plan = _CallerPolicy(tool, fallback, groups)
         if sum(map(len, callers)) <= _LONGEST_CALLER:
             self._plans[id(tool), who] = plan
@@ -204,10 +205,6 @@ def denial(decision: Decision, tool: Tool, caller: str) -> PolicyDenied:
         hint=f"To see which rule decides: toolcrib policy explain {words}",
         details={"rule": decision.rule.name if decision.rule is not None else None, "caller": caller},
     )
-
-
-def _by_effect(rules: _OpenRules) -> list[tuple[Effect, _OpenRules]]:
-    return [(effect, list(group)) for effect, group in groupby(rules, lambda one: one[0].effect)]
 
 
 def _by_rule(rule: Rule, tool: Tool) -> Decision:

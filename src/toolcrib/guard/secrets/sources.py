@@ -21,6 +21,8 @@ MAX_VALUE = 65_536
 class EnvironmentSecrets:
     """A secret source over environment variables: those of this process, or a given mapping."""
 
+    label = "env"
+
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._values = os.environ if values is None else values
 
@@ -112,7 +114,7 @@ class SecretStatus(NamedTuple):
 def look_up(source: SecretSource, name: str) -> SecretStatus:
     """Look for a secret without revealing its value; never raises."""
     for one in source.sources if isinstance(source, ChainedSecrets) else (source,):
-        label = getattr(one, "label", "env" if isinstance(one, EnvironmentSecrets) else type(one).__name__)
+        label = getattr(one, "label", type(one).__name__)
         try:
             if value := one.get(name):
                 return SecretStatus("resolved", label, short=len(value) < _SHORT)

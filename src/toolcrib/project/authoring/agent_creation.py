@@ -22,11 +22,11 @@ from toolcrib.guard import excess, shown
 from toolcrib.manifest import dump, failure
 from toolcrib.project.authoring.creation import (
     checked_name,
-    folded,
     json_object,
     making,
     noted,
     refuse_beyond,
+    require_free,
     require_room,
     shown_creator,
     unfit,
@@ -92,7 +92,10 @@ def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
     """Record the maker of the agent, then write its file."""
     digest = hashlib.sha256(raw).hexdigest()
     with making(project, project.place.agents) as folder:
-        _check_free(project, folder, agent.name)
+        there = [one.removesuffix(".yml") for one in os.listdir(folder)]
+        taken = (*there, *project.agents.all(), *project.toolset.names)
+        require_free(agent.name, taken, "an agent or a tool")
+        require_room(project, "agents", (f"{MADE}{one}" for one in there))
         with noted(project, f"{MADE}{agent.name}", creator, digest):
             try:
                 made = put_file(Path(f"{agent.name}.yml"), raw, mode=0o644, first=True, folder=folder)
@@ -116,16 +119,3 @@ def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
             except BaseException:
                 os.unlink(f"{agent.name}.yml", dir_fd=folder)
                 raise
-
-
-def _check_free(project: Project, folder: int, name: str) -> None:
-    there = [one.removesuffix(".yml") for one in os.listdir(folder)]
-    taken = {folded(one): one for one in (*there, *project.agents.all(), *project.toolset.names)}
-    other = taken.get(folded(name))
-    if other is not None:
-        raise ConflictError(
-            f"there is an agent or a tool named {shown(other)} already",
-            hint="Choose another name. Only a person can change an existing agent.",
-            details={"taken": shown(other)},
-        )
-    require_room(project, "agents", (f"{MADE}{one}" for one in there))

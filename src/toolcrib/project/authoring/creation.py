@@ -110,7 +110,10 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
     tool = made.tool
     assert tool.source is not None
     with making(project, project.place.tools) as folder:
-        _check_free(project, folder, tool.name)
+        there, names = os.listdir(folder), project.toolset.names
+        same = project.toolset.same_name(tool.name)
+        require_free(tool.name, (*RESERVED, *names, *there), "a tool", same)
+        require_room(project, "tools", there)
         with noted(project, tool.name, made.creator, tool.source.sha256):
             _put(folder, tool.name, tool.source.raw)
             try:
@@ -260,21 +263,21 @@ def _own_folder(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _check_free(project: Project, folder: int, name: str) -> None:
-    """Refuse a name that is taken, or too similar to one: in another case, or in other code points."""
-    there = os.listdir(folder)
+def require_free(name: str, taken: Iterable[str], what: str, same: str | None = None) -> None:
+    """Refuse a name that is taken, or too similar to one: in another case, or in other code points.
+
+    `same` is a tool that has the same name for clients.
+    """
     # Two names that look alike could make a person approve the wrong tool.
-    taken = {folded(one): one for one in (*RESERVED, *project.toolset.names, *there)}
-    other = taken.get(folded(name)) or project.toolset.same_name(name)
+    other = {_folded(one): one for one in taken}.get(_folded(name)) or same
     if other is not None:
         name_shown = shown(other)
         raise ConflictError(
-            f"there is a tool named {name_shown} already"
+            f"there is {what} named {name_shown} already"
             + ("" if other == name else f", and {name} is too similar to it"),
-            hint="Choose another name. Only a person can change an existing tool.",
+            hint="Choose another name. Only a person can change an existing one.",
             details={"taken": name_shown},
         )
-    require_room(project, "tools", there)
 
 
 def require_room(project: Project, what: str, names: Iterable[str]) -> None:
@@ -295,7 +298,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def folded(name: str) -> str:
+def _folded(name: str) -> str:
     """Return the name as it is compared with others."""
     return unicodedata.normalize("NFKC", name).casefold()
 

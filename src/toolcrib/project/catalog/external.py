@@ -10,11 +10,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from toolcrib.manifest import Diagnostic, Loaded, check_tool, load_folder, make
-from toolcrib.project.catalog.registry import CatalogChange, Reading, ToolRegistry
+from toolcrib.manifest import Diagnostic, Loaded, check_tool, load_folder
+from toolcrib.project.catalog.registry import CatalogChange, Reading, ToolRegistry, name_conflict
 from toolcrib.project.config.sources import ToolSource, load_source
 from toolcrib.spec import Tool
-from toolcrib.spec.naming import wire_name
 
 
 class ExternalTools:
@@ -99,7 +98,8 @@ class ExternalTools:
             old = before.get(tool.name)
             in_use = old is not None and self._registry.is_external(tool.name)
             if not in_use and (other := self._registry.same_name(tool.name)) is not None:
-                found.append(_taken(tool, other))
+                path = "" if tool.source is None else tool.source.path
+                found.append(name_conflict(path, tool.name, other))
                 continue
             now[tool.name] = tool
             if old == tool:
@@ -142,11 +142,3 @@ def _stays(tool: Tool, loaded: Loaded) -> bool:
     read_in_part = any(one.source is not None and one.source.path == path for one in loaded.tools)
     wrong = any(finding.is_error and finding.path == path for finding in loaded.diagnostics)
     return wrong and not read_in_part and os.path.lexists(path)
-
-
-def _taken(tool: Tool, other: str) -> Diagnostic:
-    path = "" if tool.source is None else tool.source.path
-    message = f"there is a tool named `{tool.name}` already"
-    if other != tool.name:
-        message = f"`{tool.name}` and `{other}` have the same name for clients, `{wire_name(other)}`"
-    return make(path, (1, 1), "name", message, hint="give one of the two another name")

@@ -232,9 +232,7 @@ class ToolRegistry:
         return refused
 
     def _conflict(self, name: str, other: str) -> Diagnostic:
-        message = f"`{name}` and `{other}` have the same name for clients, `{wire_name(name)}`"
-        path = str(self.place.tools / name / FILE_NAME)
-        return make(path, (1, 1), "name", message, hint="give one of the two another name")
+        return name_conflict(str(self.place.tools / name / FILE_NAME), name, other)
 
     def _make(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
@@ -407,6 +405,14 @@ class ToolRegistry:
     def _name_of(self, finding: Diagnostic) -> str:
         folder = Path(finding.path).parent
         return folder.name if folder.parent == self.place.tools else ""
+
+
+def name_conflict(path: str, name: str, other: str) -> Diagnostic:
+    """Return the error of a tool in this file whose name another one has, or has for clients."""
+    message = f"there is a tool named `{name}` already"
+    if other != name:
+        message = f"`{name}` and `{other}` have the same name for clients, `{wire_name(name)}`"
+    return make(path, (1, 1), "name", message, hint="give one of the two another name")
 
 
 def _wide(found: Iterable[Diagnostic]) -> list[str]:

@@ -17,29 +17,22 @@ _ROOT_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 
 def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, Mapping[str, Any]], ...]:
     """Read a list of names, or a mapping of names to options."""
-    if isinstance(value, list):
-        for number, name in enumerate(value):
-            if name not in NAMES:
-                raise _unknown(reader, str(name), (*at, number))
-        return tuple((name, {}) for name in value)
-    if not isinstance(value, dict):
+    if not isinstance(value, list | dict):
         raise reader.misfit(at, "must be a list of names, or a mapping of names to options")
+    options = value if isinstance(value, dict) else {}
     found = []
-    for name, options in value.items():
+    for number, name in enumerate(value):
+        here = (*at, name if isinstance(value, dict) else number)
         if name not in NAMES:
-            raise _unknown(reader, name, (*at, name))
-        given = {} if options is None else options
-        faults = builtin(name).option_faults(given)
+            hint = did_you_mean(str(name), NAMES, f"known here: {', '.join(NAMES)}")
+            raise reader.misfit(here, "is no built-in tool", hint)
+        given = options.get(name) if options.get(name) is not None else {}
+        faults = builtin(name).option_faults(given) if name in options else []
         if faults:
             path, message = faults[0]
-            raise reader.misfit((*at, name), f"{path.removeprefix('$.')} {message}")
+            raise reader.misfit(here, f"{path.removeprefix('$.')} {message}")
         found.append((name, given))
     return tuple(found)
-
-
-def _unknown(reader: Reader, name: str, at: KeyPath) -> Exception:
-    hint = did_you_mean(name, NAMES, f"known here: {', '.join(NAMES)}")
-    return reader.misfit(at, "is no built-in tool", hint)
 
 
 def read_roots(reader: Reader, value: Any, at: KeyPath) -> tuple[RootFolder, ...]:

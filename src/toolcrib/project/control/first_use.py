@@ -8,10 +8,10 @@ from dataclasses import field
 from typing import Any
 
 from toolcrib.errors import ApprovalRequired, NotTrusted
-from toolcrib.guard import Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
+from toolcrib.guard import Review, Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
 from toolcrib.project.control.access import Acceptance
 from toolcrib.project.control.code import Pins
-from toolcrib.project.integrity.agent_files import FileUse
+from toolcrib.project.integrity.fingerprints import FileUse
 from toolcrib.project.root import Place
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
@@ -93,6 +93,13 @@ class ReviewSheet:
         }
 
 
+def _why(name: str, may: str, last: Review | None, creator: str | None, reasons: Sequence[str]) -> str:
+    """Return why something runs only after a review."""
+    why = f"nobody has reviewed {name}" if last is None else f"{name} is not what {last.by} reviewed"
+    why += "" if creator is None else f", which the agent {creator} made"
+    return why + (f"; {may}: {'; '.join(reasons)}" if reasons else "")
+
+
 def _flat(text: str) -> str:
     return shown(text).replace("\n", "\\n")
 
@@ -150,13 +157,7 @@ class FirstUse:
         own = identity is None and caller in OWN_CALLERS
         if not self._asks_for(tool) or (own and not reasons):
             return None, made
-        last = self.reviews.last(tool)
-        review = (
-            "nobody has reviewed this tool" if last is None else f"this tool is not what {last.by} reviewed"
-        )
-        review += "" if creator is None else f", which the agent {creator} made"
-        review += f"; its calls may: {'; '.join(reasons)}" if reasons else ""
-        return review, made
+        return _why("this tool", "its calls may", self.reviews.last(tool), creator, reasons), made
 
     def _asks_for(self, tool: Tool) -> bool:
         """Return True if a review is asked for. To accept a project as a whole does not cover bundles."""
@@ -282,10 +283,8 @@ class FirstUse:
         self._pins.require(file)
         sheet = self.sheet(file)
         if sheet.waits:
-            last, name = sheet.standing.last, f"the {file.name.replace(':', ' ')}"
-            why = f"nobody has reviewed {name}" if last is None else f"{name} is not what {last.by} reviewed"
-            why += "" if sheet.creator is None else f", which the agent {sheet.creator} made"
-            why += f"; it may: {'; '.join(sheet.reasons)}" if sheet.reasons else ""
+            name = f"the {file.name.replace(':', ' ')}"
+            why = _why(name, "it may", sheet.standing.last, sheet.creator, sheet.reasons)
             raise ApprovalRequired(why, hint="A person has to review it first.")
 
     def _step(self, part: Tool) -> Iterator[str]:

@@ -91,11 +91,8 @@ class DecisionStore:
         from toolcrib.runs.sessions import durable_runs
 
         calls = DurableCalls(self.state, dispatcher=dispatcher_for(self.state))
-        calls.room = self._room
+        calls.room = lambda asker: self.approvals.room(asker)  # noqa: PLW0108 - they are opened when asked
         return durable_runs(calls)
-
-    def _room(self, asker: str) -> int:
-        return self.approvals.room(asker)
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

@@ -14,7 +14,7 @@ from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.durable.reviewed_files import ReviewedFiles
-from toolcrib.project.integrity.agent_files import FileUse, as_reviewed
+from toolcrib.project.integrity.fingerprints import FileUse, as_reviewed
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.runs import worker_name
@@ -32,6 +32,7 @@ from toolcrib.spec import Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
+_read = lru_cache(maxsize=256)(read_agent)
 
 
 class ProjectAgents(ReviewedFiles[Agent]):
@@ -40,11 +41,8 @@ class ProjectAgents(ReviewedFiles[Agent]):
     kind = "agent"
 
     def __init__(self, place: Place, files: SourceFiles, first_use: FirstUse) -> None:
-        super().__init__(place.agents, files, first_use)
+        super().__init__(place.agents, files, first_use, _read)
         self._added: dict[str, Agent] = {}
-
-    def _read(self, path: str, raw: bytes) -> tuple[Agent, Document]:
-        return _read(path, raw)
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
@@ -83,11 +81,6 @@ class ProjectAgents(ReviewedFiles[Agent]):
         agents, findings = self._in_files()
         listed = any(agent.tools for agent, _ in agents.values())
         return [*findings, *check_agents(agents, {*tools(), *NAMES} if listed else (), self._added)]
-
-
-@lru_cache(maxsize=256)
-def _read(path: str, raw: bytes) -> tuple[Agent, Document]:
-    return read_agent(path, raw)
 
 
 def agent_caller(agent: str) -> str:

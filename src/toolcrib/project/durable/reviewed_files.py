@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -22,14 +23,16 @@ class ReviewedFiles(ABC, Generic[T]):
     kind: str
     """`agent` or `workflow`."""
 
-    def __init__(self, folder: Path, files: SourceFiles, first_use: FirstUse) -> None:
-        self._folder = folder
-        self._files = files
-        self._first_use = first_use
-
-    @abstractmethod
-    def _read(self, path: str, raw: bytes) -> tuple[T, Document]:
-        """Return the content of a file. Raises `ManifestError`."""
+    def __init__(
+        self,
+        folder: Path,
+        files: SourceFiles,
+        first_use: FirstUse,
+        read: Callable[[str, bytes], tuple[T, Document]],
+    ) -> None:
+        self._folder, self._files, self._first_use = folder, files, first_use
+        self._read = read
+        """Returns the content of a file. Raises `ManifestError`."""
 
     @abstractmethod
     def _as_tool(self, one: T, document: Document) -> Tool:

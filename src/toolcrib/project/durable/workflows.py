@@ -11,7 +11,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.reviewed_files import ReviewedFiles
-from toolcrib.project.integrity.agent_files import FileUse, as_reviewed
+from toolcrib.project.integrity.fingerprints import FileUse, as_reviewed
 from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns
 from toolcrib.runs.agents.runs import unwrap
@@ -40,12 +40,9 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         tools: Toolset,
         runs: Callable[[], AgentRuns],
     ) -> None:
-        super().__init__(place.workflows, files, first_use)
+        super().__init__(place.workflows, files, first_use, read_workflow)
         self._runs = runs
         self._tools = tools
-
-    def _read(self, path: str, raw: bytes) -> tuple[Workflow, Document]:
-        return read_workflow(path, raw)
 
     def _as_tool(self, one: Workflow, document: Document) -> Tool:
         others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))

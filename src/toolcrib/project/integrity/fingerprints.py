@@ -1,14 +1,58 @@
-"""The digests of tools as they are now: what approvals, reviews and the lock refer to."""
+"""The digests of tools as they are now: what approvals, reviews and the lock refer to.
+
+Agents and workflows are reviewed and pinned as tools, by the digest of their file. Their calls are checked
+like any other. But the file decides which reviewed tools are called, with which instructions, and to which
+model their results are sent.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from toolcrib.errors import ToolcribError
 from toolcrib.guard import Digests, ToolDigest
-from toolcrib.project.integrity.agent_files import FileUse, file_digest
-from toolcrib.spec import Tool
+from toolcrib.manifest import Document
+from toolcrib.spec import ExecConfig, Source, Tool
+from toolcrib.spec.record import record
+
+
+@record
+class FileUse(ExecConfig):
+    """Everything that a run of an agent or a workflow may use."""
+
+    tools: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """Agents and workflows that it may run."""
+    provider: str = "scripted"
+    """The provider of the model that its conversation is sent to."""
+
+    def reasons(
+        self, find: Callable[[str], Tool], reasons: Callable[[Tool], tuple[str, ...]]
+    ) -> Iterator[str]:
+        """Yield why a person reviews it; nothing if it only reads in the project."""
+        if self.provider != "scripted":
+            yield f"network: the models of {self.provider}"
+        yield from (f"run {name}" for name in self.others)
+        for name in self.tools:
+            try:
+                tool = find(name)
+            except ToolcribError:  # It may be one of another program, or be there later.
+                tool = None
+            if tool is None or (
+                tool.source is None and (tool.kind == "mcp" or not tool.annotations.read_only)
+            ):
+                yield f"call {name}, which may do anything"
+            elif found := reasons(tool):
+                yield f"call {name}: {', '.join(found)}"
+
+
+def as_reviewed(kind: str, name: str, description: str, document: Document, use: FileUse) -> Tool:
+    """Return the file as a tool named `agent:NAME` or `workflow:NAME`. It is only reviewed, never called."""
+    digest = hashlib.sha256(document.raw).hexdigest()
+    source = Source("native", document.path, document.raw, digest, shared=True)
+    return Tool(f"{kind}:{name}", description, kind, {}, use, bundle="", source=source)
 
 
 class Fingerprints:
@@ -21,7 +65,8 @@ class Fingerprints:
     def of(self, tool: Tool) -> ToolDigest:
         """Return the digest of a tool by parts: manifest, files beside it, programs, steps."""
         if isinstance(tool.config, FileUse):
-            return file_digest(tool)
+            assert tool.source is not None
+            return ToolDigest(tool.source.sha256, {"manifest": tool.source.sha256})
         own = self._digests.of(tool)
         steps = {f"step/{part.name}": self._digests.of(part).digest for part in self._parts(tool)}
         if not steps:

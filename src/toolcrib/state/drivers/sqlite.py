@@ -267,7 +267,8 @@ class SqliteDatabase:
             _set_journal(connection)
             connection.execute("PRAGMA foreign_keys=ON")
             # The write lock comes first: of processes that open a new file at once, one makes the tables.
-            with _transaction(connection, "BEGIN IMMEDIATE"):
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
                 self._migrate(connection)
         except BaseException:
             connection.close()
@@ -303,18 +304,6 @@ class SqliteDatabase:
                 "was not made here, so its content is not trusted",
                 "It came with the project, or the project was moved. Move it away; a new one is created.",
             )
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
-    connection.execute(begin)
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _set_journal(connection: sqlite3.Connection) -> None:

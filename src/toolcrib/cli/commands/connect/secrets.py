@@ -145,10 +145,11 @@ def _print(needs: list[SecretNeed], as_json: bool) -> None:
     if as_json:
         return
     for need in needs:
-        if need.short:
+        status = need.status
+        if status.short:
             print_note(f"{need.name} has fewer than 8 characters: it can be guessed. Choose a longer one.")
-        if need.state == "unreadable":
-            print_note(f"{need.name}: {need.source}: {need.reason}. {need.hint or ''}".rstrip())
+        if status.state == "unreadable":
+            print_note(f"{need.name}: {status.source}: {status.reason}. {status.hint or ''}".rstrip())
         elif need.blocks:
             needed_by = ", ".join(need.required_by)
             print_note(f"{need.name} is missing: {needed_by} cannot run without it.")
