@@ -10,17 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolcrib.core.context import Context
-from toolcrib.errors import InvalidInput
+from toolcrib.errors import InvalidInput, ToolNotFound
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
-from toolcrib.project.own_resources import (
-    ARTIFACTS,
-    CALLS,
-    PAGE,
-    artifacts_reader,
-    calls_reader,
-    page_reader,
-)
+from toolcrib.project.own_resources import ARTIFACTS, CALLS, PAGE, artifacts_of, calls_of, page_of
 from toolcrib.project.project import Project
 from toolcrib.spec import Annotations, Call, Caller, McpForms, Outcome, Retry, Tool
 
@@ -151,11 +144,11 @@ class McpCatalog:
             "tools_list": (self._list, _LIST, "List the tools: name and description of each.", _LOOKS),
             "tools_search": (self._search, _SEARCH, _FINDS, _LOOKS),
         }
-        if self._project.place.home.name == ".glee":
-            named["glee_tool"] = (self._glee_call, _GLEE_CALL, "Call a tool by its name.", _ACTS)
-            named["glee_tool_create"] = (self._create, _CREATE, _MAKES, _ACTS)
-            named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
         prefix = "glee_" if self._project.place.home.name == ".glee" else ""
+        if prefix:
+            named["glee_tool"] = (self._glee_call, _GLEE_CALL, "Call a tool by its name.", _ACTS)
+            named["glee_tool_create"] = named["tool_create"]
+            named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
         if self._project.place.workflows.is_dir():
             about = "Run a workflow and return its state, and its value once it is done. There are: "
             names = ", ".join(self._project.workflows.all())
@@ -169,10 +162,9 @@ class McpCatalog:
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)
             for start in dict.fromkeys(("", prefix)):
                 named |= {f"{start}agent_create": make, f"{start}task": task}
-        named["tool_page"] = (page_reader(self._project), _PAGE, "The page of a tool.", _LOOKS)
-        named["own_calls"] = (calls_reader(self._project), _NOTHING, "Your calls in the audit log.", _LOOKS)
-        artifacts = artifacts_reader(self._project)
-        named["own_artifacts"] = (artifacts, _NOTHING, "Long outputs of your calls.", _LOOKS)
+        named["tool_page"] = (self._tool_page, _PAGE, "The page of a tool.", _LOOKS)
+        named["own_calls"] = (self._own_calls, _NOTHING, "Your calls in the audit log.", _LOOKS)
+        named["own_artifacts"] = (self._own_artifacts, _NOTHING, "Long outputs of your calls.", _LOOKS)
         free = [name for name in named if self._project.toolset.same_name(name) is None]
         for name, (function, schema, description, hints) in named.items():
             if name in free:
@@ -280,8 +272,22 @@ class McpCatalog:
             named = [hit["name"] for hit in found["hits"]]
         order = [*named, *fitting] if len(words) <= _NAME_WORDS else [*fitting, *named]
         names = [name for name in dict.fromkeys(order) if name not in self._meta][:limit]
-        return [{**_brief(tool), "input_schema": tool.input_schema} for tool in map(self._project.get, names)]
+        return [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+            for tool in map(self._project.get, names)
+        ]
 
+    async def _tool_page(self, ctx: Context, name: str) -> str:
+        own = self._project.toolset.same_name(name) or name
+        for tool in self._project.tools(ctx.caller, ctx.identity, among=(own,)):
+            return page_of(tool)
+        raise ToolNotFound(f"there is no tool named {name[:200]!r}")
 
-def _brief(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description}
+    async def _own_calls(self, ctx: Context) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await run_in_thread(lambda: calls_of(self._project, ctx.caller))
+        return found
+
+    async def _own_artifacts(self, ctx: Context) -> list[dict[str, Any]]:
+        project, caller, identity = self._project, ctx.caller, ctx.identity
+        found: list[dict[str, Any]] = await run_in_thread(lambda: artifacts_of(project, caller, identity))
+        return found

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from toolcrib.core.context import Context
-from toolcrib.errors import AuditUnavailable, ToolNotFound
-from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.errors import AuditUnavailable
 from toolcrib.guard import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.project import Project
-from toolcrib.spec import McpForms, Tool
+from toolcrib.spec import Caller, McpForms, Tool
 
 PAGE = McpForms(listed=False, resource="toolcrib://tools/{name}", mime_type="text/markdown")
 ARTIFACTS = McpForms(listed=False, resource="toolcrib://artifacts", mime_type="application/json")
@@ -20,50 +18,29 @@ CALLS = McpForms(listed=False, resource="toolcrib://calls", mime_type="applicati
 _MOST_CALLS = 100
 
 
-def page_reader(project: Project) -> Callable[..., Any]:
-    """Return the function that gives the page of one tool that its caller may see."""
-
-    async def tool_page(ctx: Context, name: str) -> str:
-        own = project.toolset.same_name(name) or name
-        for tool in project.tools(ctx.caller, ctx.identity, among=(own,)):
-            return "\n\n".join(_page(tool)) + "\n"
-        raise ToolNotFound(f"there is no tool named {name[:200]!r}")
-
-    return tool_page
-
-
-def calls_reader(project: Project) -> Callable[..., Any]:
-    """Return the function that gives the caller's own lines of the audit log, the newest last."""
-
-    def read(caller: str) -> list[dict[str, Any]]:
-        try:
-            with AuditReader(project.place.audit) as reader:
-                found = reader.newest(AuditQuery(caller=caller), _MOST_CALLS)
-        except OSError as error:
-            raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
-        kept = ("time", "event", "fields")
-        return [{key: value for key, value in line.as_dict().items() if key in kept} for line in found]
-
-    async def own_calls(ctx: Context) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await run_in_thread(lambda: read(ctx.caller))
-        return found
-
-    return own_calls
+def calls_of(project: Project, caller: str) -> list[dict[str, Any]]:
+    """Return a caller's own lines of the audit log, the newest last."""
+    try:
+        with AuditReader(project.place.audit) as reader:
+            found = reader.newest(AuditQuery(caller=caller), _MOST_CALLS)
+    except OSError as error:
+        raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
+    kept = ("time", "event", "fields")
+    return [{key: value for key, value in line.as_dict().items() if key in kept} for line in found]
 
 
-def artifacts_reader(project: Project) -> Callable[..., Any]:
-    """Return the function that gives the artifacts of the caller's own calls, the newest first."""
-
-    async def own_artifacts(ctx: Context) -> list[dict[str, Any]]:
-        owner = project.outputs.readable(ctx.caller, ctx.identity)
-        found = await run_in_thread(lambda: project.outputs.store.all(owner))
-        return [{"tool": one.tool, **one.as_json()} for one in found[:_MOST_CALLS]]
-
-    return own_artifacts
+def artifacts_of(project: Project, caller: str, identity: Caller | None) -> list[dict[str, Any]]:
+    """Return the artifacts of a caller's own calls, the newest first."""
+    found = project.outputs.store.all(project.outputs.readable(caller, identity))
+    return [{"tool": one.tool, **one.as_json()} for one in found[:_MOST_CALLS]]
 
 
-def _page(tool: Tool) -> Iterator[str]:
-    """Yield the paragraphs of a tool's page, in Markdown."""
+def page_of(tool: Tool) -> str:
+    """Return the page of a tool, in Markdown."""
+    return "\n\n".join(_paragraphs(tool)) + "\n"
+
+
+def _paragraphs(tool: Tool) -> Iterator[str]:
     yield f"# {tool.name}"
     yield tool.description
     yield f"Version {tool.version} of a tool of kind {tool.kind}, in {tool.bundle}."

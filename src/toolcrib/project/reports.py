@@ -125,13 +125,8 @@ class SecretNeed:
     def as_row(self) -> tuple[str, ...]:
         """Return the row of the table."""
         names = [tool.name + ("" if tool.name in self.required_by else " (optional)") for tool in self.tools]
-        return (
-            self.name,
-            self.status.state,
-            self.status.source,
-            ", ".join(self.hosts) or "-",
-            ", ".join(names),
-        )
+        hosts = ", ".join(self.hosts) or "-"
+        return self.name, self.status.state, self.status.source, hosts, ", ".join(names)
 
 
 def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed]:

@@ -133,13 +133,10 @@ class Bundles:
             return ToolPage([], None)
         with self.stored.lock:
             listing = self.stored.listing
+            every = listing.bundles.values()
             within = bundles
-            if (
-                not bundles
-                and not include_disabled
-                and any(not one.is_enabled for one in listing.bundles.values())
-            ):
-                within = [one.id for one in listing.bundles.values() if one.is_enabled]
+            if not bundles and not include_disabled and not all(one.is_enabled for one in every):
+                within = [one.id for one in every if one.is_enabled]
 
             def wanted(tool: ListedTool) -> bool:
                 return (include_disabled or listing.is_on(tool)) and (

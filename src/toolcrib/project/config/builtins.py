@@ -26,9 +26,8 @@ def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, M
         if name not in NAMES:
             hint = did_you_mean(str(name), NAMES, f"known here: {', '.join(NAMES)}")
             raise reader.misfit(here, "is no built-in tool", hint)
-        given = options.get(name) if options.get(name) is not None else {}
-        faults = builtin(name).option_faults(given) if name in options else []
-        if faults:
+        given: Any = {} if options.get(name) is None else options[name]
+        if name in options and (faults := builtin(name).option_faults(given)):
             path, message = faults[0]
             raise reader.misfit(here, f"{path.removeprefix('$.')} {message}")
         found.append((name, given))

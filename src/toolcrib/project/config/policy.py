@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from toolcrib.errors import DefinitionError, DeniedError
 from toolcrib.guard import EFFECTS, HINTS, Condition, Rule
-from toolcrib.project.config.reader import KeyPath, Reader, choice, items, truth
+from toolcrib.project.config.reader import KeyPath, Read, Reader, choice, items, truth
 
 CHANNELS = ("cli", "elicitation", "page")
+"""The channels by which a person may approve a call."""
 _CLI = ("terminal", "flag", "program")
 """Ways to decide that `cli` allows: an answer at a terminal, an option, a Python program."""
-"""The channels by which a person may approve a call."""
 DEFAULT_TTL_HOURS = 168.0
 Review = Literal["ask", "off"]
 _MOST_RULES = 1_000
@@ -20,8 +20,6 @@ _MOST_PATTERNS = 100
 _LONGEST_PATTERN = 256
 _LONGEST_REASON = 500
 _LONGEST_NAME = 64
-_PATTERNS = ("tools", "bundles", "tags", "callers")
-_RULE = ("name", "effect", *_PATTERNS, "annotations", "when", "reason")
 
 
 def check_channel(channel: str, allowed: Collection[str]) -> None:
@@ -53,25 +51,17 @@ def read_rules(reader: Reader, value: Any, at: KeyPath) -> tuple[Rule, ...]:
 def _rule(reader: Reader, value: Any, at: KeyPath, number: int) -> Rule:
     if not isinstance(value, dict):
         raise reader.misfit(at, "must be a mapping", f"known here: {', '.join(_RULE)}", "wrong-type")
-    block = reader.mapping(value, at, _RULE)
+    block = reader.mapping(value, at, tuple(_RULE))
     if "effect" not in block:
         raise reader.misfit(at, "has no `effect`", f"write effect: {', '.join(EFFECTS)}", "missing-key")
-    return Rule(
-        name=_name(reader, block, at, number),
-        effect=choice(EFFECTS)(reader, block["effect"], (*at, "effect")),
-        annotations=_annotations(reader, block, at),
-        when=_condition(reader, block, at),
-        reason=reader.line(block["reason"], (*at, "reason"), _LONGEST_REASON) if "reason" in block else "",
-        **{key: _patterns(reader, block[key], (*at, key)) for key in _PATTERNS if key in block},
-    )
+    found = {key: _RULE[key](reader, one, (*at, key)) for key, one in block.items()}
+    return Rule(**{"name": f"#{number + 1}", **found})
 
 
-def _name(reader: Reader, block: Mapping[str, Any], at: KeyPath, number: int) -> str:
-    if "name" not in block:
-        return f"#{number + 1}"
-    name = reader.line(block["name"], (*at, "name"), _LONGEST_NAME)
+def _name(reader: Reader, value: Any, at: KeyPath) -> str:
+    name = reader.line(value, at, _LONGEST_NAME)
     if name.startswith("#"):
-        raise reader.misfit((*at, "name"), "begins with `#`, as the numbers of rules without a name do")
+        raise reader.misfit(at, "begins with `#`, as the numbers of rules without a name do")
     return name
 
 
@@ -82,21 +72,27 @@ def _patterns(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
     return tuple(reader.line(text, (*at, number), _LONGEST_PATTERN) for number, text in enumerate(written))
 
 
-def _annotations(reader: Reader, block: Mapping[str, Any], at: KeyPath) -> Mapping[str, bool] | None:
-    if "annotations" not in block:
-        return None
-    here = (*at, "annotations")
-    wanted = reader.mapping(block["annotations"], here, tuple(HINTS))
+def _annotations(reader: Reader, value: Any, at: KeyPath) -> Mapping[str, bool]:
+    wanted = reader.mapping(value, at, tuple(HINTS))
     if not wanted:
-        raise reader.misfit(here, "is empty", f"known here: {', '.join(HINTS)}")
-    return {name: truth(reader, value, (*here, name)) for name, value in wanted.items()}
+        raise reader.misfit(at, "is empty", f"known here: {', '.join(HINTS)}")
+    return {name: truth(reader, one, (*at, name)) for name, one in wanted.items()}
 
 
-def _condition(reader: Reader, block: Mapping[str, Any], at: KeyPath) -> Condition | None:
-    if "when" not in block:
-        return None
+def _condition(reader: Reader, value: Any, at: KeyPath) -> Condition:
     try:
-        return Condition(block["when"])
+        return Condition(value)
     except DefinitionError as error:
-        place = (*at, "when", *error.details.get("at", ()))
+        place = (*at, *error.details.get("at", ()))
         raise reader.misfit(place, f"cannot be checked: {error.message}") from None
+
+
+_RULE: Mapping[str, Read] = {
+    "name": _name,
+    "effect": choice(EFFECTS),
+    **dict.fromkeys(("tools", "bundles", "tags", "callers"), _patterns),
+    "annotations": _annotations,
+    "when": _condition,
+    "reason": lambda reader, value, at: reader.line(value, at, _LONGEST_REASON),
+}
+"""The keys of a rule, each as it is read."""
