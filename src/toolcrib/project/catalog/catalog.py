@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.reload import HotReload
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
-    from toolcrib.project.catalog.stored_search import StoredSearch
     from toolcrib.project.tools.servers import Servers
 
 
@@ -169,16 +168,14 @@ class ProjectCatalog:
         from toolcrib.project.catalog.search import Search
 
         folder = cache_folder(self._setup.place.root)
-        return Search(self.registry, self.toolset, folder, self._stored_search)
+        bundles = self.bundles
+        return Search(self.registry, self.toolset, folder, lambda: bundles.index if bundles.exist else None)
 
     def seen_by(self, caller: str, identity: Caller | None) -> Callable[[Tool], bool] | None:
         """Return a function that says if this caller may see a tool; None for one who sees all."""
         access = self._steps.access
         access.require_valid(identity)
         return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
-
-    def _stored_search(self) -> StoredSearch | None:
-        return self.bundles.index if self.bundles.exist else None
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""

@@ -124,9 +124,13 @@ class StoredTools:
             if not self._unsettled:
                 return
             self._unsettled = False
+            assert self._listing is not None
             for name, tool in list(self._bound.items()):
-                if not self._is_current(name, tool):
-                    self._drop(name)
+                now = self._listing.find(tool.bundle, tool.slug, tool.version)
+                if now != tool or not self._listing.is_on(tool) or self.full_name(tool) != name:
+                    del self._bound[name]
+                    self._registry.remove_stored(name)
+                    self._registry.set_external_findings(f"store/{name}", (), {})
         self._announce()
 
     def _name_bundles(self, bundles: Mapping[str, BundleRecord]) -> None:
@@ -140,16 +144,6 @@ class StoredTools:
         }
         self._ids = {name: id for id, name in self._names.items()}  # noqa: A001 - the field's name
         self._bundles = bundles
-
-    def _is_current(self, name: str, tool: ListedTool) -> bool:
-        assert self._listing is not None
-        now = self._listing.find(tool.bundle, tool.slug, tool.version)
-        return now == tool and self._listing.is_on(tool) and self.full_name(tool) == name
-
-    def _drop(self, name: str) -> None:
-        del self._bound[name]
-        self._registry.remove_stored(name)
-        self._registry.set_external_findings(f"store/{name}", (), {})
 
     # -- names -------------------------------------------------------------------------------------
 

@@ -285,22 +285,18 @@ class AgentOutput:
         if isinstance(session, str) and _is_session(session):
             self.session = session
         kind = event.get("type")
-        if kind == "result":
-            self._result(event)
+        if kind == "turn.failed" or (
+            kind == "result" and (event.get("is_error") or event.get("status") == "error")
+        ):
+            self.error = _message(event)
+        elif kind == "result" and isinstance(event.get("result"), str):  # claude
+            self.answer = event["result"]
         elif kind == "message" and event.get("role") == "assistant":  # gemini: the answer in parts
             self._parts.append(str(event.get("content") or ""))
         elif kind == "item.completed":  # codex: its last message is the answer
             item = event.get("item")
             if isinstance(item, dict) and item.get("type") == "agent_message":
                 self.answer = str(item.get("text") or "")
-        elif kind == "turn.failed":
-            self.error = _message(event)
-
-    def _result(self, event: dict[str, Any]) -> None:
-        if event.get("is_error") or event.get("status") == "error":
-            self.error = _message(event)
-        elif isinstance(event.get("result"), str):  # claude
-            self.answer = event["result"]
 
 
 def _message(event: dict[str, Any]) -> str:

@@ -31,7 +31,10 @@ def settled(config: Config, place: Place) -> list[str]:
     sources = [
         path for source in config.sources if not _holds(path := place_of(source, place.root), place.root)
     ]
-    return _places((place.tools, place.config, *sources, *helper_programs(config.secret_sources, place.root)))
+    written = (place.tools, place.config, *sources, *helper_programs(config.secret_sources, place.root))
+    paths = Paths()
+    # As written too, because a link on the way matters.
+    return list(dict.fromkeys(one for path in written for one in paths.to_protect(os.fspath(path))))
 
 
 def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
@@ -54,12 +57,6 @@ def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
 def _holds(path: Path, root: Path) -> bool:
     """Return True if the project is this folder or inside of it."""
     return root.is_relative_to(os.path.realpath(path))
-
-
-def _places(written: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return these absolute paths as written, because a link on the way matters, and as real paths."""
-    paths = Paths()
-    return list(dict.fromkeys(place for path in written for place in paths.to_protect(os.fspath(path))))
 
 
 def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:

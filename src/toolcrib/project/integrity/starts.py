@@ -74,7 +74,8 @@ class Starts:
         # Another program may be found by its name since the person saw the settings.
         if line.unconfined != shown and not self._own:
             changed.append(f"its unconfined program (was {shown or 'none'}, is {line.unconfined or 'none'})")
-        if changed and not self._trusted_since():
+        # The user may have trusted it since this project was opened, as it is now.
+        if changed and not self._trust.is_trusted(self._config.with_started(self._root).digest):
             raise NotTrusted(
                 f"what {setting} starts has changed since it was trusted: {', '.join(changed)}",
                 hint="To see it and accept it: toolcrib trust",
@@ -87,10 +88,6 @@ class Starts:
         """Return the code that a command starts, to be mounted in its sandbox. Raises as `require` does, and
         ConflictError if it changes meanwhile."""
         return self._snapshots.of(self.require(setting, line))
-
-    def _trusted_since(self) -> bool:
-        """Return True if the user has trusted everything that is started as it is now."""
-        return self._trust.is_trusted(self._config.with_started(self._root).digest)
 
     def helper(self, setting: str, source: SourceSetting) -> StartHelper:
         """Return what runs the helper command of a setting."""

@@ -51,7 +51,10 @@ class Binder:
 
         def executor() -> Executor:
             require(tool.name)
-            return self._executor(tool, seen)
+            make = kind_of(tool).executor
+            if make is None:
+                raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
+            return make(tool, self.host(tool, seen))
 
         return BoundTool(
             tool,
@@ -60,12 +63,6 @@ class Binder:
             retry=self._retry(tool),
             is_clean=is_clean,
         )
-
-    def _executor(self, tool: Tool, seen: Observation | None) -> Executor:
-        make = kind_of(tool).executor
-        if make is None:
-            raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
-        return make(tool, self.host(tool, seen))
 
     def host(self, tool: Tool, seen: Observation | None = None) -> Host:
         """Return the surroundings of a tool; `seen` records what it uses."""

@@ -64,7 +64,7 @@ class Elicitation:
             lines += code
         lines += [f"may touch: {line}" for line in asked.touches]
         lines.append(f'A no holds for 10 minutes, or with "Don\'t ask again" until {document["expires_at"]}.')
-        return "\n".join(_printable(line) for line in lines)
+        return "\n".join(shown(line).replace("\n", "\\n").replace("\t", "\\t") for line in lines)
 
     def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
         """Take the answer. If it does not count, nothing changes: the call is refused as before."""
@@ -80,8 +80,3 @@ class Elicitation:
                 self._service.deny(approval, who, answer.reason, hold_s, channel="elicitation")
         except ToolcribError:
             return
-
-
-def _printable(line: str) -> str:
-    """Return one line, with characters that control a terminal or a page or do not show escaped."""
-    return shown(line).replace("\n", "\\n").replace("\t", "\\t")

@@ -163,8 +163,8 @@ class ApprovalService:
         done = self.approvals.approve(id, by, scope, edited, note, until, seal=seal)
         try:
             self._record("TOOL_APPROVED", done, approver=by, channel=channel, scope=scope, note=note)
-            if tool is not None:
-                self._review(done, tool)
+            if tool is not None and done.rule == FIRST_USE and done.scope == "rule":  # That is a review.
+                self._first_use.accept(tool, done.tool_digest, done.decided_by or "")
         except ToolcribError:
             self.approvals.void(id)  # A decision that cannot be written down does not count.
             raise
@@ -209,11 +209,6 @@ class ApprovalService:
         approval = self.approvals.void(id)
         self._record("APPROVAL_VOID", approval, reason="the tool has changed")
         return approval
-
-    def _review(self, approval: Approval, tool: Tool) -> None:
-        """Note a review: to approve the rule `first-use` is one."""
-        if approval.rule == FIRST_USE and approval.scope == "rule":
-            self._first_use.accept(tool, approval.tool_digest, approval.decided_by or "")
 
     def _tool(self, approval: Approval) -> Tool | None:
         try:
