@@ -7,7 +7,7 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from toolcrib.errors import StateUnavailable
 
@@ -17,11 +17,16 @@ _MAX_BYTES = 64 * 1024 * 1024
 def read_private(path: Path) -> Any:
     """Return the value in a JSON file; None if it is missing, damaged or a symbolic link."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with open_plain(path) as file:
             return json.loads(file.read(_MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
+
+
+def open_plain(path: Path | str) -> BinaryIO:
+    """Open a file to be read. Raises OSError, also for a link."""
+    # O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def write_private(path: Path, value: Any) -> None:

@@ -27,6 +27,7 @@ from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
+from toolcrib.state.private import open_plain
 
 _MAX_FILES = 2_000
 _MAX_BYTES = 256 * 1024 * 1024
@@ -230,9 +231,8 @@ class Digests:
 
     def _content(self, path: str, state: _FileState) -> str | None:
         """Digest a file that is in this state; None if it changes before the end."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
-            if _FileState.of(os.fstat(descriptor)) != state:
+        with open_plain(path) as file:
+            if _FileState.of(os.fstat(file.fileno())) != state:
                 return None
             content = hashlib.sha256()
             size = 0
@@ -241,7 +241,7 @@ class Digests:
                 size += len(data)
                 if size > state.size:
                     return None
-            if _FileState.of(os.fstat(descriptor)) != state or size != state.size:
+            if _FileState.of(os.fstat(file.fileno())) != state or size != state.size:
                 return None
         return f"{'executable' if state.mode & 0o111 else 'file'} {content.hexdigest()}"
 

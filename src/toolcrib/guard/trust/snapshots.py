@@ -21,6 +21,7 @@ from threading import Lock
 
 from toolcrib.errors import ConflictError, StateUnavailable
 from toolcrib.guard.trust.digest import ToolDigest
+from toolcrib.state.private import open_plain
 
 Pinned = tuple[tuple[str, str], ...]
 """Files and folders to mount: the path of each, as a real path, and of the copy that stands for it."""
@@ -127,9 +128,8 @@ class Snapshots:
     def _file(self, store: Path, path: str, said: str) -> Path:
         """Return a copy of a file, made if there is none with this content, mode and time."""
         self._sweep(store)
-        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(source, "rb", buffering=0) as file:
-            state = os.fstat(source)
+        with open_plain(path) as file:
+            state = os.fstat(file.fileno())
             copy = store / f"{said.partition(' ')[2]}-{_form(state)}"
             if copy.exists():
                 return copy

@@ -17,7 +17,7 @@ from toolcrib.guard.trust.digest import ToolDigest
 from toolcrib.manifest import ANY_FILE, SourceFiles
 from toolcrib.spec import Tool
 from toolcrib.state import Vault
-from toolcrib.state.private import put_private
+from toolcrib.state.private import open_plain, put_private
 
 _LARGEST = 65_536
 
@@ -83,9 +83,8 @@ class ReviewedTexts:
 def _read(path: str | Path, files: SourceFiles) -> bytes | None:
     """Return a file of at most 64 KiB; None for a larger one, and for one that may not or cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            files.check(descriptor, str(path))
+        with open_plain(path) as file:
+            files.check(file.fileno(), str(path))
             data = file.read(_LARGEST + 1)
     except (OSError, ManifestError):
         return None

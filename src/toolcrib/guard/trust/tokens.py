@@ -9,7 +9,6 @@ import math
 import os
 import re
 import secrets
-import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Sequence
@@ -100,29 +99,26 @@ class Tokens:
         if expires is not None and not now < expires <= now + _LONGEST_S:
             raise UsageError("a token must expire in the future, and within ten years")
         text = _new_text()
-        row = (
-            _digest(text),
-            name,
-            " ".join(sorted(caller.scopes)),
-            None if caller.tools is None else json.dumps(caller.tools),
-            owner,
-            now,
-            expires,
-            0,
-        )
-        try:
-            with self._database.write() as transaction:
-                (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
-                if count >= MOST:
-                    raise ConflictError(
-                        f"there are already {MOST} tokens", hint="Revoke some: toolcrib token list"
-                    )
-                transaction.run(f"INSERT INTO token ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
-        # The unique name decides between processes that create one of the same name.
-        except sqlite3.IntegrityError:
-            raise ConflictError(
-                f"there is a token named {name!r} already", hint=f"Revoke it: toolcrib token revoke {name}"
-            ) from None
+        row = {
+            "digest": _digest(text),
+            "name": name,
+            "scopes": " ".join(sorted(caller.scopes)),
+            "tools": None if caller.tools is None else json.dumps(caller.tools),
+            "owner": owner,
+            "created": now,
+            "expires": expires,
+        }
+        with self._database.write() as transaction:
+            (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
+            if count >= MOST:
+                raise ConflictError(
+                    f"there are already {MOST} tokens", hint="Revoke some: toolcrib token list"
+                )
+            if not transaction.insert("token", row):
+                raise ConflictError(
+                    f"there is a token named {name!r} already",
+                    hint=f"Revoke it: toolcrib token revoke {name}",
+                )
         return text
 
     def all(self) -> list[Token]:

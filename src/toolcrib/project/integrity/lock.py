@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 from toolcrib.errors import ConfigError, LockDrift
 from toolcrib.guard import ToolDigest, changed_parts
 from toolcrib.spec.record import record
-from toolcrib.state.private import put_file
+from toolcrib.state.private import open_plain, put_file
 
 FILE = "toolcrib.lock"
 _VERSION = 1
@@ -95,17 +94,12 @@ def pin_of(digest: ToolDigest, root: Path) -> Pin:
 def read_lock(path: Path) -> Lock | None:
     """Read the lock; None if there is none. Raises ConfigError for any other file."""
     try:
-        # A link could lead out of the project, and a FIFO would keep every call waiting.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open_plain(path) as file:
+            raw = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise unusable(path, error.strerror) from None
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            raw = file.read(_MAX_BYTES + 1)
-        except OSError as error:
-            raise unusable(path, error.strerror) from None
     try:
         data = json.loads(raw)
         if data["version"] != _VERSION:

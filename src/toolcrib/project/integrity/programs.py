@@ -31,6 +31,7 @@ def settled(config: Config, place: Place) -> list[str]:
     sources = [
         path for source in config.sources if not _holds(path := place_of(source, place.root), place.root)
     ]
+    written: tuple[str | os.PathLike[str], ...]
     written = (place.tools, place.config, *sources, *helper_programs(config.secret_sources, place.root))
     paths = Paths()
     # As written too, because a link on the way matters.
