@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -59,7 +59,7 @@ def decode_value(text: bytes | str, at: tuple[str, ...] = ()) -> Any:
     except TypeError:  # orjson has the same limit when it writes
         raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
     if written != raw and without_space(written) != without_space(raw) and _loses(raw):
-        raise _refuse(list(_lost(raw.decode(), at)))
+        raise _refuse([_lost(loss, at, raw.decode()) for loss in losses(raw.decode())])
     return value
 
 
@@ -120,13 +120,23 @@ def _fits(digits: str) -> bool:
     return len(digits) <= 20 and -(2**63) <= int(digits) < 2**64
 
 
-def _lost(text: str, at: tuple[str, ...]) -> Iterator[Violation]:
-    """Yield every such place in a text that is known to be JSON."""
+class Loss(NamedTuple):
+    """A key or an integer of JSON text that orjson does not keep."""
+
+    path: tuple[str | int, ...]
+    start: int
+    """Where it begins in the text."""
+    integer: str | None
+    """The integer beyond 64 bits; None for a key that stands twice in its object."""
+
+
+def losses(text: str) -> Iterator[Loss]:
+    """Yield all that orjson loses of a text that is known to be JSON."""
     steps: list[str | int] = []
     """The key or the index of the present value in each open object or array."""
     keys: list[set[str]] = []
     for token in _tokens(text):
-        sign, message = token[0], ""
+        sign = token[0]
         if sign in ("{", "["):
             keys.append(set())
             steps.append("" if sign == "{" else 0)
@@ -137,14 +147,19 @@ def _lost(text: str, at: tuple[str, ...]) -> Iterator[Violation]:
             steps[-1] += 1
         elif token["key"] is not None:
             steps[-1] = key = str(json.loads(token["key"]))
-            message = "is given twice" if key in keys[-1] else ""
+            if key in keys[-1]:
+                yield Loss(tuple(steps), token.start(), None)
             keys[-1].add(key)
         elif token["integer"] is not None and not _fits(sign):
-            message = f"the integer {sign if len(sign) <= 24 else f'{sign[:24]}…'} does not fit in 64 bits"
-        if message:
-            start = token.start()
-            line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
-            yield Violation(json_path((*at, *steps)), f"{message} (line {line}, column {column})")
+            yield Loss(tuple(steps), token.start(), sign)
+
+
+def _lost(loss: Loss, at: tuple[str, ...], text: str) -> Violation:
+    path, start, integer = loss
+    shown = integer if integer is None or len(integer) <= 24 else f"{integer[:24]}…"
+    message = "is given twice" if shown is None else f"the integer {shown} does not fit in 64 bits"
+    line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+    return Violation(json_path((*at, *path)), f"{message} (line {line}, column {column})")
 
 
 def _refuse(violations: list[Violation]) -> InvalidInput:

@@ -272,6 +272,7 @@ def _fast_yaml(text: str) -> Any:
     """Parse YAML; an integer beyond 64 bits, as a whole value, becomes a decimal fraction."""
     from ryaml import loads
 
+    # The parser stops at the first such number and names it, so each round corrects one of them.
     for _ in range(_LONG_NUMBERS):
         try:
             return loads(text)
@@ -366,8 +367,7 @@ def open_document(path: str | os.PathLike[str]) -> OpenApiDocument:
             if real.exists():
                 raise ManifestError(f"{path} is not a file")
             raise NotFoundError(f"there is no file {path}")
-        with real.open("rb") as file:
-            raw = file.read(_MAX_DOCUMENT_BYTES + 1)
+        raw = _read(real)
     except OSError as error:
         raise ManifestError(f"{path} cannot be read: {error.strerror}") from None
     return read_document(raw, str(real), folder=str(real.parent))

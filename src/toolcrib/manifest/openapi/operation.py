@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from toolcrib.manifest.http.addresses import url_faults
@@ -19,19 +19,19 @@ from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
 from toolcrib.spec.record import record
 from toolcrib.template import Namespaces, escape
 
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
-"""The methods of HTTP tools."""
-
-_HINTS: Mapping[str, Annotations] = {
-    "get": Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
-    "head": Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
-    "options": Annotations(read_only=True, destructive=False, idempotent=True, open_world=True),
-    "put": Annotations(read_only=False, destructive=True, idempotent=True, open_world=True),
-    "delete": Annotations(read_only=False, destructive=True, idempotent=True, open_world=True),
-    "post": Annotations(read_only=False, idempotent=False, open_world=True),
-    "patch": Annotations(read_only=False, idempotent=False, open_world=True),
+_READS = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
+_REPLACES = Annotations(read_only=False, destructive=True, idempotent=True, open_world=True)
+_ADDS = Annotations(read_only=False, idempotent=False, open_world=True)
+METHODS: Mapping[str, Annotations] = {
+    "get": _READS,
+    "head": _READS,
+    "options": _READS,
+    "put": _REPLACES,
+    "delete": _REPLACES,
+    "post": _ADDS,
+    "patch": _ADDS,
 }
-"""The annotations that each method implies (RFC 9110, 9.2)."""
+"""The methods of HTTP tools, each with the annotations that it implies (RFC 9110, 9.2)."""
 
 _SEGMENT = re.compile(r"\{([^{}]*)\}")
 
@@ -164,7 +164,7 @@ class ToolBuilder:
             config,
             output=found.output,
             permissions=Permissions(Network("hosts", (server.host.lower(),)), secrets=secrets),
-            annotations=_HINTS[operation.method],
+            annotations=METHODS[operation.method],
             tags=tuple(dict.fromkeys([*filter(None, tags), *(["deprecated"] if deprecated else [])])),
             version=self.version,
             extensions={"openapi": {"method": operation.method, "path": operation.path}},
@@ -200,16 +200,13 @@ _VARIABLE = re.compile(r"\{([^{}]+)\}")
 _HTTP = ("https", "http")
 
 
-class OperationServer:
+class OperationServer(NamedTuple):
     """The server of an operation."""
 
-    __slots__ = ("host", "url")
-
-    def __init__(self, url: str, host: str) -> None:
-        self.url = url
-        """Scheme, host and base path, without a slash at the end."""
-        self.host = host
-        """As in a permission: with the port unless it is the default of the scheme."""
+    url: str
+    """Scheme, host and base path, without a slash at the end."""
+    host: str
+    """As in a permission: with the port unless it is the default of the scheme."""
 
 
 def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str | None) -> OperationServer:

@@ -18,7 +18,9 @@ class Schemas:
 
     def __init__(self, document: OpenApiDocument, direction: Direction, losses: dict[str, str]) -> None:
         self._document = document
-        self._translator = Translator(self, direction, legacy=document.legacy)
+        self._translator = Translator(
+            self._refer, document.follow, self._report_loss, direction, legacy=document.legacy
+        )
         self._losses = losses
         self._names: dict[tuple[str, str], str] = {}
         self._referred: dict[tuple[str, str], str] = {}
@@ -50,7 +52,9 @@ class Schemas:
     def closure(self, names: Iterable[str]) -> dict[str, Schema | bool]:
         """Return these definitions and all that they refer to, in the order of their first use."""
         found: set[str] = set()
-        for name in names:
+        # A definition gets its place when it is first read, and a set has another order in each process.
+        # Sorted, the same document always gives the same manifest.
+        for name in sorted(names, key=self._order.__getitem__):
             if name not in self._closures:
                 self._translate(name)
                 self._closures[name] = self._reach(name)
@@ -77,7 +81,7 @@ class Schemas:
             try:
                 SchemaCheck({"$defs": dict.fromkeys(names, True), "allOf": [self._defs[name]]})
             except DefinitionError as error:
-                self.report_loss(self._nodes[name], f"a schema that is not valid ({error.message})")
+                self._report_loss(self._nodes[name], f"a schema that is not valid ({error.message})")
                 self._replace(name, {})
 
     def _replace(self, name: str, schema: Schema) -> None:
@@ -88,14 +92,14 @@ class Schemas:
         else:
             self._defs[name] = schema
 
-    def refer(self, ref: str, base: Node, *, in_place: str | None) -> Schema:
+    def _refer(self, ref: str, base: Node, in_place: str | None) -> Schema:
         """Return the reference to a definition, which gets a name but is not translated yet."""
         name = self._referred.get((base.resource.uri, ref))
         if name is None:
             try:
                 name = self._name(self._target(ref, base))
             except RefProblem as problem:
-                self.report_loss(base, f"a reference: {problem}")
+                self._report_loss(base, f"a reference: {problem}")
                 return {}
             if ref != "#":
                 self._referred[base.resource.uri, ref] = name
@@ -105,11 +109,7 @@ class Schemas:
             self._taken.append(SchemaStep(place, in_place, name))
         return place
 
-    def follow(self, node: Node) -> Node:
-        """Return the final target of a node's `$ref`."""
-        return self._document.follow(node)
-
-    def report_loss(self, node: Node, what: str) -> None:
+    def _report_loss(self, node: Node, what: str) -> None:
         """Record what is not in the result, once for each position."""
         self._losses.setdefault(f"{node.resource.uri}#{node.pointer}", what)
 
@@ -168,7 +168,7 @@ class Schemas:
             fresh.append(current)
             waiting += sorted(self._needed, key=self._order.__getitem__)
         for lost in cut(fresh, self._steps, self._defs):
-            self.report_loss(
+            self._report_loss(
                 self._nodes[lost], "a schema that refers to itself in a circle: it accepts anything there"
             )
         self._needed, self._taken = outer

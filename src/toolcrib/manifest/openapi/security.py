@@ -34,18 +34,13 @@ class Security:
         root = document.root
         old = document.version == "2.0"
         self._schemes = root.at("securityDefinitions") if old else root.at("components", "securitySchemes")
-        self._known: dict[str, OperationAuth | str] = {}
-        self._answers: dict[str, OperationAuth] = {}
         self._secrets: dict[tuple[str, str], str] = {}
 
     def of(self, operation: Node) -> OperationAuth:
         """Return the credentials of an operation: the first of its alternatives that is supported."""
         own = operation.object.get("security")
         wanted = own if isinstance(own, list) else self._document.root.object.get("security")
-        key = repr(wanted)
-        if key not in self._answers:
-            self._answers[key] = self._choose(wanted)
-        return self._answers[key]
+        return self._choose(wanted)
 
     def header(self, required: bool) -> OperationAuth:
         """Return a secret for an operation that has `Authorization` as a parameter."""
@@ -55,12 +50,10 @@ class Security:
         return OperationAuth((auth,), (SecretSpec(secret, required=required),), (note,))
 
     def _choose(self, wanted: Any) -> OperationAuth:
-        if not isinstance(wanted, list) or not wanted:
-            return OperationAuth()
         optional = False
         faults: list[str] = []
         best: OperationAuth | None = None
-        for alternative in wanted:
+        for alternative in wanted if isinstance(wanted, list) else ():
             if not isinstance(alternative, dict):
                 continue
             if not alternative:
@@ -83,16 +76,11 @@ class Security:
         """Return all schemes of one alternative, or the reason that it is not supported."""
         parts: list[OperationAuth] = []
         for name in names:
-            found = self._scheme(name)
+            found = self._read(name)
             if isinstance(found, str):
                 return found
             parts.append(found)
         return _joined(parts)
-
-    def _scheme(self, name: str) -> OperationAuth | str:
-        if name not in self._known:
-            self._known[name] = self._read(name)
-        return self._known[name]
 
     def _read(self, name: str) -> OperationAuth | str:
         try:

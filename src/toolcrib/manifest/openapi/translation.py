@@ -1,6 +1,6 @@
 """Translate one schema of a document, in any dialect, to JSON Schema 2020-12.
 
-References become `#/$defs/NAME`. The `Lookup` keeps those definitions, and records everything that had to be
+References become `#/$defs/NAME`. `Schemas` keeps those definitions, and records everything that had to be
 dropped. A schema never becomes stricter, except that a request has no `readOnly` properties.
 """
 
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from toolcrib.errors import DefinitionError
 from toolcrib.manifest.openapi.document import Node, RefProblem, clean
+from toolcrib.schema.walk import INSIDE, LISTS
 
 Direction = Literal["request", "response"]
 Schema = dict[str, Any]
@@ -19,45 +21,31 @@ _MAX_DEPTH = 40
 """Levels of nested schemas without a reference; a manifest has at most 128 levels."""
 _LONGEST_EXAMPLE = 200
 _MAX_EXAMPLES = 3
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_INSIDE = frozenset(
-    {
-        "items",
-        "additionalProperties",
-        "contains",
-        "propertyNames",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
 _IN_PLACE = frozenset({"not", "if", "then", "else"})
 _NOTES = ("title", "description", "deprecated", "examples")
 _BESIDE_REF = frozenset({"description", "title", "deprecated", "summary"})
 _BOTH_WAYS = frozenset({"exclusiveMinimum", "exclusiveMaximum"})
 
 
-class Lookup(Protocol):
-    """The definitions of a document, as a translation needs them."""
-
-    def refer(self, ref: str, base: Node, *, in_place: str | None) -> Schema:
-        """Return the reference as it is written in the result.
-
-        `in_place` is the keyword if the target checks the same value as the schema that refers to it.
-        """
-
-    def follow(self, node: Node) -> Node:
-        """Return the final target of a node's `$ref`. Raises RefProblem."""
-
-    def report_loss(self, node: Node, what: str) -> None:
-        """Record that something of the document is not in the result."""
-
-
 class Translator:
-    """Translates the schemas of one document for one direction."""
+    """Translates the schemas of one document for one direction.
 
-    def __init__(self, lookup: Lookup, direction: Direction, *, legacy: bool) -> None:
-        self._lookup = lookup
+    `refer` returns a reference as it is written in the result. Its last argument is the keyword if the target
+    checks the same value as the schema that refers to it. `follow` returns the final target of a node's
+    `$ref`. `record` notes what of the document is not in the result.
+    """
+
+    def __init__(
+        self,
+        refer: Callable[[str, Node, str | None], Schema],
+        follow: Callable[[Node], Node],
+        record: Callable[[Node, str], None],
+        direction: Direction,
+        *,
+        legacy: bool,
+    ) -> None:
+        self._refer, self._follow, self._record = refer, follow, record
         self._request = direction == "request"
         self._legacy = legacy
         self._lost = 0
@@ -94,7 +82,7 @@ class Translator:
         value = node.value
         beside = value.keys() & _BESIDE_REF if self._legacy else value.keys() - {"$ref"}
         nullable = self._legacy and _nullable(value)
-        out = self._lookup.refer(ref, node, in_place="anyOf" if in_place and nullable else in_place)
+        out = self._refer(ref, node, "anyOf" if in_place and nullable else in_place)
         if len(value) == 1:
             return out
         if nullable:
@@ -147,14 +135,14 @@ class Translator:
         if "$ref" not in value:
             return False
         try:
-            target = self._lookup.follow(node).value
+            target = self._follow(node).value
         except RefProblem:
             return False
         return isinstance(target, dict) and flag(target.get(word)) is True
 
     def _report_loss(self, node: Node, what: str) -> None:
         self._lost += 1
-        self._lookup.report_loss(node, what)
+        self._record(node, what)
 
     # Keywords
 
@@ -170,24 +158,19 @@ class Translator:
         if flag(node.value[key]) is True:
             out[key] = True
 
-    def _count(self, out: Schema, node: Node, key: str, _: int) -> None:
-        found = count(node.value[key])
+    def _checked(self, out: Schema, node: Node, key: str, _: int) -> None:
+        read, wrong = _CHECKED[key]
+        found = read(node.value[key])
         if found is None:
-            self._report_loss(node.at(key), f"`{key}` that is not a length")
+            self._report_loss(node.at(key), f"`{key}` that is {wrong}")
         else:
             out[key] = found
 
-    def _number(self, out: Schema, node: Node, key: str, _: int) -> None:
-        value = node.value[key]
-        if key in _BOTH_WAYS and isinstance(value, bool):
-            if self._legacy and value:
-                out[key] = True  # Resolved in `_combine`, together with its bound.
-            return
-        found = number(value)
-        if found is None or (key == "multipleOf" and found <= 0):
-            self._report_loss(node.at(key), f"`{key}` that is not a number")
-        else:
-            out[key] = found
+    def _exclusive(self, out: Schema, node: Node, key: str, depth: int) -> None:
+        if not isinstance(node.value[key], bool):
+            self._checked(out, node, key, depth)
+        elif self._legacy and node.value[key]:
+            out[key] = True  # Resolved in `_combine`, together with its bound.
 
     def _type(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
@@ -211,13 +194,6 @@ class Translator:
                 out[key] = names
         elif not isinstance(value, bool):
             self._report_loss(node.at(key), "`required` that is not a list")
-
-    def _enum(self, out: Schema, node: Node, key: str, _: int) -> None:
-        value = node.value[key]
-        if isinstance(value, list) and value:
-            out[key] = value
-        else:
-            self._report_loss(node.at(key), "`enum` that is not a list, or is empty")
 
     def _pattern(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
@@ -254,7 +230,8 @@ class Translator:
     def _in_place(self, out: Schema, node: Node, key: str, depth: int) -> None:
         before = self._lost
         schema = self.schema(node.at(key), depth + 1, self._place and key)
-        if key != "not" or self._lost == before:  # `not` of a schema that lost a rule would accept less.
+        # A schema that lost a rule accepts more, so its `not` would accept less.
+        if key != "not" or self._lost == before:
             out[key] = schema
 
     def _list(self, out: Schema, node: Node, key: str, depth: int) -> None:
@@ -263,9 +240,8 @@ class Translator:
         word = self._place and key if key != "prefixItems" else None
         before = self._lost
         found = [self.schema(member, depth + 1, word) for member in members if member.value is not None]
-        if (
-            found and key == "oneOf" and self._lost != before
-        ):  # Two alternatives that lost a rule may both match.
+        if found and key == "oneOf" and self._lost != before:
+            # Two alternatives that lost a rule may both match.
             out["allOf"] = [*out.get("allOf", ()), {"anyOf": found}]
         elif found:
             out[key] = [*out.get(key, ()), *found] if key == "allOf" else found
@@ -327,7 +303,7 @@ class Translator:
     def _fixes(self, member: Node, name: str) -> bool:
         """Return True if an alternative fixes the value of the property itself."""
         try:
-            rule = self._lookup.follow(self._lookup.follow(member).at("properties", name))
+            rule = self._follow(self._follow(member).at("properties", name))
         except RefProblem:
             return False
         return bool(rule.object.keys() & {"const", "enum"})
@@ -367,13 +343,8 @@ def _allow_null(out: Schema) -> None:
 def _enum_of_type(out: Schema) -> None:
     """Turn options of a text that YAML has read as numbers back into text."""
     if out["type"] == "string" and any(isinstance(item, int | float) for item in out["enum"]):
-        out["enum"] = list(dict.fromkeys(map(_option, out["enum"])))
-
-
-def _option(item: Any) -> Any:
-    if isinstance(item, bool):
-        return "true" if item else "false"
-    return str(item) if isinstance(item, int | float) else item
+        texts = (str(item).lower() if isinstance(item, int | float) else item for item in out["enum"])
+        out["enum"] = list(dict.fromkeys(texts))
 
 
 def _describe_default(out: Schema) -> None:
@@ -393,29 +364,16 @@ _COUNTS = frozenset(
     {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
     | {"minContains", "maxContains"}
 )
-_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+_NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _MEANT = {
-    "binary": "string",
+    **dict.fromkeys(("binary", "date", "date-time", "datetime", "file", "str", "text", "uuid"), "string"),
+    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
+    **dict.fromkeys(("double", "float"), "number"),
+    **dict.fromkeys(("list", "tuple"), "array"),
+    **dict.fromkeys(("dict", "map"), "object"),
     "bool": "boolean",
-    "date": "string",
-    "date-time": "string",
-    "datetime": "string",
-    "dict": "object",
-    "double": "number",
-    "file": "string",
-    "float": "number",
-    "int": "integer",
-    "int32": "integer",
-    "int64": "integer",
-    "list": "array",
-    "long": "integer",
-    "map": "object",
-    "str": "string",
-    "text": "string",
-    "tuple": "array",
-    "uuid": "string",
 }
 _LARGEST = 2**63 - 1
 _LONGEST_PATTERN = 10_000
@@ -463,35 +421,44 @@ def flag(value: Any) -> bool | None:
 @lru_cache(maxsize=4096)
 def is_linear_pattern(pattern: str) -> bool:
     """Return True if the linear-time regex engine supports the pattern."""
-    import jsonschema_rs
+    from toolcrib.schema import SchemaCheck
 
     if len(pattern) > _LONGEST_PATTERN:
         return False
     try:
-        jsonschema_rs.Draft202012Validator(
-            {"pattern": pattern}, offline=True, pattern_options=jsonschema_rs.RegexOptions()
-        )
-    except (ValueError, TypeError):
+        SchemaCheck({"pattern": pattern})
+    except DefinitionError:
         return False
     return True
 
 
+def _above_zero(value: Any) -> int | float | None:
+    found = number(value)
+    return found if found is not None and found > 0 else None
+
+
+_CHECKED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    **dict.fromkeys(_COUNTS, (count, "not a length")),
+    **dict.fromkeys(_NUMBERS, (number, "not a number")),
+    "multipleOf": (_above_zero, "not a number"),
+    "enum": (lambda value: value if isinstance(value, list) and value else None, "not a list, or is empty"),
+}
+"""Keywords whose value may be wrong: the function that reads it, and the fault of a value that it refuses."""
 _Handler = Callable[[Translator, Schema, Node, str, int], None]
 
 # ruff: noqa: SLF001 - the table is the class's own, written after it.
 _HANDLERS: dict[str, _Handler] = {
     **dict.fromkeys(_PLAIN, Translator._plain),
-    **dict.fromkeys(_COUNTS, Translator._count),
-    **dict.fromkeys(_NUMBERS, Translator._number),
-    **dict.fromkeys(_LISTS, Translator._list),
+    **dict.fromkeys(_CHECKED, Translator._checked),
+    **dict.fromkeys(_BOTH_WAYS, Translator._exclusive),
+    **dict.fromkeys(LISTS, Translator._list),
     **dict.fromkeys(_MAPS, Translator._map),
-    **dict.fromkeys(_INSIDE, Translator._inside),
+    **dict.fromkeys(INSIDE - {"contentSchema"}, Translator._inside),
     **dict.fromkeys(_IN_PLACE, Translator._in_place),
     **dict.fromkeys(("uniqueItems", "deprecated"), Translator._flag),
     **dict.fromkeys(("const", "default"), Translator._any),
     **dict.fromkeys(("example", "examples"), Translator._examples),
     **dict.fromkeys(("dependencies", "dependentRequired"), Translator._dependent),
-    "enum": Translator._enum,
     "pattern": Translator._pattern,
     "required": Translator._required,
     "type": Translator._type,

@@ -7,8 +7,9 @@ far, and the nearest place above stands for the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from toolcrib.spec.record import record
@@ -59,12 +60,15 @@ class _OpenNode:
 
 
 class Positions:
-    """The place of every key and value of one text, by path."""
+    """The place of every key and value of the first document of a text, by path."""
 
-    __slots__ = ("_spots",)
+    __slots__ = ("_spots", "twice")
 
-    def __init__(self, spots: Mapping[KeyPath, Spot]) -> None:
-        self._spots = spots
+    def __init__(self, text: str) -> None:
+        self._spots: dict[KeyPath, Spot] = {}
+        self.twice: tuple[str, Mark, Mark] | None = None
+        """The first duplicate key of a mapping: the key, its second position, its first one."""
+        self._read(text)
 
     def find(self, path: KeyPath) -> tuple[Spot | None, bool]:
         """Return the position of `path` or of the nearest value above it, and True if it is exact."""
@@ -76,34 +80,46 @@ class Positions:
 
     def child(self, parent: KeyPath, number: int) -> Spot | None:
         """Return the position of the entry `number` (from 0) of a mapping."""
-        at = 0
-        for path, spot in self._spots.items():
-            if len(path) == len(parent) + 1 and path[:-1] == parent:
-                if at == number:
-                    return spot
-                at += 1
-        return None
+        inside = (spot for path, spot in self._spots.items() if path[:-1] == parent and path)
+        return next(islice(inside, number, None), None)
 
+    def _read(self, text: str) -> None:
+        frames: list[_OpenNode] = []
+        for event in _events(text):
+            kind = type(event).__name__
+            if kind in ("MappingEndEvent", "SequenceEndEvent"):
+                frames.pop()
+            elif kind == "DocumentEndEvent":
+                return
+            if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
+                continue
+            top = frames[-1] if frames else None
+            path: KeyPath = ()
+            if top is not None and top.mapping and top.key is None:
+                self._key(top, event, plain=kind == "ScalarEvent")
+                path = (*top.path, _COMPLEX)
+            else:
+                if top is not None:
+                    path = (*top.path, top.key if top.key is not None else top.count)
+                self._value(path, None if top is None else top.key_mark, event)
+                if top is not None:
+                    top.count += 1
+                    top.key = None
+            if kind.endswith("StartEvent"):
+                frames.append(_OpenNode(path, kind == "MappingStartEvent"))
 
-def yaml_spots(text: str) -> dict[KeyPath, Spot]:
-    """Return the place of every key and value of a YAML text."""
-    spots: dict[KeyPath, Spot] = {}
-    for path, key, event in _nodes(text):
+    def _key(self, mapping: _OpenNode, event: Any, *, plain: bool) -> None:
+        mapping.key = key = event.value if plain else _COMPLEX
+        mapping.key_mark = _mark(event.start_mark)
+        first = mapping.seen.setdefault(key, mapping.key_mark)
+        if plain and first is not mapping.key_mark and self.twice is None:
+            self.twice = key, mapping.key_mark, first
+
+    def _value(self, path: KeyPath, key: Mark | None, event: Any) -> None:
         start = _mark(event.start_mark)
         if key is not None and event.end_mark.index == start.index and getattr(event, "value", None) == "":
             start = key  # the parser puts an empty value wherever the next thing begins
-        spots.setdefault(path, Spot(start, event.end_mark.index, key))
-    return spots
-
-
-def duplicate_key(text: str) -> tuple[str, Mark, Mark] | None:
-    """Return the first duplicate key of a mapping: the key, its second position, its first one."""
-    frames: list[_OpenNode] = []
-    for event in _events(text):
-        found = _advance(frames, event)
-        if found is not None:
-            return found
-    return None
+        self._spots.setdefault(path, Spot(start, event.end_mark.index, key))
 
 
 def first_tag(text: str) -> tuple[str, Mark] | None:
@@ -115,10 +131,9 @@ def first_tag(text: str) -> tuple[str, Mark] | None:
             if written is None:
                 return str(event.tag), start
             shift = written.start() - start.index
-            same_line = "\n" not in text[start.index : written.start()]
-            return written.group(), Mark(
-                start.line, start.column + shift, written.start()
-            ) if same_line else start
+            if "\n" in text[start.index : written.start()]:
+                return written.group(), start
+            return written.group(), Mark(start.line, start.column + shift, written.start())
     return None
 
 
@@ -184,56 +199,6 @@ def _events(text: str) -> Iterator[Any]:
                 return
     except (YAMLError, RecursionError, ValueError, AttributeError, IndexError):
         return
-
-
-def _nodes(text: str) -> Iterator[tuple[KeyPath, Mark | None, Any]]:
-    """Yield every value of the first document, with its path and the position of its key."""
-    frames: list[_OpenNode] = []
-    documents = 0
-    for event in _events(text):
-        kind = type(event).__name__
-        documents += kind == "DocumentStartEvent"
-        if documents > 1:
-            return
-        if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
-            _advance(frames, event)
-            continue
-        top = frames[-1] if frames else None
-        if top is None:
-            yield (), None, event
-        elif not top.mapping:
-            yield (*top.path, top.count), None, event
-        elif top.key is not None:
-            yield (*top.path, top.key), top.key_mark, event
-        _advance(frames, event)
-
-
-def _advance(frames: list[_OpenNode], event: Any) -> tuple[str, Mark, Mark] | None:
-    """Process one event; return a duplicate key."""
-    kind = type(event).__name__
-    if kind in ("MappingEndEvent", "SequenceEndEvent"):
-        frames.pop()
-        return None
-    if kind not in ("ScalarEvent", "AliasEvent", "MappingStartEvent", "SequenceStartEvent"):
-        return None
-    top = frames[-1] if frames else None
-    path: KeyPath = ()
-    twice = None
-    if top is not None:
-        if top.mapping and top.key is None:
-            top.key = event.value if kind == "ScalarEvent" else _COMPLEX
-            top.key_mark = _mark(event.start_mark)
-            if kind == "ScalarEvent" and top.key in top.seen:
-                twice = top.key, top.key_mark, top.seen[top.key]
-            top.seen.setdefault(top.key, top.key_mark)
-            path = (*top.path, _COMPLEX)
-        else:
-            path = (*top.path, top.key if top.key is not None else top.count)
-            top.count += 1
-            top.key = None
-    if kind.endswith("StartEvent"):
-        frames.append(_OpenNode(path, kind == "MappingStartEvent"))
-    return twice
 
 
 def _mark(mark: Any) -> Mark:

@@ -29,11 +29,9 @@ from toolcrib.manifest.yaml.positions import (
     KeyPath,
     Positions,
     Spot,
-    duplicate_key,
     expansion_fault,
     first_tag,
     second_document,
-    yaml_spots,
 )
 from toolcrib.spec.naming import json_path, printable
 
@@ -128,7 +126,7 @@ class Document:
 
     def _index(self) -> Positions:
         if self._positions is None:
-            self._positions = Positions(yaml_spots(self._as_yaml()))
+            self._positions = Positions(self._as_yaml())
         return self._positions
 
     def _as_yaml(self) -> str:
@@ -442,7 +440,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
     if control := _CONTROL.search(document.text):
         explanation = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
         return document.diagnostic("yaml-character", explanation, at=place_of(document.text, control.start()))
-    if "duplicate entry" in message and (twice := duplicate_key(document.text)):
+    if "duplicate entry" in message and (twice := Positions(document.text).twice):
         key, second, first = twice
         explanation = f"the key {quoted(key)} is used twice in one mapping; first in line {first.line}"
         return document.diagnostic(

@@ -78,7 +78,7 @@ def test_a_file_of_documents_loads() -> None:
         ("source: db", "source: dbb", (10, 9), "the source 'dbb' is not in `sources`"),
         ("type: integer", "type: text", (15, 11), "`type` must be one of string"),
         ("  - one", "  - ones", (22, 5), "the file has no such tool"),
-        ("name: one\n", "", (7, 1), "must have a text `name`"),
+        ("name: one\n", "", (7, 1), "must be a mapping with the texts `kind` and `name`"),
         ("kind: toolset\nname: all", "kind: tool\nname: one", (20, 7), "already a tool named `one`"),
         ("  - one", "  - [one", (22, 9), ""),
         ("SELECT ?", "SELECT ${x}", (12, 12), "a placeholder cannot be used in `statement`"),

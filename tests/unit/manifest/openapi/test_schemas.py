@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -222,3 +225,31 @@ def test_whatever_is_there_the_tool_is_valid_and_closed(
     for tool in found.tools:
         hold(tool)
     assert all(made.tool or made.reason for made in found.operations)
+
+
+def test_the_same_document_gives_the_same_manifest_in_every_process() -> None:
+    code = (
+        "import json, sys\n"
+        "from toolcrib.manifest.openapi import import_document, new_manifests, read_document\n"
+        "names, refer = [f'Part{at}' for at in range(12)], '#/components/schemas/'\n"
+        "fields = {name: {'$ref': refer + name} for name in names}\n"
+        "body = {'content': {'application/json': {'schema': {'type': 'object', 'properties': fields}}}}\n"
+        "schemas = {name: {'properties': {'a': {'$ref': f'{refer}In{name}'}}} for name in names}\n"
+        "schemas |= {f'In{name}': {'type': 'object'} for name in names}\n"
+        "post = {'requestBody': {**body, 'required': True}, 'responses': {}}\n"
+        "data = {'openapi': '3.1.0', 'servers': [{'url': 'https://a.example'}]}\n"
+        "data |= {'paths': {'/a': {'post': post}}, 'components': {'schemas': schemas}}\n"
+        "found = import_document(read_document(json.dumps(data).encode(), 'a.json'))\n"
+        "sys.stdout.buffer.write(new_manifests(found, 'a.json')[0].text)"
+    )
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    )
+    assert b"Part11" in first
+    assert first == second

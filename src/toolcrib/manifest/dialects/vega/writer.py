@@ -11,7 +11,7 @@ from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
 from toolcrib.manifest.dialects.vega.form import PASSED, TYPES
 from toolcrib.manifest.http.requests import with_auth_written
-from toolcrib.manifest.yaml.source import flow
+from toolcrib.manifest.yaml.source import dump, flow
 from toolcrib.spec import ABSENT, BuiltinExec, Choice, CommandExec, FileExec, HttpExec, Source, Spelling, Tool
 from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell
 
@@ -89,7 +89,7 @@ def _in_terms(tool: Tool, names: Namespaces) -> Tool:
 
 def write_vega(tool: Tool) -> bytes:
     """Return the file of a tool that `as_vega` returned."""
-    return written(definition_of(tool)).encode()
+    return ("\n".join(_written(definition_of(tool))) + "\n").encode()
 
 
 def definition_of(tool: Tool) -> dict[str, Any]:
@@ -222,14 +222,12 @@ def _file(config: FileExec) -> dict[str, Any]:
     return block
 
 
+_KEEP = re.compile(r"\|\d?\+$", re.MULTILINE)
+"""The head of a block of lines that keeps empty lines at its end."""
+
+
 def _duration(milliseconds: int) -> str:
-    whole = milliseconds % 1000 == 0
-    return Bare(f"{milliseconds // 1000}s" if whole else f"{milliseconds}ms")
-
-
-_PLAIN = re.compile(r"[A-Za-z_/][\w./@%+=~-]*(?:(?: |:(?=[^\s]))[\w./@%+=~(),-]+)*", re.ASCII)
-"""Text that never needs quotes in YAML, unless it is one of `_WORDS`."""
-_WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+    return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
 
 
 class Bare(str):
@@ -238,65 +236,43 @@ class Bare(str):
     __slots__ = ()
 
 
-def written(data: dict[str, Any]) -> str:
-    """Return the text of a mapping that may contain `Choice` values."""
-    return "\n".join(_mapping(data, 0)) + "\n"
+def _written(data: Any) -> Iterator[str]:
+    """Yield the lines of a mapping or a list that contains a `Choice` or a `Bare` text."""
+    if isinstance(data, dict):
+        for key, item in data.items():
+            head = dump(key).rstrip()
+            if "\n" in head:  # A key is one line.
+                head = flow(key)
+            yield from _entry(f"{head}:", item)
+    else:
+        for item in data:
+            yield from _entry("-", item)
 
 
-def _mapping(data: dict[str, Any], indent: int) -> Iterator[str]:
-    for key, item in data.items():
-        yield from _entry(" " * indent, f"{_scalar(key)}:", item, indent)
-
-
-def _list(data: list[Any], indent: int) -> Iterator[str]:
-    for item in data:
-        yield from _entry(" " * indent, "-", item, indent)
-
-
-def _entry(margin: str, head: str, item: Any, indent: int) -> Iterator[str]:
+def _entry(head: str, item: Any) -> Iterator[str]:
     """Yield one entry of a mapping or a list: `head` is its key, or its dash."""
     if isinstance(item, Choice):
-        yield from _choice(margin, head, item, indent)
-    elif isinstance(item, dict) and item:
-        inner = list(_mapping(item, indent + 2))
-        if head == "-" and not inner[0].lstrip().startswith("{{"):
-            yield f"{margin}- {inner.pop(0).lstrip()}"
-        else:
-            yield margin + head
-        yield from inner
-    elif isinstance(item, list) and any(isinstance(one, dict | list | Choice) for one in item):
-        yield margin + head
-        yield from _list(item, indent + 2)
-    elif isinstance(item, str) and _is_block(item):
-        lines = item.removesuffix("\n").split("\n")
-        yield f"{margin}{head} {'|' if item.endswith(chr(10)) else '|-'}"
-        yield from (f"{margin}  {line}" if line else "" for line in lines)
+        for at, (test, value) in enumerate(item.branches):
+            word = "else" if test is None else f"if {test}" if at == 0 else f"else if {test}"
+            yield f"{{{{{word}}}}}"
+            if value is not ABSENT:
+                yield from _entry(head, value)
+        yield "{{end}}"
+    elif _is_special(item) and not isinstance(item, Bare):
+        yield head
+        yield from (f"  {line}" for line in _written(item))
     else:
-        yield f"{margin}{head} {_scalar(item) if isinstance(item, str) else flow(item)}"
+        text = item if isinstance(item, Bare) else dump(item)
+        if _KEEP.search(text):
+            # A control line below is read as an empty line, which such a block would take in.
+            text = flow(item)
+        first, *rest = text.splitlines()
+        below = isinstance(item, dict | list) and item
+        yield head if below else f"{head} {first}"
+        yield from (f"  {line}" for line in ([first, *rest] if below else rest))
 
 
-def _choice(margin: str, head: str, choice: Choice, indent: int) -> Iterator[str]:
-    """Yield a condition around one entry; a branch without a value has no lines."""
-    for at, (test, value) in enumerate(choice.branches):
-        word = "else" if test is None else f"if {test}" if at == 0 else f"else if {test}"
-        yield f"{margin}{{{{{word}}}}}"
-        if value is not ABSENT:
-            yield from _entry(margin, head, value, indent)
-    yield f"{margin}{{{{end}}}}"
-
-
-def _scalar(text: str) -> str:
-    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
-    return text if plain or isinstance(text, Bare) else flow(text)
-
-
-def _is_block(text: str) -> bool:
-    """Return True if a text can be written as a block of lines and be read back unchanged."""
-    lines = text.removesuffix("\n").split("\n")
-    return (
-        len(lines) > 1
-        and bool(lines[0])
-        and not lines[0].startswith(" ")
-        and bool(lines[-1])
-        and all(line.isprintable() and (not line or not line.isspace()) for line in lines)
-    )
+def _is_special(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_is_special, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Choice | Bare)
