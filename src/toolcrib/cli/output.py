@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def print_json(document: Any) -> None:
     """Print the one document of `--json`."""
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
-    ascii_only = encoding != "utf8" or os.environ.get("PYTHONUTF8") == "0"
-    print_result(json.dumps(document, ensure_ascii=ascii_only, indent=2, default=str))
+    print_result(json.dumps(document, ensure_ascii=encoding != "utf8", indent=2, default=str))
 
 
 def print_result(text: str, *, nl: bool = True) -> None:

@@ -145,27 +145,16 @@ def test_a_damaged_record_is_never_left_out_of_an_export(store: Store, tmp_path:
 # -- refusals ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("../../x.json", "zip_slip"),
-        ("tools/../../x.json", "zip_slip"),
-        ("..\\x.json", "zip_slip"),
-        ("/etc/x.json", "absolute_name"),
-        ("C:/x.json", "absolute_name"),
-        ("\\\\server\\x.json", "absolute_name"),
-        ("tools/", "odd_name"),
-        ("tools\\x.json", "odd_name"),
-        ("tools/\x07.json", "odd_name"),
-        ("tools/x.json", "wrong_name"),
-        (f"tools/{file_of('forecast', 'v7')}.json", "wrong_name"),
-        ("TOOLS/x.json", "wrong_name"),
-    ],
-)
-def test_names_that_lead_elsewhere_are_refused(data: bytes, other: Store, name: str, reason: str) -> None:
+def test_names_that_lead_elsewhere_are_refused(data: bytes, other: Store) -> None:
     files = files_in(data)
     one = next(key for key in files if key.startswith("tools/"))
-    refused(other, zipped(with_manifest({**files, name: files[one]})), reason)
+    for name in (
+        "../../x.json", "tools/../../x.json", "..\\x.json", "/etc/x.json", "C:/x.json", "\\\\server\\x.json",
+        "tools/", "tools\\x.json", "tools/\x07.json", "tools/x.json", f"{one}.json", "TOOLS/x.json",
+    ):  # fmt: skip
+        refused(other, zipped(with_manifest({**files, name: files[one]})), "odd_name")
+    swapped = "tools/0e1c0de5-0000-8000-8000-000000000000.json"
+    refused(other, zipped(with_manifest({**files, swapped: files[one]})), "wrong_name")
 
 
 def test_a_name_cut_off_by_a_null_is_refused(data: bytes, other: Store) -> None:
@@ -236,7 +225,8 @@ def test_other_files_are_refused(data: bytes, other: Store) -> None:
     refused(other, data + b"\0", "no_zip")
     refused(other, b"#!/bin/sh\n" + data, "odd_layout")
     refused(other, data[:40] + data[41:], "odd_layout")
-    refused(other, zipped({"a.txt": b"hello"}), "no_manifest")
+    refused(other, zipped({"a.txt": b"hello"}), "odd_name")
+    refused(other, zipped({"bundle.json": b"{}"}), "no_manifest")
 
 
 def test_a_checksum_that_differs_is_refused(data: bytes, other: Store) -> None:
@@ -248,7 +238,7 @@ def test_a_checksum_that_differs_is_refused(data: bytes, other: Store) -> None:
 
 def test_files_that_the_manifest_lacks_or_invents_are_refused(data: bytes, other: Store) -> None:
     files = files_in(data)
-    refused(other, zipped({**files, "extra.json": b"{}"}), "unlisted", "extra.json")
+    refused(other, zipped({**files, "tools/0a.json": b"{}"}), "unlisted", "tools/0a.json")
     one = next(key for key in files if key.startswith("tools/"))
     refused(other, zipped({key: text for key, text in files.items() if key != one}), "unlisted", one)
     bare = {key: text for key, text in files.items() if key != "bundle.json"}

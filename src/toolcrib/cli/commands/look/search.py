@@ -37,13 +37,10 @@ def command(
     query: tuple[str, ...],
     root: str | None,
     as_json: bool,
-    tags: tuple[str, ...],
-    kinds: tuple[str, ...],
     bundles: tuple[str, ...],
     disabled: bool,
     data: str | None,
-    limit: int,
-    page: str | None,
+    **filters: Any,
 ) -> int:
     """Find tools by name, tags, description and argument names.
 
@@ -56,21 +53,10 @@ def command(
     project = _project(root, folder)
     words = " ".join(query)
     if project is None or bundles or disabled:
-        found = _of_bundles(
-            project, folder, words, bundles, limit, page, tags=tags, kinds=kinds, include_disabled=disabled
-        )
+        found = _of_bundles(project, folder, words, bundles, include_disabled=disabled, **filters)
     else:
         caller, identity = caller_of(project)
-        found = project.search(
-            words,
-            tags=tags,
-            kinds=kinds,
-            limit=limit,
-            page=page,
-            facets=as_json,
-            caller=caller,
-            identity=identity,
-        )
+        found = project.search(words, facets=as_json, caller=caller, identity=identity, **filters)
     print_listing(
         as_json,
         found,
@@ -100,13 +86,7 @@ def _project(root: str | None, data: Path | None) -> Project | None:
 
 
 def _of_bundles(
-    project: Project | None,
-    data: Path | None,
-    query: str,
-    bundles: tuple[str, ...],
-    limit: int,
-    page: str | None,
-    **filters: Any,
+    project: Project | None, data: Path | None, query: str, bundles: tuple[str, ...], **filters: Any
 ) -> dict[str, Any]:
     """Return the tools of bundles that match, in the form of `Project.search`, with their switches."""
     from toolcrib.project.catalog.bundles import Bundles
@@ -114,7 +94,7 @@ def _of_bundles(
 
     of = Bundles.without_project(data or data_home()) if project is None else project.bundles
     ids = [find_bundle(of.store, name).id for name in bundles]
-    found = of.search(query, bundles=ids, limit=limit, page=page, **filters)
+    found = of.search(query, bundles=ids, **filters)
     hits = []
     for hit in found.hits:
         name, description = of.index.described(hit.tool)

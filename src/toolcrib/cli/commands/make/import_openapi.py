@@ -63,13 +63,10 @@ def command(
     root: str | None,
     as_json: bool,
     only_list: bool,
-    only: tuple[str, ...],
-    prefix: str,
-    server: str | None,
-    slim: int,
     secrets: tuple[str, ...],
     bindings: tuple[str, ...],
     replace: bool,
+    **how: Any,
 ) -> int:
     """Create tools from the operations of an OpenAPI document.
 
@@ -87,13 +84,10 @@ def command(
     )
     started = time.perf_counter()
     with waiting(f"reading {source}"):
-        document = _read(source)
-        found = import_document(
-            document, server=server, prefix=prefix, only=only, slim=slim, secrets=names, bind=bind
-        )
+        found = import_document(_read(source), secrets=names, bind=bind, **how)
     seconds = time.perf_counter() - started
-    if only and not found.operations:
-        raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(only)}")
+    if how["only"] and not found.operations:
+        raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(how['only'])}")
     drafts = new_manifests(found, source)
     written = [] if place is None else write_manifests(drafts, place.tools, replace=replace)
     if as_json:

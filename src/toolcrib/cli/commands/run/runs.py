@@ -86,36 +86,21 @@ def run_command(
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--session", metavar="ID", help="Only runs of this session.")
 @page_options("run")
-def list_command(
-    root: str | None,
-    as_json: bool,
-    state: Any,
-    agent: str | None,
-    session: str | None,
-    limit: int,
-    before: str | None,
-) -> None:
+def list_command(root: str | None, as_json: bool, session: str | None, limit: int, **filters: Any) -> None:
     """List runs, the newest first.
 
     Those of sub-agents are in `runs show`, below the run that called them.
     """
     project = open_project(root)
     session_id = None if session is None else project.runs.store.resolve(session, "sessions")
-    found = project.runs.page(
-        state=state,
-        limit=limit,
-        before=before,
-        session_id=session_id,
-        agent=agent,
-        caller=seen_by(project),
-        top=True,
-    )
+    whose = seen_by(project)
+    found = project.runs.page(limit=limit, session_id=session_id, caller=whose, top=True, **filters)
     print_listing(
         as_json,
         {"runs": [run.document for run in found]},
         ("ID", "STATE", "AGENT", "STEPS", "TOKENS", "CREATED", "PROMPT"),
         [_row(run) for run in found],
-        empty="There are no such runs." if state or agent or session else "There are no runs.",
+        empty="There are no such runs." if session or any(filters.values()) else "There are no runs.",
         more=found[-1].id if len(found) == limit else None,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
@@ -16,18 +18,11 @@ from toolcrib.cli.output import print_json, print_note, print_result, print_warn
 @project_options
 @click.option("--idempotency-key", help="Calls with the same key run once and share the result.")
 @click.option("--priority", type=int, default=0, help="Higher ones are taken first (default: 0).")
-@click.option("--delay", type=click.FloatRange(min=0), default=0.0, help="Run after so many seconds.")
+@click.option(
+    "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after so many seconds."
+)
 @timeout_option
-def command(
-    tool: str,
-    arguments: tuple[str, ...],
-    root: str | None,
-    as_json: bool,
-    idempotency_key: str | None,
-    priority: int,
-    delay: float,
-    timeout_ms: int | None,
-) -> None:
+def command(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, **how: Any) -> None:
     """Store a call that a worker runs, and print its id.
 
     TOOL and ARGUMENTS are those of `toolcrib run`. The call survives the end of any process. A worker runs
@@ -39,16 +34,8 @@ def command(
     print_warnings(project)
     caller, identity = caller_of(project)
     found = find_tool(project, tool)
-    call_id = project.submit(
-        found.name,
-        parse_arguments(arguments, found.input_schema),
-        caller=caller,
-        identity=identity,
-        idempotency_key=idempotency_key,
-        priority=priority,
-        delay_s=delay,
-        timeout_ms=timeout_ms,
-    )
+    given = parse_arguments(arguments, found.input_schema)
+    call_id = project.submit(found.name, given, caller=caller, identity=identity, **how)
     if as_json:
         print_json(project.calls.find(call_id).as_dict())
     else:

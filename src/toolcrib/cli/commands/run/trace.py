@@ -29,14 +29,24 @@ if TYPE_CHECKING:
 @approve_option
 @timeout_option
 @click.option(
-    "--allow-read", multiple=True, metavar="PATH", help="Allow reading PATH in this run. Repeatable."
+    "--allow-read", "read", multiple=True, metavar="PATH", help="Allow reading PATH in this run. Repeatable."
 )
 @click.option(
-    "--allow-write", multiple=True, metavar="PATH", help="Allow writing PATH in this run. Repeatable."
+    "--allow-write",
+    "write",
+    multiple=True,
+    metavar="PATH",
+    help="Allow writing PATH in this run. Repeatable.",
 )
-@click.option("--allow-host", multiple=True, metavar="HOST", help="Allow HOST in this run. Repeatable.")
 @click.option(
-    "--allow-env", multiple=True, metavar="NAME", help="Pass an environment variable in this run. Repeatable."
+    "--allow-host", "hosts", multiple=True, metavar="HOST", help="Allow HOST in this run. Repeatable."
+)
+@click.option(
+    "--allow-env",
+    "env",
+    multiple=True,
+    metavar="NAME",
+    help="Pass an environment variable in this run. Repeatable.",
 )
 @click.option("--apply", is_flag=True, help="Write the block by folders into the manifest, after asking.")
 def command(
@@ -46,11 +56,8 @@ def command(
     as_json: bool,
     approve: bool,
     timeout_ms: int | None,
-    allow_read: tuple[str, ...],
-    allow_write: tuple[str, ...],
-    allow_host: tuple[str, ...],
-    allow_env: tuple[str, ...],
     apply: bool,
+    **allowed: tuple[str, ...],
 ) -> int:
     """Run one tool and print the smallest permissions it needed.
 
@@ -69,10 +76,9 @@ def command(
     project = accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
     call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
-    allowed = Allowed(allow_read, allow_write, allow_host, allow_env)
     trace = None
     try:
-        trace = Trace.begin(project, find_tool(project, tool).name, allowed)
+        trace = Trace.begin(project, find_tool(project, tool).name, Allowed(**allowed))
     except UsageError:
         raise
     except ToolcribError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import Any
 
 import click
 
@@ -19,9 +20,11 @@ _MB = 1_048_576
 @click.option(
     "--concurrency", type=click.IntRange(1, 256), default=4, help="Calls at a time, each in a process."
 )
-@click.option("--grace", type=click.FloatRange(min=0), default=10.0, help="Seconds to drain at SIGTERM.")
+@click.option(
+    "--grace", "grace_s", type=click.FloatRange(min=0), default=10.0, help="Seconds to drain at SIGTERM."
+)
 @click.option("--memory-mb", type=click.IntRange(min=64), help="Memory of one executor process.")
-def command(root: str | None, app: str | None, concurrency: int, grace: float, memory_mb: int | None) -> None:
+def command(root: str | None, concurrency: int, memory_mb: int | None, **how: Any) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
     Start as many as you like: each takes the calls of tools that it has. A call whose worker dies continues
@@ -33,6 +36,9 @@ def command(root: str | None, app: str | None, concurrency: int, grace: float, m
     print_warnings(project)
     memory = None if memory_mb is None else memory_mb * _MB
 
+    def announce(tools: int) -> None:
+        print_note(f"serving {count(tools, 'tool')}, {count(concurrency, 'call')} at a time")
+
     async def serve() -> None:
         from toolcrib.project.worker.supervisor import serve_worker
 
@@ -41,15 +47,7 @@ def command(root: str | None, app: str | None, concurrency: int, grace: float, m
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with project:
             await serve_worker(
-                project,
-                stop,
-                app=app,
-                concurrency=concurrency,
-                grace_s=grace,
-                memory_bytes=memory,
-                announce=lambda tools: print_note(
-                    f"serving {count(tools, 'tool')}, {count(concurrency, 'call')} at a time"
-                ),
+                project, stop, concurrency=concurrency, memory_bytes=memory, announce=announce, **how
             )
 
     asyncio.run(serve())

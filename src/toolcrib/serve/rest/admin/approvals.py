@@ -147,7 +147,11 @@ async def list_approvals(request: RestRequest) -> Answer:
         lambda count, before: service.list(status, count, before=before),
         lambda sheet: sheet.approval,
     )
-    return Answer(ApprovalPage(approvals=[_answer(one.document) for one in page], next_page_token=token))
+    return Answer(
+        ApprovalPage(
+            approvals=[msgspec.convert(one.document, ApprovalAnswer) for one in page], next_page_token=token
+        )
+    )
 
 
 def _page(
@@ -200,7 +204,7 @@ async def approve_call(request: RestRequest) -> Answer:
         decider=decider,
         channel=_CHANNEL,
     )
-    return Answer(_answer(sheet.document))
+    return Answer(msgspec.convert(sheet.document, ApprovalAnswer))
 
 
 @ROUTES.add("POST", f"{_ONE}/deny", "approve", {200: ApprovalAnswer}, *_REFUSED, body=Deny)
@@ -211,7 +215,7 @@ async def deny_call(request: RestRequest) -> Answer:
     sheet = _service(request).deny(
         request.path["approvalID"], by, body.note, seal=body.seal, decider=decider, channel=_CHANNEL
     )
-    return Answer(_answer(sheet.document))
+    return Answer(msgspec.convert(sheet.document, ApprovalAnswer))
 
 
 @ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, UsageError, query=PageQuery)
@@ -222,7 +226,9 @@ async def list_grants(request: RestRequest) -> Answer:
     """
     service = _service(request)
     page, token = _page(request, ("grants",), service.grants, lambda grant: grant)
-    return Answer(GrantPage(grants=[_grant(one) for one in page], next_page_token=token))
+    return Answer(
+        GrantPage(grants=[msgspec.convert(one.as_dict(), GrantAnswer) for one in page], next_page_token=token)
+    )
 
 
 @ROUTES.add("DELETE", "/grants/{approvalID}", "approve", {200: GrantAnswer}, NotFoundError, ConflictError)
@@ -238,11 +244,8 @@ async def revoke_grant(request: RestRequest) -> Answer:
     by, decider = _decider(request)
     if decider is not None and grant.answer == "denied":
         raise DeniedError("a token cannot revoke a denial", hint="A person can: toolcrib approvals revoke ID")
-    return Answer(_grant(service.revoke(id_, by, channel=_CHANNEL)))
-
-
-def _grant(grant: Grant) -> GrantAnswer:
-    return msgspec.convert(grant.as_dict(), GrantAnswer)
+    revoked = service.revoke(id_, by, channel=_CHANNEL)
+    return Answer(msgspec.convert(revoked.as_dict(), GrantAnswer))
 
 
 def _service(request: RestRequest) -> ApprovalService:
@@ -253,7 +256,3 @@ def _decider(request: RestRequest) -> tuple[str, Caller | None]:
     """Return who decides: the person at the session, or a token for its owner."""
     identity = request.client.identity
     return (user_name(), None) if identity is None else (identity.owner or identity.name, identity)
-
-
-def _answer(document: dict[str, Any]) -> ApprovalAnswer:
-    return msgspec.convert(document, ApprovalAnswer)
