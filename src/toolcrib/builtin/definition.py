@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolcrib.builtin.settings import BuiltinSettings
+from toolcrib.errors import ToolUnavailable
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec import (
     Annotations,
@@ -116,3 +117,10 @@ class Builtin:
         raw = write_manifest(tool)
         path = inspect.getfile(self.run)
         return Source("native", path, raw, hashlib.sha256(raw).hexdigest(), shared=True, shipped=True)
+
+
+def missing_extra(tool: str, extra: str) -> ToolUnavailable:
+    """Return the error of a tool whose library is not installed."""
+    return ToolUnavailable(
+        f"{tool} needs the extra `{extra}`", hint=f"Install it: pip install 'toolcrib[{extra}]'"
+    )

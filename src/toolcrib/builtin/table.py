@@ -7,10 +7,9 @@ from importlib import import_module
 
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.names import FOLDER_OF, NAMES
-from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import BuiltinFunction, Site
 from toolcrib.errors import ToolNotFound
-from toolcrib.spec import Executor, Tool
+from toolcrib.spec import Executor
 from toolcrib.spec.naming import suggestion
 
 
@@ -22,11 +21,6 @@ def builtin(name: str) -> Builtin:
         raise ToolNotFound(f"there is no built-in tool named {name!r}", hint=hint)
     found: Builtin = import_module(f"toolcrib.builtin.{FOLDER_OF[name]}.{name}").BUILTIN
     return found
-
-
-def define(name: str, settings: BuiltinSettings) -> Tool:
-    """Return a built-in tool as these settings make it. Raises ToolNotFound with the nearest name."""
-    return builtin(name).tool(settings)
 
 
 def executor_of(site: Site) -> Executor:

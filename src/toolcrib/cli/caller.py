@@ -17,36 +17,16 @@ if TYPE_CHECKING:
 
 _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
-    "calls cancel": "invoke",
-    "calls list": "read",
-    "calls retry": "invoke",
-    "calls show": "read",
-    "calls wait": "read",
-    "agents choose": "read",
-    "agents list": "read",
-    "agents show": "read",
-    "agents task": "invoke",
-    "list": "read",
-    "run": "invoke",
-    "runs cancel": "invoke",
-    "runs fork": "invoke",
-    "runs list": "read",
-    "runs retry": "invoke",
-    "runs run": "invoke",
-    "runs show": "read",
-    "runs wait": "read",
-    "runs watch": "read",
-    "search": "read",
-    "serve": "read",
-    "sessions create": "invoke",
-    "sessions list": "read",
-    "show": "read",
-    "submit": "invoke",
-    "test": "invoke",
-    "workflows list": "read",
-    "workflows run": "invoke",
-    "workflows show": "read",
-}
+    **dict.fromkeys((
+        "agents choose", "agents list", "agents show", "calls list", "calls show", "calls wait", "list",
+        "runs list", "runs show", "runs wait", "runs watch", "search", "serve", "sessions list", "show",
+        "workflows list", "workflows show",
+    ), "read"),
+    **dict.fromkeys((
+        "agents task", "calls cancel", "calls retry", "run", "runs cancel", "runs fork", "runs retry",
+        "runs run", "sessions create", "submit", "test", "workflows run",
+    ), "invoke"),
+}  # fmt: skip
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
 _WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
 """Commands that neither read nor change anything of a project or of its user."""

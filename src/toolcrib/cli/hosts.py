@@ -49,6 +49,7 @@ class AgentHost(NamedTuple):
         return {**({"type": "http"} if self.typed else {}), self.address: url, **token}
 
 
+_DESKTOP = "claude_desktop_config.json"
 HOSTS = {
     "claude-code": AgentHost(
         "Claude Code",
@@ -60,7 +61,7 @@ HOSTS = {
     ),
     "claude-desktop": AgentHost(
         "Claude Desktop",
-        lambda _: _config_home() / "Claude/claude_desktop_config.json",
+        lambda _: Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "Claude", _DESKTOP),
         lambda _: ("mcpServers",),
         shared=True,
         next="Restart Claude Desktop.",
@@ -156,7 +157,3 @@ def _cannot_change(path: Path, entry: str, keys: Sequence[str]) -> UsageError:
         hint=f"Add this to it yourself, under {' → '.join(keys)}:\n{entry}",
         details={"path": str(path), "entry": entry},
     )
-
-
-def _config_home() -> Path:
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import TYPE_CHECKING, Self
 
-from toolcrib.builtin.definition import Builtin, boolean, string
+from toolcrib.builtin.definition import Builtin, boolean, missing_extra, string
 from toolcrib.builtin.site import Site
 from toolcrib.egress.connection import connect
 from toolcrib.egress.policy import HostPolicy, HostRule
@@ -98,9 +98,7 @@ async def _deliver(site: Site, server: _Server, message: EmailMessage, to: str) 
     try:
         import aiosmtplib
     except ImportError:
-        raise ToolUnavailable(
-            "send_email needs the extra `mail`", hint="Install it: pip install 'toolcrib[mail]'"
-        ) from None
+        raise missing_extra("send_email", "mail") from None
     network = Network("hosts", (f"{server.host}:{server.port}",))
     policy = HostPolicy.of(network, allowed_hosts=site.host.allowed_hosts)
     # Our own connection is to the address that was checked; the library would look the name up again.

@@ -11,7 +11,7 @@ from typing import Any
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.egress import EgressRequest, EgressResponse, program_policy
-from toolcrib.errors import HttpFailed, InvalidInput, ToolUnavailable, Violation
+from toolcrib.errors import HttpFailed, InvalidInput, Violation
 from toolcrib.spec import CallContext, Network, Permissions
 
 TIMEOUT_S = 30.0
@@ -111,10 +111,3 @@ def _decoded(data: bytes, charset: re.Match[str] | None) -> str:
     except LookupError:
         text = data.decode(errors="replace")
     return text.removeprefix("\ufeff")
-
-
-def missing_extra(tool: str, extra: str) -> ToolUnavailable:
-    """Return the error of a tool whose library is not installed."""
-    return ToolUnavailable(
-        f"{tool} needs the extra `{extra}`", hint=f"Install it: pip install 'toolcrib[{extra}]'"
-    )

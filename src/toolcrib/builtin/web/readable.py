@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from toolcrib.builtin.web.client import missing_extra
+from toolcrib.builtin.definition import missing_extra
 from toolcrib.errors import ToolFailed
 
 if TYPE_CHECKING:

@@ -7,11 +7,13 @@ tools stay: they decide only which version of a tool is the newest.
 from __future__ import annotations
 
 import re
+from typing import Self
 
 from msgspec import Struct
 
 from toolcrib.bundles.records import (
     SCHEMA_VERSION,
+    BundleRecord,
     ToolBody,
     ToolRecord,
     check_id,
@@ -34,6 +36,12 @@ class ArchivedBundle(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     display_name: str = ""
     description: str = ""
     schema_version: str = SCHEMA_VERSION
+
+    @classmethod
+    def of(cls, bundle: BundleRecord) -> Self:
+        """Return what of a bundle travels."""
+        texts = {"display_name": bundle.display_name, "description": bundle.description}
+        return cls(id=bundle.id, slug=bundle.slug, **texts)
 
 
 class ArchivedTool(ToolBody, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -63,15 +71,8 @@ class Contents(Struct, frozen=True):
 def contents_of(store: Store, bundle_id: str) -> Contents:
     """Return a bundle with all its tools. Raises as `Store.snapshot`."""
     bundle, tools = store.snapshot(bundle_id)
-    return Contents(
-        ArchivedBundle(
-            id=bundle.id,
-            slug=bundle.slug,
-            display_name=bundle.display_name,
-            description=bundle.description,
-        ),
-        tuple(sorted(map(_archived, tools), key=lambda tool: tool.file)),
-    )
+    archived = sorted(map(_archived, tools), key=lambda tool: tool.file)
+    return Contents(ArchivedBundle.of(bundle), tuple(archived))
 
 
 def _archived(tool: ToolRecord) -> ArchivedTool:

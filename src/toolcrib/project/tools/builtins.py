@@ -9,7 +9,7 @@ from functools import partial
 from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.table import define, executor_of
+from toolcrib.builtin.table import builtin, executor_of
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolDisabled
@@ -62,7 +62,7 @@ class Builtins:
 
     def definition(self, name: str) -> Tool:
         """Return a built-in tool by the settings of the project, on or off. Raises ToolNotFound."""
-        return define(name, self._settings)
+        return builtin(name).tool(self._settings)
 
     def stored(self, name: str, full_name: str) -> BoundTool:
         """Return a built-in tool as one of the bundle `builtin`, under the name that it has there."""

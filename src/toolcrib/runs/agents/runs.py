@@ -55,10 +55,7 @@ class AgentRuns:
 
     def session(self, id: str, caller: str | None = None) -> Session:
         """Return a session, if it is one of this caller; `NotFoundError`."""
-        found = self.store.session(id)
-        if caller is not None and found.caller != caller:
-            raise NotFoundError(f"there is no session {id[:100]!r}")
-        return found
+        return self.store.session(id, caller)
 
     def sessions(self, limit: int = 100, **options: Any) -> Sequence[Session]:
         """Return sessions, the newest first; options are those of `RunStore.sessions`."""
@@ -178,10 +175,7 @@ class AgentRuns:
 
     def find(self, id: str, caller: str | None = None) -> Run:
         """Return a run as it is now, if it is one of this caller; `NotFoundError`."""
-        run = self.store.find(id)
-        if caller is not None and run.caller != caller:
-            raise NotFoundError(f"there is no run {id[:100]!r}")
-        return run
+        return self.store.find(id, caller)
 
     def page(self, **options: Any) -> Sequence[Run]:
         """Return runs, the newest first; options are those of `RunStore.page`."""

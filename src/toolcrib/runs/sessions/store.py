@@ -146,12 +146,13 @@ class RunStore:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def session(self, id: str) -> Session:
-        """Return a session; `NotFoundError`."""
+    def session(self, id: str, caller: str | None = None) -> Session:
+        """Return a session, if it is one of this caller; `NotFoundError`."""
         rows = self.database.rows(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = ?", id)
-        if not rows:
+        found = Session(*cast("Any", rows[0])) if rows else None
+        if found is None or caller not in (None, found.caller):
             raise NotFoundError(f"there is no session {id[:100]!r}")
-        return Session(*cast("Any", rows[0]))
+        return found
 
     def sessions(
         self, limit: int = 100, *, before: str | None = None, caller: str | None = None
@@ -161,12 +162,13 @@ class RunStore:
         rows = newest(self.database, "sessions", SESSION_COLUMNS, {"caller": caller}, most, before=before)
         return [Session(*cast("Any", row)) for row in rows]
 
-    def find(self, id: str) -> Run:
-        """Return a run as it is now; `NotFoundError`."""
+    def find(self, id: str, caller: str | None = None) -> Run:
+        """Return a run as it is now, if it is one of this caller; `NotFoundError`."""
         rows = self.database.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?", id)
-        if not rows:
+        found = Run(*cast("Any", rows[0])) if rows else None
+        if found is None or caller not in (None, found.caller):
             raise NotFoundError(f"there is no run {id[:100]!r}")
-        return Run(*cast("Any", rows[0]))
+        return found
 
     def resolve(self, beginning: str, table: str = "runs") -> str:
         """Return the id that begins like this; `NotFoundError`, or `ConflictError` if there are several."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
+from toolcrib.cli.commands.bundles.chosen import (
+    bundle_argument,
+    document_of,
+    find_bundle,
+    open_store,
+    store_options,
+)
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
 from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import brief, print_listing
-from toolcrib.errors import ConflictError, NotFoundError, UsageError
+from toolcrib.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store
@@ -54,22 +60,15 @@ def create_command(
     if replace and wanted is None:
         raise UsageError("--replace needs --id", hint="To see the ids: toolcrib bundle list")
     store = open_store(data)
-    if wanted is not None and not replace and _exists(store, wanted):
+    bundles = store.bundles()
+    if not replace and any(one.id == wanted for one in bundles):
         raise ConflictError(f"there is a bundle {wanted} already", hint="To replace it, add --replace.")
-    others = [one.id for one in store.bundles() if one.slug == slug and one.id != wanted]
+    others = [one.id for one in bundles if one.slug == slug and one.id != wanted]
     body = BundleBody(slug=slug, display_name=name, description=description, is_enabled=not disabled)
     bundle, _ = store.put_bundle(wanted or new_id(), body)
     if others:
         print_note(f"note: other bundles have the slug {slug} too, so name this one by its id")
     print_shown(as_json, document_of(bundle), bundle.id)
-
-
-def _exists(store: Store, bundle_id: str) -> bool:
-    try:
-        store.bundle(bundle_id)
-    except NotFoundError as error:
-        return error.code == "bundle_deleting"
-    return True
 
 
 @command.command("list")
@@ -175,10 +174,3 @@ def delete_command(bundle: str, data: str | None, as_json: bool) -> None:
 
 command.add_command(export_command)
 command.add_command(import_command)
-
-
-def document_of(record: Any) -> Any:
-    """Return the JSON form of a bundle or tool."""
-    from msgspec import to_builtins
-
-    return to_builtins(record)

@@ -41,6 +41,13 @@ def open_store(data: str | None) -> Store:
     return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
 
 
+def document_of(record: object) -> Any:
+    """Return the JSON form of a bundle, a tool, or a list of them."""
+    from msgspec import to_builtins
+
+    return to_builtins(record)
+
+
 def find_bundle(store: Store, text: str) -> BundleRecord:
     """Return the bundle with this id, this slug, or an id that begins so.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.commands.bundles.chosen import (
     bundle_argument,
+    document_of,
     find_bundle,
     find_tool,
     find_version,
@@ -71,7 +72,7 @@ def put_command(
     if made.body.type == "native":
         require_one_name(made.slug, made.body, listing_of(store).versions(made.slug, [found.id]))
     tool = store.put_tool(found.id, *made)
-    print_change(as_json, _document(tool), f"created {tool_name(found, tool)}")
+    print_change(as_json, document_of(tool), f"created {tool_name(found, tool)}")
 
 
 @command.command("get")
@@ -86,7 +87,7 @@ def get_command(tool: str, data: str | None, as_json: bool) -> None:
 
     _, found = find_version(open_store(data), tool, change=False)
     if as_json:
-        print_json(_document(found))
+        print_json(document_of(found))
     else:
         print_result(record_text(found).decode(), nl=False)
 
@@ -99,7 +100,7 @@ def versions_command(tool: str, data: str | None, as_json: bool) -> None:
     bundle, versions = find_tool(open_store(data), tool)
     print_listing(
         as_json,
-        {"bundle": _document(bundle), "versions": [_document(one) for one in versions]},
+        {"bundle": document_of(bundle), "versions": [document_of(one) for one in versions]},
         ("VERSION", "ENABLED", "CREATED", "ID", "DESCRIPTION"),
         [
             (one.version, "yes" if one.is_enabled else "no", one.created_at, one.id,
@@ -122,7 +123,7 @@ def revisions_command(tool: str, data: str | None, as_json: bool) -> None:
     found = store.revisions(bundle.id, slug, version)
     print_listing(
         as_json,
-        {"bundle": _document(bundle), "revisions": _document(found)},
+        {"bundle": document_of(bundle), "revisions": document_of(found)},
         ("CHANGED", "CHANGE", "BY", "ID", "DESCRIPTION"),
         [
             (one.changed_at, one.change, one.changed_by, one.tool.id,
@@ -158,7 +159,7 @@ def history_command(tool: str, data: str | None, as_json: bool) -> None:
         raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
     print_listing(
         as_json,
-        {"bundle": _document(bundle), "changes": _document(found)},
+        {"bundle": document_of(bundle), "changes": document_of(found)},
         ("TIME", "EVENT", "VERSION", "BY", "ID"),
         [(one.at, one.event, one.version, one.by, one.id) for one in found],
         empty=f"Nothing is recorded of {slug}.",
@@ -186,7 +187,7 @@ def _turn(target: str, data: str | None, as_json: bool, *, enabled: bool) -> Non
     bundle, tool = find_version(store, target, change=True)
     changed = store.switch_tool(bundle.id, tool.slug, tool.version, enabled=enabled)
     print_change(
-        as_json, _document(changed), f"{tool_name(bundle, tool)} is {'enabled' if enabled else 'disabled'}."
+        as_json, document_of(changed), f"{tool_name(bundle, tool)} is {'enabled' if enabled else 'disabled'}."
     )
 
 
@@ -202,10 +203,4 @@ def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> Non
     if not yes and not confirm(f"Delete {name} for good?", no_terminal=UsageError):
         raise Cancelled(f"{name} was not deleted")
     store.delete_tool(bundle.id, found.slug, found.version)
-    print_change(as_json, {"deleted": _document(found)}, f"{name} is deleted.")
-
-
-def _document(record: object) -> Any:
-    from msgspec import to_builtins
-
-    return to_builtins(record)
+    print_change(as_json, {"deleted": document_of(found)}, f"{name} is deleted.")

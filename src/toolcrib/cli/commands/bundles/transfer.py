@@ -121,10 +121,7 @@ def _folder(
     from toolcrib.spec.identifier import new_id
 
     if into is not None:
-        here = find_bundle(store, into)
-        bundle = ArchivedBundle(
-            id=here.id, slug=here.slug, display_name=here.display_name, description=here.description
-        )
+        bundle = ArchivedBundle.of(find_bundle(store, into))
     else:
         bundle = ArchivedBundle(id=new_id(), slug=slug or slug_of(folder.resolve().name))
     return read_folder(folder, bundle, store.now()[1])

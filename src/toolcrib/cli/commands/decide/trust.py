@@ -11,12 +11,19 @@ import click
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import Channel, at_terminal, decide, require_person
 from toolcrib.cli.options import open_project, project_options, yes_option
-from toolcrib.cli.output import count, one_line, print_error, print_json, print_note, print_result
+from toolcrib.cli.output import (
+    count,
+    one_line,
+    print_change,
+    print_error,
+    print_json,
+    print_note,
+    print_result,
+)
 from toolcrib.errors import NotTrusted, ToolcribError, UsageError
 from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
-    from toolcrib.guard import Trust
     from toolcrib.project import Config, Project
     from toolcrib.project.config.weakening import Weakening
     from toolcrib.project.control.first_use import ReviewSheet
@@ -44,8 +51,9 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
         raise UsageError("give only one of --show, --yes and --revoke")
     if revoke:
         require_person(_ABOUT, refuse=NotTrusted)
-        _revoke(Trust(Vault(find(root).root)), as_json)
-        return
+        revoked = Trust(Vault(find(root).root)).revoke()
+        note = "This project is no longer accepted." if revoked else "This project was not accepted."
+        return print_change(as_json, {"revoked": revoked}, note)
     project = Project.inspect(root)
     state = _State.of(project)
     if not as_json:
@@ -57,6 +65,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
         state.accept(channel)
     if as_json:
         print_json(_document(_State.of(project)))
+    return None
 
 
 def accepted_project(root: str | None, *, ask: bool) -> Project:
@@ -73,14 +82,6 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
         raise NotTrusted("the project was not accepted, so nothing was run")
     state.accept(channel)
     return open_project(root)
-
-
-def _revoke(trust: Trust, as_json: bool) -> None:
-    revoked = trust.revoke()
-    if as_json:
-        print_json({"revoked": revoked})
-    else:
-        print_note("This project is no longer accepted." if revoked else "This project was not accepted.")
 
 
 @record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,14 +62,13 @@ def command(
     if not as_json:
         ask_for_reviews(project, names)
 
-    def answers() -> AbstractContextManager[object]:
-        path = record or replay
-        return cassette(path, "record" if record else "replay", project.redact) if path else nullcontext()
+    path = record or replay
+    answers = cassette(path, "record" if record else "replay", project.redact) if path else nullcontext()
 
     async def run_examples() -> tuple[list[Tried], list[Diagnostic]]:
         found: list[Tried] = []
         async with project:
-            with answers(), waiting("running examples") as say:
+            with answers, waiting("running examples") as say:
                 trying = try_examples(
                     project,
                     names,

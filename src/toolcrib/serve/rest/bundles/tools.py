@@ -152,15 +152,11 @@ def put_tool(request: RestRequest) -> Answer:
         body = _from_record(request.body(), bundle_id, slug, version)
     if body.type == "native":
         require_one_name(slug, body, _versions(request.services, bundle_id, slug))
-    made = _put(request, bundle_id, slug, version, body)
+    text = msgspec.json.encode(body, order="deterministic")
+    # By a token, it counts as made by an agent: a person has to see it before it runs.
+    with noting_makers(request, {request.services.name(bundle_id, slug, version): text}):
+        made = request.services.store_for(request).put_tool(bundle_id, slug, version, body)
     return Answer(_answer(request.services, made), 201, etag=True)
-
-
-def _put(request: RestRequest, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
-    """Put a tool. One by a token counts as made by an agent: a person has to see it before it runs."""
-    made = {request.services.name(bundle_id, slug, version): msgspec.json.encode(body, order="deterministic")}
-    with noting_makers(request, made):
-        return request.services.store_for(request).put_tool(bundle_id, slug, version, body)
 
 
 def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
