@@ -78,6 +78,7 @@ class Site:
                 f"{self.tool.name} may write nowhere, because no folder in `roots` is writable",
                 hint="To allow it, write `roots: {workspace: {path: ., write: true}}` in config.yml.",
             )
+        # Roots are resolved once; each call opens them anew and stays beneath them.
         files = self.kept.get("files")
         if files is None:
             files = self.kept["files"] = GrantedFiles(self.tool, self.host.workspace())

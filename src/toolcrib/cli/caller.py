@@ -83,6 +83,7 @@ def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str 
         from toolcrib.project import find
         from toolcrib.state import Vault
 
+        # The words after the program's name, as `_OPEN` has them.
         name = ctx.command_path.partition(" ")[2]
         scope, identity = _OPEN.get(name, "admin"), identity_of(Vault(find(root).root))
         if identity is not None and not identity.may(scope):

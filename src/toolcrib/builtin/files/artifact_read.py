@@ -42,6 +42,7 @@ async def artifact_read(
             return Outcome(content_of(whole, found.media_type, found.uri), (), details)
         end = offset + len(data)
         if end < found.size:
+            # The next part begins with the character that is cut off here.
             data = whole_characters(data)
             end = offset + len(data)
         text = data.decode(errors="replace")

@@ -31,7 +31,8 @@ async def http_request(
     """Send one request and return status, headers and body of its answer, whatever its status is."""
     given = dict(headers or {})
     if query:
-        pairs = [(name, _text(one)) for name, value in query.items() for one in _listed(value)]
+        lists = {name: value if isinstance(value, list) else [value] for name, value in query.items()}
+        pairs = [(name, _text(one)) for name, values in lists.items() for one in values]
         url += ("&" if "?" in url else "?") + urlencode(pairs)
     data = None
     if body is not None:
@@ -57,10 +58,6 @@ def _body(response: EgressResponse) -> Any:
         except orjson.JSONDecodeError:
             pass
     return text_of(response)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _text(value: Any) -> str:

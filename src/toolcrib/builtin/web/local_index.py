@@ -51,6 +51,7 @@ class LocalIndex:
         snippets = tantivy.SnippetGenerator.create(searcher, wanted, self._index.schema, "body")
         snippets.set_max_num_chars(_SNIPPET)
         found = []
+        # All hits, since those that are too old are left out afterwards.
         for _, address in searcher.search(wanted, len(self._stamp) or 1).hits:
             document = searcher.doc(address)
             path = document.get_first("path")

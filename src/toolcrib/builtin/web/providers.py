@@ -30,6 +30,7 @@ async def _brave(
 ) -> list[dict[str, str]]:
     asked = {"q": query, "count": str(count), "text_decorations": "false"}
     if freshness is not None:
+        # Brave's words: pd, pw, pm, py.
         asked["freshness"] = f"p{freshness[0]}"
     key = ctx.secrets["BRAVE_API_KEY"]
     url = f"{site.option('url', BRAVE).rstrip('/')}/res/v1/web/search?{urlencode(asked)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -15,6 +15,9 @@ from toolcrib.errors import DeniedError, ManifestError, Violation
 from toolcrib.manifest import load
 from toolcrib.spec import SecretSource
 from toolcrib.spec.naming import json_path
+
+if TYPE_CHECKING:
+    from toolcrib.guard import Redactor
 
 _NAME = re.compile(r"\$\{\s*([A-Za-z_][A-Za-z0-9_]*)")
 _VARIABLE = re.compile(
@@ -59,17 +62,9 @@ def require_no_secrets(contents: Contents, secrets: SecretSource | None = None) 
             values[name] = value
     redactor = Redactor(values)
     found = [
-        Violation(f"{label} {json_path(path)}", message)
+        Violation(f"{label} {json_path(path)}", problem)
         for label, record in records.items()
-        for path, text in _texts(record)
-        # The redactor returns the very same text where it finds nothing.
-        if (message := _problem(redactor.redact_text(text) is not text, path, text))
-    ]
-    found += [
-        Violation(f"{label} {json_path(path)}", "holds a credential")
-        for label, record in records.items()
-        for path, text in _texts(_manifest(record))
-        if _is_credential(path, text)
+        for path, problem in _problems(record, redactor)
     ]
     if found:
         places = ", ".join(dict.fromkeys(violation.path for violation in found))
@@ -80,10 +75,14 @@ def require_no_secrets(contents: Contents, secrets: SecretSource | None = None) 
         )
 
 
-def _problem(known: bool, path: _Path, text: str) -> str:
-    if known:
-        return "holds the value of a secret"
-    return "holds a credential" if _is_credential(path, text) else ""
+def _problems(record: dict[str, Any], redactor: Redactor) -> Iterator[tuple[_Path, str]]:
+    for path, text in _texts(record):
+        # The redactor returns the very same text where it finds nothing.
+        if redactor.redact_text(text) is not text:
+            yield path, "holds the value of a secret"
+    for path, text in (*_texts(record), *_texts(_manifest(record))):
+        if _is_credential(path, text):
+            yield path, "holds a credential"
 
 
 def _is_credential(path: _Path, text: str) -> bool:

@@ -113,6 +113,7 @@ def _archived(tool: Tool, now: str, losses: list[ToolLoss]) -> ArchivedTool:
     source = tool.source
     assert source is not None
     path = Path(source.path)
+    # A bundle's own format: converted, it would lose what only that has.
     if source.dialect == "flexigpt":
         writer = DIALECTS["flexigpt"].write
         assert writer is not None

@@ -222,6 +222,7 @@ def _records(
             created_at=now if before is None else before.created_at,
             modified_at=now,
         )
+    # A bundle that is here and on would let new tools run at once.
     keep_switch = enable or before is None or before.soft_deleted_at is not None
     tools = []
     for tool, row in zip(contents.tools, made.tools, strict=True):

@@ -115,6 +115,7 @@ class AgentTeam(NamedTuple):
     def gather(cls, agent: Agent, find: Callable[[str], Agent]) -> AgentTeam:
         """Return the agent with the others as they are now. Raises what `find` raises for a missing one."""
         others: dict[str, Agent] = {}
+        # Agents may call each other in a circle: `depth` ends that, so each is looked up once.
         left = list(agent.agents)
         while left:
             name = left.pop()

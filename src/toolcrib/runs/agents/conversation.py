@@ -51,6 +51,7 @@ def model_messages(stored: Sequence[StoredMessage]) -> list[ModelMessage]:
             text = message.content.decode()
             lead = _SUMMARY if message.kind == "summary" else ""
             made = ModelRequest([UserPromptPart(lead + text)])
+        # Some providers refuse two messages of one side in a row.
         before = found[-1] if found else None
         if isinstance(made, ModelRequest) and isinstance(before, ModelRequest):
             before.parts = [*before.parts, *made.parts]
@@ -103,6 +104,7 @@ def model_error(error: BaseException) -> ToolcribError:
     """
     from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
+    # The libraries wrap what our transport raises, some of them twice.
     own = _own_error(error)
     if own is not None:
         return ModelFailed(own.message, hint=own.hint, retryable=own.retryable, details={"code": own.code})

@@ -61,6 +61,7 @@ def agent_texts(folder: Path, files: SourceFiles = ANY_FILE) -> dict[str, bytes 
         except ManifestError as error:
             found[str(path)] = error
         except FileNotFoundError:
+            # A file that was removed since the folder was listed is none; a link to nothing is a mistake.
             if path.is_symlink():
                 message = "this is a link that leads nowhere"
                 found[str(path)] = failure([make(str(path), (1, 1), "unreadable", message)])

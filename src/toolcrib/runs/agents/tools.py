@@ -72,6 +72,8 @@ class AgentTools:
         for name in (*agent.tools, READER):
             with suppress(ToolcribError):
                 tools[name] = self._get(name)
+        # Only the built-in reader goes to agents that do not list it, and not to one that has no tools at
+        # all.
         if READER not in agent.tools and READER in tools and not (agent.tools and tools[READER].is_builtin):
             del tools[READER]
         return shape_tools(tools.values(), _SHAPES[api])

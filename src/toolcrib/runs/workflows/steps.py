@@ -69,6 +69,7 @@ class WorkflowSteps(RunSteps):
     def _ends(self, claim: ClaimedRun) -> dict[str, UseEnd]:
         """Return how what this run has begun has ended, by the id of the step, or by `ID[INDEX]`."""
         store = self._runs.store
+        # A retry replaces later iterations: what they had begun is begun again.
         live = [one.number for one in store.iterations(claim.run.id) if one.live]
         with store.database.read() as tx:
             return {end.use_id: end for number in live for end in use_ends(tx, claim.run.id, number)}

@@ -19,7 +19,7 @@ from toolcrib.cli.table import brief, print_listing
 from toolcrib.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
-    from toolcrib.bundles import BundleRecord, Store
+    from toolcrib.bundles import BundleRecord
 
 
 @click.group("bundle")
@@ -83,16 +83,13 @@ def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
         {"bundles": [document_of(one) for one in found]},
         ("SLUG", "ENABLED", "TOOLS", "ID", "DESCRIPTION"),
         [
-            (one.slug, "yes" if one.is_enabled else "no", _number(store, one), one.id,
+            (one.slug, "yes" if one.is_enabled else "no",
+             str(len(store.tools(one.id) if one.is_built_in else store.files(one.id))), one.id,
              brief(one.description or one.display_name))
             for one in found
         ],
         empty="No bundle is deleted.",  # Else there is the one of the built-in tools.
     )  # fmt: skip
-
-
-def _number(store: Store, bundle: BundleRecord) -> str:
-    return str(len(store.tools(bundle.id)) if bundle.is_built_in else len(store.files(bundle.id)))
 
 
 @command.command("show")

@@ -138,6 +138,7 @@ def approve_command(
         scope = _always(project, sheet, yes=yes)
     else:
         channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
+    # The seal covers all that was shown: if it changes until the decision, that is refused.
     seal = sheet.approval.seal
     done = service.approve(approval, user_name(), scope, changed, reason, seal=seal, channel=channel)
     print_note(f"approved{SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")

@@ -91,6 +91,7 @@ def write_rule(
             f"{path} has another form, so nothing is added to it",
             hint=f"Add this to policy.rules yourself: {json.dumps(rule, ensure_ascii=False)}",
         ) from None
+    # A rule that the policy would refuse is refused here, before anything is asked.
     config_of(text, path)
     for line in diff_of(path, before, text).splitlines():
         print_result(one_line(line))
@@ -112,6 +113,7 @@ def _trust(project: Project, then: Config, text: str) -> None:
     trust, now = project.acceptance.trust, load_config(project.place.config, project.root)
     if not trust.is_trusted(then.digest):
         return
+    # What else is trusted with the settings must be as it was: only the rule was agreed to.
     same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
     if not same or now.document is None or now.document.raw != text.encode():
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")

@@ -148,6 +148,7 @@ class _State:
     def _print_settings(self) -> None:
         config = self.project.config
         path = config.document.path if config.document is not None else ""
+        # As a person in this folder would write it.
         path = path.removeprefix(os.getcwd() + os.sep)
         for weak in self.settings:
             line = _line(config, weak)

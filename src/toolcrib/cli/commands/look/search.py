@@ -47,6 +47,7 @@ def command(
     These are the tools of the project and of your bundles; outside of a project those of bundles. Exit 3 if
     no tool matches.
     """
+    # Bundles are this user's, not the project's, and a token is for one project.
     if given_token() is not None and (bundles or disabled or data):
         raise InvalidToken("--bundle, --disabled and --data are for this machine's own user, not for a token")
     folder = None if data is None else Path(data).absolute()

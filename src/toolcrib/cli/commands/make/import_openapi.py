@@ -74,7 +74,14 @@ def command(
     project's folder of tools. Unsupported operations are skipped; the report says why. Exit 4 if no operation
     becomes a tool.
     """
-    from toolcrib.manifest.openapi import import_document, new_manifests, write_manifests
+    from toolcrib.manifest.openapi import (
+        fetch_document,
+        import_document,
+        is_url,
+        new_manifests,
+        open_document,
+        write_manifests,
+    )
     from toolcrib.project import find
 
     place = None if only_list else find(root)
@@ -84,7 +91,8 @@ def command(
     )
     started = time.perf_counter()
     with waiting(f"reading {source}"):
-        found = import_document(_read(source), secrets=names, bind=bind, **how)
+        document = asyncio.run(fetch_document(source)) if is_url(source) else open_document(source)
+        found = import_document(document, secrets=names, bind=bind, **how)
     seconds = time.perf_counter() - started
     if how["only"] and not found.operations:
         raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(how['only'])}")
@@ -96,12 +104,6 @@ def command(
     else:
         _print(found, drafts, seconds, only_list=only_list)
     return 0 if found.tools or not found.operations else 4
-
-
-def _read(source: str) -> Any:
-    from toolcrib.manifest.openapi import fetch_document, is_url, open_document
-
-    return asyncio.run(fetch_document(source)) if is_url(source) else open_document(source)
 
 
 def _pair(option: str, pattern: re.Pattern[str], form: str, text: str) -> tuple[str, str]:

@@ -182,6 +182,7 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
         raise
     except ToolcribError as error:
         refusal = error
+        # The call is made all the same, by its bare name, so that the refusal is in the audit log.
         if not isinstance(error, NotFoundError):
             call.tool = call.tool.rpartition("/")[2].partition("@")[0]
     else:

@@ -231,6 +231,7 @@ async def _watch(project: Project, run_id: str | None, after: int, as_json: bool
             if as_json:
                 print_result(json.dumps(event.document))
                 continue
+            # A run below this one that has begun since.
             if event.run_id not in depths:
                 depths[event.run_id] = project.runs.find(event.run_id).depth
             print_result(_event_line(event, depths[event.run_id]))

@@ -71,6 +71,7 @@ def command(
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.project.trace import Allowed, Trace
 
+    # Before the run, so that nobody waits for it in vain.
     if apply:
         require_person("permissions")
     project = accepted_project(root, ask=not as_json)

@@ -183,6 +183,7 @@ async def create_run(request: RestRequest) -> Answer:
         identity=client.identity,
         trace=read_trace(request.http.headers.get("traceparent")),
     )
+    # `root_path`: the application may be mounted below a prefix.
     location = f"{request.http.scope.get('root_path', '')}/runs/{run_id}"
     return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})
 
