@@ -280,7 +280,8 @@ class Project(DurableParts):
         calls with the same `idempotency_key` one runs, and the others get its result.
         """
         if wait == "raise" and idempotency_key is None and name in self.toolset and "/" not in name:
-            self.catalog.registry.check(name)
+            if name in self.catalog.registry.unchecked:
+                self.catalog.registry.check(name)
             return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
         options |= {"wait": wait, "idempotency_key": idempotency_key}
         return self.invoke(Call(name, {} if arguments is None else arguments, **options))

@@ -184,7 +184,8 @@ class ProjectCatalog:
         return self._invoke(call)
 
     def _invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
-        self.registry.check(call.tool)
+        if call.tool in self.registry.unchecked:
+            self.registry.check(call.tool)
         if self.servers is not None and self.servers.may_bring(call.tool):
             limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
             return self.servers.invoke_when_ready(call, limit_s)

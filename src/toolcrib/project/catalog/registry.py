@@ -106,7 +106,8 @@ class ToolRegistry:
         self._toolset = toolset
         self._bind = bind
         self._tools: dict[str, BoundTool] = {}
-        self._unchecked: dict[str, BoundTool] = {}
+        self.unchecked: dict[str, BoundTool] = {}
+        """Tools that `check` must see before they are used. Most calls find that theirs is not among them."""
         self._found: dict[str, list[Diagnostic]] = {}
         self._documents: dict[str, Document] = {}
         """Documents of tools that are not checked yet."""
@@ -156,30 +157,20 @@ class ToolRegistry:
         self._external[bound.name] = bound
         self.marks[bound.name] = []
 
-    def remove_stored(self, name: str) -> None:
-        """Take out such a tool, if it is there."""
-        if self.is_external(name):
-            self._toolset.drop_quietly(name)
-        self._forget_external(name)
-
     def _know(self, bound: BoundTool) -> None:
         self._forget(bound.name)
-        self._unchecked[bound.name] = self._external[bound.name] = bound
+        self.unchecked[bound.name] = self._external[bound.name] = bound
         self.marks[bound.name] = []  # what it may touch can change without its file
 
-    def remove_external(self, name: str) -> bool:
-        """Take out such a tool. Return True if it was in the list."""
+    def remove_external(self, name: str, *, quietly: bool = False) -> bool:
+        """Take out such a tool; `quietly`, without calling listeners. Return True if it was in the list."""
         was_listed = self.is_external(name)
         if was_listed:
-            self._toolset.remove(name)
-        self._forget_external(name)
-        return was_listed
-
-    def _forget_external(self, name: str) -> None:
+            (self._toolset.drop_quietly if quietly else self._toolset.remove)(name)
         self._forget(name)
-        self._unchecked.pop(name, None)
-        self._external.pop(name, None)
-        self.marks.pop(name, None)
+        for known in (self.unchecked, self._external, self.marks):
+            known.pop(name, None)
+        return was_listed
 
     def is_external(self, name: str) -> bool:
         """Return True if the tool of this name in the list is one of another source."""
@@ -214,7 +205,7 @@ class ToolRegistry:
             bound = [_LazyBoundTool(tool.name, partial(self._make, tool.make)) for tool in tools]
             self._toolset.add_all(bound)
             self._tools = {one.name: one for one in bound}
-            self._unchecked |= self._tools
+            self.unchecked |= self._tools
             self.marks = {tool.name: tool.mark for tool in tools}
         return loaded
 
@@ -236,7 +227,7 @@ class ToolRegistry:
 
     def _make(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
-        if tool.name in self._unchecked:
+        if tool.name in self.unchecked:
             self._documents[tool.name] = document
         checked = self._cache.check_result(tool.name, self.marks.get(tool.name, []))
         return self._bind(tool, self._require, None, checked is not None and not checked.warned)
@@ -247,7 +238,7 @@ class ToolRegistry:
             self._toolset.replace(bound)
         else:
             self._toolset.add(bound)
-        self._tools[bound.name] = self._unchecked[bound.name] = bound
+        self._tools[bound.name] = self.unchecked[bound.name] = bound
         self._documents.pop(bound.name, None)
 
     @property
@@ -285,19 +276,19 @@ class ToolRegistry:
 
     def kept_entries(self) -> dict[str, memoryview]:
         """Return by name the entries in MCP's list that are kept of tools that nobody has used yet."""
-        lazy = (name for name, bound in self._unchecked.items() if isinstance(bound, _LazyBoundTool))
+        lazy = (name for name, bound in self.unchecked.items() if isinstance(bound, _LazyBoundTool))
         return self._cache.listed({name: self.marks[name] for name in lazy})
 
     def check_all(self, but: Container[str] = ()) -> None:
         """Check all tools that are not checked yet."""
         with uncollected():
-            for name in [name for name in self._unchecked if name not in but]:
+            for name in [name for name in self.unchecked if name not in but]:
                 self.check(name)
         self._cache.save(self._tools.keys())
 
     def check(self, name: str) -> None:
         """Check a manifest in full, once; one with errors is taken out of the list."""
-        bound = self._unchecked.get(name)
+        bound = self.unchecked.get(name)
         if bound is None:
             return
         try:
@@ -305,7 +296,7 @@ class ToolRegistry:
         except ManifestError as error:
             self._refuse(name, diagnostics_of(error))
             return
-        del self._unchecked[name]
+        del self.unchecked[name]
         mark = self.marks.get(name, [])
         result = known = self._cache.check_result(name, mark)
         if result is None:
@@ -324,7 +315,7 @@ class ToolRegistry:
     def _refuse(self, name: str, found: Iterable[Diagnostic]) -> None:
         """Take out a tool whose manifest has errors."""
         self._found.setdefault(name, []).extend(found)
-        self._unchecked.pop(name, None)
+        self.unchecked.pop(name, None)
         self._tools.pop(name, None)
         self._toolset.remove(name)
 
@@ -347,7 +338,7 @@ class ToolRegistry:
     def adopt(self, tool: Tool, found: Sequence[Diagnostic]) -> None:
         """Put in a tool whose manifest was just written here, and checked before."""
         self.put(self.bind(tool))
-        self._unchecked.pop(tool.name, None)
+        self.unchecked.pop(tool.name, None)
         self._found[tool.name] = list(found)
         self._warned.pop(tool.name, None)
         self._mark(tool)
@@ -384,7 +375,7 @@ class ToolRegistry:
         elif tool is None:
             if old is not None:
                 del self._tools[name]
-                self._unchecked.pop(name, None)
+                self.unchecked.pop(name, None)
                 self._toolset.remove(name)
                 change.removed.append(name)
         elif old is None and (other := self.same_name(name)) is not None:
@@ -398,7 +389,7 @@ class ToolRegistry:
             self.put(bound)
             self._mark(tool)
             if reading.checked:
-                del self._unchecked[name]
+                del self.unchecked[name]
                 _widen(bound, _wide(reading.found))
             (change.added if old is None else change.changed).append(name)
 

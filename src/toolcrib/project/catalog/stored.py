@@ -129,7 +129,7 @@ class StoredTools:
                 now = self._listing.find(tool.bundle, tool.slug, tool.version)
                 if now != tool or not self._listing.is_on(tool) or self.full_name(tool) != name:
                     del self._bound[name]
-                    self._registry.remove_stored(name)
+                    self._registry.remove_external(name, quietly=True)
                     self._registry.set_external_findings(f"store/{name}", (), {})
         self._announce()
 

@@ -176,6 +176,7 @@ class StoredSearch:
         return listing
 
     def _read_state(self) -> tuple[Position | None, dict[str, int]]:
+        # Kept, because an import of thousands at once gives many of them another rank than by their time.
         if self.reader.state is not self._state[0]:
             self._state = self.reader.state, _read(self.reader.state)
         return self._state[1]

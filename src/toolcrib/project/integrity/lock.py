@@ -105,8 +105,8 @@ def read_lock(path: Path) -> Lock | None:
         if data["version"] != _VERSION:
             raise unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
         tools = {name: Pin(_texts(entry["parts"])) for name, entry in data["tools"].items()}
-        bundles = {name: _texts(entry) for name, entry in data.get("bundles", {}).items()}
-        started = _texts(data.get("started", {}))
+        bundles = {name: _texts(entry) for name, entry in data["bundles"].items()}
+        started = _texts(data["started"])
         wrong = next(
             (name for name, pin in tools.items() if data["tools"][name]["digest"] != pin.digest), None
         )
