@@ -33,6 +33,7 @@ def cache_middleware(
                 kept.move_to_end(key)
                 return replace(deepcopy(found), details={**(found.details or {}), "cached": True})
             outcome = await following(call, ctx)
+            # A copy each way: whoever gets an answer may change it.
             kept[key] = clock() + ttl_s, deepcopy(outcome)
             kept.move_to_end(key)
             while len(kept) > entries:

@@ -45,6 +45,7 @@ def timeout_middleware(seconds: float) -> Middleware:
                 async with limit:
                     return await following(call, ctx)
             except TimeoutError:
+                # A TimeoutError of the tool itself is not this limit.
                 if not limit.expired():
                     raise
                 raise TimedOut(

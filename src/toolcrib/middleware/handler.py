@@ -28,6 +28,7 @@ def as_middleware(function: Callable[..., Any]) -> Middleware:
 
     Raises DefinitionError for any other function.
     """
+    # Those that must be given by position: a partial, or a class with `__call__`, may have others.
     count = len(
         [
             one

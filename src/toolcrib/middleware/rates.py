@@ -31,6 +31,7 @@ def rate_limit_middleware(
 
     def admit(tool: str) -> None:
         now, before = clock(), starts.setdefault(tool, deque())
+        # The window is by the start of each call, so a burst cannot pass at its edge.
         while before and before[0] <= now - max(_WINDOW_S, min_interval_ms / 1000):
             before.popleft()
         if concurrent is not None and running.get(tool, 0) >= concurrent:

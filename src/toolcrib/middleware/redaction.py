@@ -46,6 +46,7 @@ def redaction_middleware(
                 outcome = await following(call, ctx)
             except ToolcribError as error:
                 error.message, error.details = masked(error.message), masked(error.details)
+                # `str(error)` shows these, not the message.
                 error.args = (error.message,)
                 raise
             value = outcome.value

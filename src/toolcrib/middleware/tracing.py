@@ -39,6 +39,7 @@ def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -
         async def handle(call: Call, ctx: CallContext) -> Outcome:
             mcp = call.caller.startswith("mcp:")
             name = f"{'tools/call' if mcp else 'execute_tool'} {call.tool}"
+            # By the conventions for MCP the client has the other half of this span.
             kind = trace.SpanKind.SERVER if mcp else trace.SpanKind.INTERNAL
             with own.start_as_current_span(
                 name,

@@ -126,6 +126,7 @@ class McpCatalog:
         """Return the same by name, with kept entries in place of tools."""
         settings = self._project.config
         shown = self._meta | set(settings.pinned)
+        # For a caller who sees all, the number is known without looking at the tools.
         seen = 0 if self._project.hides(identity) else len(self._project.toolset.names) - len(self._meta)
         if max(seen, self._project.bundles.count()) > settings.max_listed:
             among = self._project.tools(caller, identity, among=shown)  # None of the others is read.

@@ -141,6 +141,7 @@ class Project(DurableParts):
         make = partial(cls, place, config, secrets=secrets, vault=vault, built_in=built_in, database=database)
         if accept == "all":
             return make(trusted=True, accept="all")
+        # Neither made nor accepted by this user: the digests in the user's own settings may accept it.
         if trust.current() is None:
             named = load_user_settings().accepted_projects
             found = _inspected(cls, place, config, vault).digest() if named else None

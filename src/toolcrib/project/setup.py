@@ -102,6 +102,7 @@ class Setup:
 def private_folders(vault: Vault) -> tuple[str, ...]:
     """Return the user's own folders, with links followed and as they are named: no tool may see them."""
     places = (vault.data, cache_home(), user_settings_place())
+    # As named too: a tool could otherwise reach them by the name that is a link.
     folders = [os.path.abspath(one) for one in places if one is not None]
     return tuple(dict.fromkeys((*map(os.path.realpath, folders), *folders)))
 

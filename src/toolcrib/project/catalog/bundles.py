@@ -215,6 +215,7 @@ class Bundles:
     async def _keep_once(self) -> None:
         if self.stored.is_behind:
             await run_in_thread(self.stored.catch_up)
+        # In this thread, to which the registry belongs; the reading before may run in another.
         self.stored.settle()
         await run_in_thread(self.index.sync)
         if self.stored.is_reaping_due:
@@ -227,6 +228,7 @@ class Bundles:
         name = self.stored.ready(call.tool)
         if name is None:
             return await path(call)
+        # A context of its own, because it says in the end if the tool ran.
         ctx = call if isinstance(call, Context) else Context.of(call)
         asked, ctx.tool, id_ = ctx.tool, name, self.stored.id_of(name)
         result = await path(ctx)

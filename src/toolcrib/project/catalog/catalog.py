@@ -159,6 +159,7 @@ class ProjectCatalog:
         for name in names:
             with suppress(ToolcribError):
                 found.append(self.get(name))
+        # By place in the list, not as they were asked for.
         order = {name: number for number, name in enumerate(self.toolset.names)}
         return sorted(found, key=lambda tool: order.get(tool.name, 0))
 
@@ -179,6 +180,7 @@ class ProjectCatalog:
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
+        # A name of the project wins over one of a bundle; only a full name has a slash.
         if ("/" in call.tool or call.tool not in self.toolset) and self.bundles.exist:
             return self.bundles.invoke(call, self._invoke)
         return self._invoke(call)
@@ -187,6 +189,7 @@ class ProjectCatalog:
         if call.tool in self.registry.unchecked:
             self.registry.check(call.tool)
         if self.servers is not None and self.servers.may_bring(call.tool):
+            # A server that never listed its tools is waited for as long as the call may take.
             limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
             return self.servers.invoke_when_ready(call, limit_s)
         return self.toolset.invoke(call)

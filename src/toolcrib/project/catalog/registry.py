@@ -227,6 +227,7 @@ class ToolRegistry:
 
     def _make(self, make: Callable[[], tuple[Tool, Document]]) -> BoundTool:
         tool, document = make()
+        # Positions are needed by the check alone.
         if tool.name in self.unchecked:
             self._documents[tool.name] = document
         checked = self._cache.check_result(tool.name, self.marks.get(tool.name, []))
@@ -293,6 +294,7 @@ class ToolRegistry:
             return
         try:
             tool = bound.tool
+        # Its form was right when it was listed; the file may have changed since.
         except ManifestError as error:
             self._refuse(name, diagnostics_of(error))
             return
@@ -351,6 +353,7 @@ class ToolRegistry:
 
         Otherwise two processes write their common index of tools in turn, at each search.
         """
+        # A mark of two parts is one of this process alone.
         for name in [name for name, mark in self.marks.items() if len(mark) == 2]:
             with suppress(ManifestError):
                 tool = self.current(name)
@@ -382,6 +385,7 @@ class ToolRegistry:
             whose = "a function or another file's tool" if other == name else other
             named = "this name" if other == name else "the same name for clients"
             change.warnings.append(f"{name}: {whose} has {named} already; its manifest is not used")
+        # An error was taken back: what runs is what is on disk again.
         elif old is not None and old.source == tool.source:
             change.fixed.append(name)
         else:

@@ -76,6 +76,7 @@ class Search:
             bad = {hit.tool.key for hit, one in zip(found.hits, shown, strict=True) if one is None}
             if not bad:
                 break
+            # Its manifest proves wrong only when it is shown: then the page is filled up with others.
             unusable |= bad
         answer: dict[str, Any] = {"hits": shown, "total": found.total}
         if facets:
@@ -113,6 +114,7 @@ class Search:
             return None if sees is None else lambda tool: not sees(found.seen(tool))
 
         hidden = hides if sees or unusable else None
+        # A broken index is made again once in its place, and then in memory.
         for again in (True, True, False):
             try:
                 found = self._stored()

@@ -230,6 +230,7 @@ class StoredTools:
         with self.lock:
             self.catch_up()
             self.settle()
+            # The usual call: no name is looked up in the list.
             if text in self._bound:
                 return text
             try:
@@ -336,6 +337,7 @@ def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | No
     `bundle` is the name that its bundle goes by. The source of the tool is what puts it again: no ids, no
     times, no switch; so a review lasts until the definition changes.
     """
+    # The switch is no part of the definition: a review outlasts it.
     record = msgspec.structs.replace(record, is_enabled=True)
     try:
         entry = entry_of(record)

@@ -56,6 +56,7 @@ class NamedServers:
                 if isinstance(block.get(name), dict):
                     block[name] = {**block[name], "permissions": permissions}
         found, wrong = read_servers(data)
+        # The settings come first: they can narrow a server that `.mcp.json` shares with other clients.
         own = {spec.name for spec in self.specs}
         return replace(
             self,

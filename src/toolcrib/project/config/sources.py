@@ -72,6 +72,7 @@ def load_source(source: ToolSource, root: Path, files: SourceFiles) -> Loaded:
     `files` are those of the project that may be read. A source outside has all files of its own folder.
     """
     path = place_of(source, root)
+    # A commit could otherwise make a source of any folder of this user.
     if path.is_relative_to(root) and not Path(os.path.realpath(path)).is_relative_to(root):
         message = f"a symbolic link takes this {'file' if source.is_file else 'folder'} out of the project"
         hint = "to allow it, write its real path in `sources`"

@@ -121,6 +121,7 @@ class Acceptance:
         Once it is accepted, in whatever process, the next call runs.
         """
         tool = ctx.bound.tool
+        # Functions of the program itself are not of the project.
         if self._accepted or (tool.source is None and tool.kind != "mcp"):
             return
         if not self.given:

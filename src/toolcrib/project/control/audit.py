@@ -45,6 +45,7 @@ class CallAudit:
         if ctx.start_line is None:
             self._log.append(event, self._encode(ctx) + ended)
         else:
+            # The arguments are not encoded and masked again: the end repeats what the start wrote.
             start, asked, _ = ctx.start_line
             self._log.append(event, f"{asked}{ended} start={start}", start=start)
 

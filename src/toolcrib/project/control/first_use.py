@@ -181,6 +181,7 @@ class FirstUse:
 
         Those of a tool whose digest the user's settings accept count as well. None if nobody has reviewed it.
         """
+        # Of every review of this manifest, because a link may lead back to where it once led.
         reviews = list(self.reviews.parts(tool))
         if tool.name in self.acceptance.versions:
             fingerprint = self._fingerprint(tool)
@@ -221,6 +222,7 @@ class FirstUse:
         for name, most in _DEFAULTS.items():
             if (getattr(tool.limits, name) or 0) > most:
                 yield f"use more than other tools (limits.{name})"
+        # To drop the approval of each call weakens a tool as much as a new permission.
         last = None if tool.approval.required else self.reviews.last(tool)
         if last is not None and "approval" in last.parts:
             yield "run without the approval of each call that it needed before"

@@ -56,6 +56,7 @@ def digest_of_project(
             continue
         versions[tool.name] = found.digest
         pinned = pin_of(found, root).parts
+        # An absolute path after the kind (`entrypoint//usr/bin/git`) is a program of this machine.
         parts[tool.name] = {name: value for name, value in pinned.items() if "//" not in name}
     whole = json.dumps([settings, parts], sort_keys=True, separators=(",", ":"))
     return ProjectDigest(hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest(), versions)

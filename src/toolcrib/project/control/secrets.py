@@ -67,4 +67,5 @@ class SecretsStep:
             for name, value in new.items():  # The value before it may still turn up.
                 self._known[name] = (value, *self._known.get(name, ()))[:_REMEMBERED]
             self.redactor = Redactor(self._known)
+            # Logs of Toolcrib are masked from the first secret on, and cost nothing before.
             self._logs.install()

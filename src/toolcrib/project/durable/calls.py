@@ -43,6 +43,7 @@ class Concurrency:
     def __call__(self) -> Mapping[str, int | None]:
         """Return the limits by name; they are read again after the list of tools has changed."""
         names = self._toolset.names
+        # The number too: a tool of a bundle enters the list without a new revision.
         if len(names) != len(self._known) or self._revision != self._toolset.revision:
             self._revision = self._toolset.revision
             self._known = {name: self._limit(self._toolset.bound(name)) for name in names}

@@ -49,6 +49,7 @@ class Binder:
     ) -> BoundTool:
         """Make a tool ready. `require` raises for one that cannot be used; `seen` records what it uses."""
 
+        # At the first call, not at the start: most tools of a project are never called.
         def executor() -> Executor:
             require(tool.name)
             make = kind_of(tool).executor

@@ -43,6 +43,7 @@ class Builtins:
         for name in (name for name in names if name in NAMES):
             if caller is None:
                 self._only_for.pop(name, None)
+            # A tool that is on for all stays so when an agent lists it too.
             elif name not in self._bound or name in self._only_for:
                 self._only_for.setdefault(name, set()).add(caller)
             if name not in self._bound and self._toolset.same_name(name) is None:

@@ -56,6 +56,7 @@ class Workspaces:
         _ = self.lowered  # recorded before the first tool runs
         config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level
         tools = self._toolset.tools()
+        # What one tool runs, another must not be able to write.
         programs = [*programs_of(tools, place.root), *self.server_programs()]
         closed = ClosedPlaces(
             programs=tuple(dict.fromkeys((*programs, *settled(config, place)))),
