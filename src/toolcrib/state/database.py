@@ -37,14 +37,11 @@ class Transaction(ABC):
 
     def add(self, table: str, values: Mapping[str, Any]) -> None:
         """Add one row, which has a key of its own, as `later` does."""
-        marks = ", ".join("?" * len(values))
-        self.later(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", *values.values())
+        self.later(_insert(table, values), *values.values())
 
     def insert(self, table: str, values: Mapping[str, Any]) -> bool:
         """Add one row; False if there is one with this key. `table` and the columns are names of our own."""
-        marks = ", ".join("?" * len(values))
-        row = f"({', '.join(values)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        return bool(self.run(f"INSERT INTO {table} {row}", *values.values()))
+        return bool(self.run(f"{_insert(table, values)} ON CONFLICT DO NOTHING", *values.values()))
 
     def one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
         """Return the first row, or None if there is none."""
@@ -90,6 +87,10 @@ class Transaction(ABC):
     @abstractmethod
     def is_held(self, holder: str) -> bool:
         """Return True while the process that got this name from `Database.holder` runs."""
+
+
+def _insert(table: str, values: Mapping[str, Any]) -> str:
+    return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
 
 
 class Database(Protocol):

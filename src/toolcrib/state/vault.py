@@ -57,10 +57,7 @@ class Vault:
         It is the file `grants-key` in the data folder. A user of several machines copies it to each of them.
         """
         path = self.folder.parent.parent / "grants-key"
-        if not path.exists():
-            put_private(path, os.urandom(32).hex().encode(), first=True)
-        # Read from the file in any case: of two processes that make it at once, one wins.
-        text = path.read_text().strip()
+        text = _made_once(path, 32)
         if not _is_key(text):
             raise StateUnavailable(
                 f"{path} is damaged, so decisions in the database cannot be recognised",
@@ -72,9 +69,7 @@ class Vault:
     def origin(self) -> str:
         """Return a random name that the project's database contains too, if it was created here."""
         path = self.folder / "origin"
-        if not path.exists():
-            put_private(path, os.urandom(16).hex().encode(), first=True)
-        name = path.read_text().strip()
+        name = _made_once(path, 16)
         if not name:
             raise StateUnavailable(
                 f"{path} is empty, so the project's state.db cannot be recognised as made here",
@@ -82,6 +77,14 @@ class Vault:
                 details={"path": str(path)},
             )
         return name
+
+
+def _made_once(path: Path, size: int) -> str:
+    """Return the random text of a file, which is made first if there is none."""
+    if not path.exists():
+        put_private(path, os.urandom(size).hex().encode(), first=True)
+    # Read from the file in any case: of two processes that make it at once, one wins.
+    return path.read_text().strip()
 
 
 def _require_own(folder: Path) -> None:

@@ -68,7 +68,7 @@ class Ask:
     def question(self) -> str:
         """Digest of the request: the same call by the same caller has the same one, in any session."""
         parts = (self.tool, self.bundle, self.tool_digest, self.arguments_digest, self.asker, self.rule)
-        return digest_of(_joined(*parts).encode())
+        return digest_of(json.dumps(parts).encode())
 
     def checked(self) -> Ask:
         """Return the same with long texts cut; `InvalidInput` for what must not be cut."""
@@ -128,7 +128,7 @@ class Approval:
         """Digest of everything that a person decides about; pass on the one of what was shown."""
         parts = (self.id, self.tool, self.bundle, self.tool_digest, self.arguments_digest, self.caller)
         more = (self.owner, self.token, self.session_id, self.rule, self.reason, *self.touches)
-        return digest_of(_joined(*parts, *more).encode())
+        return digest_of(json.dumps([*parts, *more]).encode())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; times as RFC 3339. Arguments are parsed; secrets in them are not masked."""
@@ -204,7 +204,7 @@ def canonical(arguments: Mapping[str, Any]) -> bytes:
 
 def asker_of(caller: str, owner: str, token: str | None) -> str:
     """Return one text for a caller, its owner and its token that no other caller has."""
-    return _joined(caller, owner, token)
+    return json.dumps([caller, owner, token])
 
 
 def digest_of(data: bytes) -> str:
@@ -216,11 +216,6 @@ def cut(text: str, length: int) -> str:
     """Return a text that is shown, not compared, as Unicode without NUL of at most so many characters."""
     short = text if len(text) <= length else f"{text[:length]}…"
     return short.replace("\0", "\\0").encode(errors="backslashreplace").decode()
-
-
-def _joined(*parts: str | None) -> str:
-    """Join texts such that no other texts give the same."""
-    return json.dumps(parts)
 
 
 def _is_storable(text: str) -> bool:

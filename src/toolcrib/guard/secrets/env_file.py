@@ -17,7 +17,6 @@ _single = re.compile(r"'([^']*)'").match
 _double = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL).match
 _rest = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)").match
 _plain = re.compile(r"([^\n]*?)[ \t]*(?:(?<=[ \t])#[^\n]*)?(?:\n|\Z)").match
-_nothing = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)").match
 _escape = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
 
@@ -31,7 +30,7 @@ def parse_env_file(text: str) -> dict[str, str]:
     position = 0
     while position < len(text):
         line = text.count("\n", 0, position) + 1
-        blank = _nothing(text, position)
+        blank = _rest(text, position)
         if blank is not None and blank.end() > position:
             position = blank.end()
             continue
