@@ -52,6 +52,14 @@ def print_shown(as_json: bool, document: Any, text: str) -> None:
         print_result(text)
 
 
+def print_value(value: Any) -> None:
+    """Print the value of a call: a text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        print_result(value, nl=bool(value) and not value.endswith("\n"))
+    elif value is not None:
+        print_json(value)
+
+
 def print_warnings(project: Project) -> None:
     """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:

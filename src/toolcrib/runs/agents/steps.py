@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import (
     BudgetExceeded,
@@ -32,8 +32,7 @@ from toolcrib.runs.sessions import ClaimedRun, ModelStep, Run, RunSteps, RunTran
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
-    from pydantic_ai.models import Model, ModelRequestParameters
-    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.models import Model
     from pydantic_ai.tools import ToolDefinition
 
 _MAX_FAILURES = 5
@@ -71,8 +70,8 @@ class AgentSteps(RunSteps):
             shaped = self._tools.shaped(agent, self._models.api(agent))
             async with asyncio.timeout(min(_STEP_S, agent.budgets.time_s - run.active_s)):
                 stored = await self._conversation(claim, agent, model)
-                parameters = _parameters(definitions(team, shaped))
-                response = await self._request(claim, agent, model, model_messages(stored), parameters)
+                tools = definitions(team, shaped)
+                response = await self._request(claim, _asked(model, model_messages(stored), agent, tools))
         # Not a failure of the model: the step is rescued and counts for nothing.
         except StateUnavailable:
             raise
@@ -124,37 +123,25 @@ class AgentSteps(RunSteps):
         size = sum(len(message.content) for message in stored)
         if size <= agent.compact_at * _BYTES_PER_TOKEN or len(stored) < 3:
             return stored
+        from pydantic_ai.direct import model_request
         from pydantic_ai.messages import UserPromptPart
 
         began = time.perf_counter()
         messages = model_messages(stored)
         messages[-1].parts = [*messages[-1].parts, UserPromptPart(SUMMARISE)]
-        response = await _ask(model, messages, agent, _parameters([]))
+        response = await model_request(**_asked(model, messages, agent, []))
         summary = f"{text_of(response)}\n\nThe request that you are working on:\n\n{claim.run.prompt}"
         usage = usage_of(response, free=agent.model == "scripted")
         self._runs.add_summary(claim, summary.encode(), usage, time.perf_counter() - began)
         return list(self._runs.store.conversation(claim.run))
 
-    async def _request(
-        self,
-        claim: ClaimedRun,
-        agent: Agent,
-        model: Model,
-        messages: list[ModelMessage],
-        parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        if not claim.streams:
-            return await _ask(model, messages, agent, parameters)
-        from pydantic_ai.direct import model_request_stream
+    async def _request(self, claim: ClaimedRun, asked: dict[str, Any]) -> ModelResponse:
+        from pydantic_ai.direct import model_request, model_request_stream
 
+        if not claim.streams:
+            return await model_request(**asked)
         parts = _Parts(partial(self._runs.chunk, claim))
-        asked = model_request_stream(
-            model,
-            _instructed(messages, agent),
-            model_settings=_settings(agent),
-            model_request_parameters=parameters,
-        )
-        async with asked as stream:
+        async with model_request_stream(**asked) as stream:
             async for event in stream:
                 parts.add(event)
             parts.flush()
@@ -185,32 +172,19 @@ class _Parts:
             self._text, self._flushed = "", time.monotonic()
 
 
-async def _ask(
-    model: Model, messages: list[ModelMessage], agent: Agent, parameters: ModelRequestParameters
-) -> ModelResponse:
-    from pydantic_ai.direct import model_request
-
-    return await model_request(
-        model,
-        _instructed(messages, agent),
-        model_settings=_settings(agent),
-        model_request_parameters=parameters,
-    )
-
-
-def _instructed(messages: list[ModelMessage], agent: Agent) -> list[ModelMessage]:
-    messages[-1].instructions = agent.instructions or None  # type: ignore[union-attr] # the last one is a request
-    return messages
-
-
-def _settings(agent: Agent) -> ModelSettings | None:
-    return cast("ModelSettings", dict(agent.settings)) if agent.settings else None
-
-
-def _parameters(tools: list[ToolDefinition]) -> ModelRequestParameters:
+def _asked(
+    model: Model, messages: list[ModelMessage], agent: Agent, tools: list[ToolDefinition]
+) -> dict[str, Any]:
+    """Return the arguments of a request to a model; the last message is one of our side."""
     from pydantic_ai.models import ModelRequestParameters
 
-    return ModelRequestParameters(function_tools=tools)
+    messages[-1].instructions = agent.instructions or None  # type: ignore[union-attr] # it is a request
+    return {
+        "model": model,
+        "messages": messages,
+        "model_settings": dict(agent.settings) or None,
+        "model_request_parameters": ModelRequestParameters(function_tools=tools),
+    }
 
 
 def _require_budget(agent: Agent, run: Run) -> None:

@@ -16,8 +16,8 @@ from toolcrib.cli.output import (
     print_error,
     print_json,
     print_note,
-    print_result,
     print_shown,
+    print_value,
 )
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import NotFoundError, TimedOut
@@ -93,10 +93,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     if result.error is not None:
         print_error(result.error)
         return result.error.exit_code
-    if isinstance(result.value, str):
-        print_result(result.value, nl=not result.value.endswith("\n"))
-    elif result.value is not None:
-        print_json(result.value)
+    print_value(result.value)
     return 0
 
 

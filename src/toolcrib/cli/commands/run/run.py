@@ -20,6 +20,7 @@ from toolcrib.cli.output import (
     print_json,
     print_note,
     print_result,
+    print_value,
     print_warnings,
     printable,
 )
@@ -132,10 +133,8 @@ def _print(result: Result, *, verbose: bool) -> None:
         if not verbose and not result.error.hint and "exception" in result.error.details:
             result.error.hint = "-v shows the tool's log and where it failed."
         print_error(result.error)
-    elif result.value and isinstance(result.value, str):
-        print_result(result.value, nl=not result.value.endswith("\n"))
-    elif result.value is not None and result.value != "":
-        print_json(result.value)
+    else:
+        print_value(result.value)
 
 
 def _how_to_approve(approval: str) -> str:
