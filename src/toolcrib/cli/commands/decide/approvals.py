@@ -239,18 +239,11 @@ def grants_command(root: str | None, as_json: bool) -> None:
     grants = open_project(root).approval_service.grants()
     print_listing(
         as_json,
-        {"grants": [grant.as_dict() for grant in grants]},
+        {"grants": [one.as_dict() for one in grants]},
         ("ID", "ANSWER", "SCOPE", "TOOL", "CALLER", "DECIDED"),
         [
-            (
-                grant.id,
-                grant.answer,
-                grant.scope,
-                grant.tool,
-                grant.caller,
-                f"by {grant.decided_by} {grant.note}",
-            )
-            for grant in grants
+            (one.id, one.answer, one.scope, one.tool, one.caller, f"by {one.decided_by} {one.note}")
+            for one in grants
         ],
         empty="There are no decisions.",
     )

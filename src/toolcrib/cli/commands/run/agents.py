@@ -46,19 +46,13 @@ def list_command(root: str | None, as_json: bool) -> int:
     print_listing(
         as_json,
         {
-            "agents": [agent.document for agent in agents.values()],
+            "agents": [one.document for one in agents.values()],
             "diagnostics": [finding.as_dict() for finding in findings],
         },
         ("NAME", "MODEL", "TOOLS", "AGENTS", "DESCRIPTION"),
         [
-            (
-                agent.name,
-                agent.model,
-                ", ".join(agent.tools),
-                ", ".join(agent.agents),
-                one_line(agent.description),
-            )
-            for agent in agents.values()
+            (one.name, one.model, ", ".join(one.tools), ", ".join(one.agents), one_line(one.description))
+            for one in agents.values()
         ],
         empty=f"There are no agents in {project.place.agents}.",
     )

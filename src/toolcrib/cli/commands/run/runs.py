@@ -277,16 +277,8 @@ def _print_end(run: Run, as_json: bool) -> int:
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    created = written(run.created_at) or ""
-    return (
-        run.id,
-        run.state,
-        run.agent,
-        str(run.iteration),
-        f"{run.usage.tokens:,}",
-        created,
-        one_line(run.prompt),
-    )
+    tokens, created = f"{run.usage.tokens:,}", written(run.created_at)
+    return run.id, run.state, run.agent, str(run.iteration), tokens, created, one_line(run.prompt)
 
 
 def _event_line(event: RunEvent, depth: int) -> str:

@@ -28,17 +28,11 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
     found = project.runs.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
-        {"sessions": [session.document for session in found]},
+        {"sessions": [one.document for one in found]},
         ("ID", "CALLER", "CREATED", "ACTIVE RUN", "METADATA"),
         [
-            (
-                session.id,
-                session.caller,
-                written(session.created_at) or "",
-                session.active_run or "",
-                one_line(session.metadata),
-            )
-            for session in found
+            (one.id, one.caller, written(one.created_at), one.active_run or "", one_line(one.metadata))
+            for one in found
         ],
         empty="There are no sessions.",
     )

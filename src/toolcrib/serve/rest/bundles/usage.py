@@ -80,7 +80,7 @@ def get_usage(request: RestRequest) -> Answer:
     since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else _seconds(query.since)
     total = usage.of(tool.id)
     hours = [
-        Hour(begins=written(one.begins) or "", calls=one.calls, failures=one.failures)
+        Hour(begins=written(one.begins), calls=one.calls, failures=one.failures)
         for one in usage.series(tool.id, since)
     ]
     return Answer(
