@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.types import Message
 
 from toolcrib.core.context import Context
-from toolcrib.errors import NotFoundError, RateLimited
+from toolcrib.errors import RateLimited
 from toolcrib.serve.auth import Client
 from toolcrib.serve.rest.running import OpenCall, ServerCalls
 from toolcrib.spec import Call, CallEvent, Result
 
 PAGE = Client("page")
+NOT_STORED: Any = SimpleNamespace()
+"""The store of these calls: all of them stay in the server."""
 
 
 class Hour:
@@ -51,25 +55,24 @@ async def made(table: ServerCalls, value: str = "x") -> OpenCall:
 
 async def test_a_call_is_kept_for_an_hour_after_its_end() -> None:
     clock = Hour()
-    table = ServerCalls(answer, clock)
+    table = ServerCalls(answer, NOT_STORED, clock)
     call = await made(table)
     clock.now += 3_599
     assert table.find(call.id, PAGE) is call
     clock.now += 2
     assert table.list(PAGE) == []
-    with pytest.raises(NotFoundError, match="no call"):
-        table.find(call.id, PAGE)
+    assert table.find(call.id, PAGE) is None
 
 
 async def test_a_call_nobody_can_ask_for_is_not_kept() -> None:
-    table = ServerCalls(answer)
+    table = ServerCalls(answer, NOT_STORED)
     call = table.start(Context("echo", "x"), PAGE)
     await table.settle(call, staying)
     assert table.list(PAGE) == []
 
 
 async def test_the_oldest_are_forgotten_beyond_a_number_and_beyond_a_size() -> None:
-    table = ServerCalls(answer)
+    table = ServerCalls(answer, NOT_STORED)
     calls = [await made(table) for _ in range(1_005)]
     assert {call.id for call in table.list(PAGE)} == {call.id for call in calls[5:]}
     large = [await made(table, "x" * 30_000_000) for _ in range(3)]
@@ -77,7 +80,7 @@ async def test_the_oldest_are_forgotten_beyond_a_number_and_beyond_a_size() -> N
 
 
 async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends() -> None:
-    table = ServerCalls(never)
+    table = ServerCalls(never, NOT_STORED)
     calls = [table.start(Context("wait", "x"), PAGE) for _ in range(1_000)]
     with pytest.raises(RateLimited) as refused:
         table.start(Context("wait", "x"), PAGE)
@@ -89,7 +92,7 @@ async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends(
 
 
 async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
-    table = ServerCalls(never)
+    table = ServerCalls(never, NOT_STORED)
     call = table.start(Context("wait", "x"), PAGE)
     for _ in range(3):
         await table.settle(call, staying, 0.01)

@@ -21,7 +21,6 @@ from toolcrib.errors import (
     ConflictError,
     InvalidInput,
     InvalidOutput,
-    NotFoundError,
     RateLimited,
     TimedOut,
     ToolcribError,
@@ -195,14 +194,13 @@ class ServerCalls:
     def __init__(
         self,
         invoke: Callable[[Call], Awaitable[Result]],
+        durable: ProjectCalls,
         clock: Callable[[], float] = time.time,
-        durable: ProjectCalls | None = None,
     ) -> None:
         self._invoke = invoke
         self._clock = clock
         self._durable = durable
-        if durable is not None:
-            durable.on_event = self._add
+        durable.on_event = self._add
         self._running: dict[str, OpenCall] = {}
         self._ended: dict[str, OpenCall] = {}
         self._sizes: dict[str, int] = {}
@@ -224,15 +222,12 @@ class ServerCalls:
 
     async def submit(self, ctx: Context, client: Client) -> OpenCall:
         """Make a call that continues whatever happens to this server. Raises as `start` and `submit` do."""
-        if self._durable is None:
-            return self.start(ctx, client)
         call = OpenCall(ctx, client, self._clock())
         stored = await self._store(call)
         return self._running.get(stored) or self._follow(call, stored)
 
     async def _store(self, call: OpenCall) -> str:
         """Store a call and return its id there: that of an earlier one with the same idempotency key."""
-        assert self._durable is not None
         ctx, call.is_durable = call.ctx, True
         self._running[call.id] = call  # Its events may come before the next line has ended.
         try:
@@ -258,7 +253,6 @@ class ServerCalls:
 
     async def _wait_for(self, call: OpenCall) -> None:
         """Wait until a call of the store has ended, in whatever process."""
-        assert self._durable is not None
         try:
             result = (await self._durable.wait(call.id)).outcome()
         except asyncio.CancelledError:
@@ -273,7 +267,7 @@ class ServerCalls:
     async def keep(self, call: OpenCall) -> None:
         """Put a call into the store whose client will not wait for its end."""
         call.kept = True
-        if self._durable is None or call.is_durable or call.result is not None or call.task is None:
+        if call.is_durable or call.result is not None or call.task is None:
             return
         call.is_durable = True
         if call.status == "awaiting_approval":
@@ -290,16 +284,10 @@ class ServerCalls:
             call.add(event)
 
     async def look(self, id_: str, client: Client) -> OpenCall:
-        """Return a call as `find` does, also one of the store; from now on this server follows it."""
-        kept = None
-        try:
-            kept = self.find(id_, client)
-        except NotFoundError:
-            if self._durable is None:
-                raise
-        if kept is not None and (self._durable is None or not kept.is_durable or kept.result is None):
+        """Return a call, also one of the store; from now on this server follows it. Raises NotFoundError."""
+        kept = self.find(id_, client)
+        if kept is not None and (not kept.is_durable or kept.result is None):
             return kept
-        assert self._durable is not None
         call = opened(await run_in_threadpool(self._durable.find, id_, client.seen_by), client)
         if kept is not None and kept.body == call.body:
             return kept
@@ -312,7 +300,7 @@ class ServerCalls:
         self, client: Client, states: Sequence[CallState], limit: int, before: str | None
     ) -> list[OpenCall]:
         """Return calls of the store that this client may see, the newest first."""
-        if self._durable is None or not states:
+        if not states:
             return []
         found = await run_in_threadpool(
             self._durable.page, states, limit, before=before, caller=client.seen_by
@@ -341,7 +329,7 @@ class ServerCalls:
         except Exception as error:  # The path promises not to raise.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
-        if call.claim is not None and self._durable is not None:
+        if call.claim is not None:
             if isinstance(result.error, Cancelled) and not call.stops:
                 with suppress(ConflictError):
                     self._durable.cancel(call.id)
@@ -419,17 +407,11 @@ class ServerCalls:
             if gone is not None:
                 gone.cancel()
 
-    def find(self, id_: str, client: Client) -> OpenCall:
-        """Return a call that this client may see: its own, or any for an administrator. NotFoundError."""
+    def find(self, id_: str, client: Client) -> OpenCall | None:
+        """Return a call of this server that the client may see: its own, or any for an administrator."""
         self._drop_old()
         call = self._running.get(id_) or self._ended.get(id_)
-        if call is None or not _may_see(client, call):
-            raise NotFoundError(
-                f"there is no call {id_[:64]!r} in this server",
-                hint="A server keeps its calls for an hour after their end. If it was started again, make the"
-                " call again: an approval that was given counts for it.",
-            )
-        return call
+        return call if call is not None and _may_see(client, call) else None
 
     def list(self, client: Client) -> Sequence[OpenCall]:
         """Return the calls that this client may see, the newest first; `page` has those of the store."""
@@ -448,14 +430,14 @@ class ServerCalls:
 
     async def history(self, call: OpenCall) -> tuple[Sequence[CallAttempt], Sequence[CallChange]]:
         """Return the attempts and the changes of a call of the store; none of any other."""
-        if self._durable is None or not call.is_durable:
+        if not call.is_durable:
             return (), ()
         stored = self._durable.stored
         return await run_in_threadpool(lambda: (stored.attempts(call.id), stored.changes(call.id)))
 
     async def retry(self, call: OpenCall, client: Client) -> OpenCall:
         """Run a call of the store again, and follow it. Raises as `ProjectCalls.retry` does."""
-        if self._durable is None or not call.is_durable:
+        if not call.is_durable:
             raise ConflictError(
                 f"call {call.id} is not stored, as its client waited for it", hint="Make the call again."
             )

@@ -84,7 +84,7 @@ async def rest_app(
     """
     access = Access(Tokens(project.vault), LoginSessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
     project.calls.serve()
-    calls = ServerCalls(project.invoke, durable=project.calls)
+    calls = ServerCalls(project.invoke, project.calls)
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
