@@ -90,6 +90,7 @@ def _without_options(words: Sequence[str], schema: Mapping[str, Any]) -> Iterato
             continue
         option, sign, text = word.removeprefix("--").partition("=")
         key, no = _key_of(option.removesuffix(":"), schema)
+        # Only the schema says if the next word is the value of this option.
         is_switch = kinds_of(property_of(schema, key), schema) == {"boolean"}
         if sign:
             yield f"{key}:={text}" if option.endswith(":") else f"{key}={text}"
@@ -121,6 +122,7 @@ def _key_of(option: str, schema: Mapping[str, Any]) -> tuple[str, bool]:
 
 def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
     match = _PAIR.fullmatch(word)
+    # Bytes that are not UTF-8 come as surrogates (PEP 383), and JSON has no way to write those.
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -179,6 +181,7 @@ def as_typed(text: str, member: Any, schema: Mapping[str, Any]) -> Any:
     from toolcrib.schema.lenient import kind_of, kinds_of
 
     kinds = kinds_of(member, schema)
+    # Where a text is allowed it stays one: `version=1.0` must not become a number.
     if not kinds or "string" in kinds:
         return text
     import orjson

@@ -148,6 +148,7 @@ def _failure(server: _Server, error: Exception) -> ToolFailed:
     """Return the error of the server, or of the connection to it."""
     code = getattr(error, "code", None)
     said = getattr(error, "message", None) or str(error) or type(error).__name__
+    # One error for all recipients: the answer about the only one says more.
     refused = getattr(error, "recipients", None)
     if refused and isinstance(refused, list):
         code, said = refused[0].code, refused[0].message

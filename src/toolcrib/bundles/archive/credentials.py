@@ -56,6 +56,7 @@ def require_no_secrets(contents: Contents, secrets: SecretSource | None = None) 
         name for record in records.values() for _, text in _texts(record) for name in _NAME.findall(text)
     }
     values = {name: value for name in sorted(named) if (value := source.get(name))}
+    # Not only names that a tool uses: a value may have been pasted in place of its name.
     for name in os.environ:
         value = source.get(name) if _VARIABLE.search(name) else None
         if value is not None and len(value) >= _SHORTEST:

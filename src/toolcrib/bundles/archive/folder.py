@@ -11,7 +11,7 @@ from toolcrib.bundles.forms import entry_of, own_record, read_manifest, record_t
 from toolcrib.bundles.records import ToolRecord
 from toolcrib.bundles.store import Store
 from toolcrib.errors import ConflictError, NotFoundError
-from toolcrib.manifest import ANY_FILE, DIALECTS, FILE_NAME, SourceFiles, failure, load_tools
+from toolcrib.manifest import DIALECTS, FILE_NAME, failure, load_tools
 from toolcrib.manifest.convert import Loss, convert
 from toolcrib.spec import ABSENT, Tool
 
@@ -81,15 +81,13 @@ def _lost(path: str, was: Any, means: str) -> Loss:
     return Loss(f"$.{path}", was, ABSENT, means)
 
 
-def read_folder(
-    folder: Path, bundle: ArchivedBundle, now: str, files: SourceFiles = ANY_FILE
-) -> tuple[Contents, list[ToolLoss]]:
+def read_folder(folder: Path, bundle: ArchivedBundle, now: str) -> tuple[Contents, list[ToolLoss]]:
     """Return the tools of a folder, in any format that a project's folder of tools takes, and the losses.
 
     `now` is the time of the tools. Raises ManifestError with every error, NotFoundError if there are no
     tools, ConflictError if two have one slug and version.
     """
-    loaded = load_tools(folder, files)
+    loaded = load_tools(folder)
     if any(finding.is_error for finding in loaded.diagnostics):
         raise failure(loaded.diagnostics)
     if not loaded.tools:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.builtin.names import READER
 from toolcrib.errors import BudgetExceeded, InvalidInput, ToolcribError, ToolNotFound, Violation
@@ -31,15 +31,11 @@ _PROMPT = {
 }
 
 
-class PrepareCall(Protocol):
-    """Checks a call as the path of every call does before it asks anybody, and returns what to store of it.
+PrepareCall = Callable[[str, Mapping[str, Any] | str, ClaimedRun], Mapping[str, Any]]
+"""Checks a call as the path of every call does before it asks anybody, and returns what to store of it.
 
-    Raises the error of a call that would be refused.
-    """
-
-    def __call__(
-        self, name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun
-    ) -> Mapping[str, Any]: ...
+Raises the error of a call that would be refused.
+"""
 
 
 class AgentTools:

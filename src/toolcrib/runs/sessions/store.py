@@ -128,6 +128,7 @@ class RunStore:
             active = tx.one(_TAKE_SESSION, id, session_id)
             if active is None:
                 raise NotFoundError(f"there is no session {session_id[:100]!r}")
+            # Otherwise the end of the run before starts it (`end_run`).
             first = active[0] == id
             row = run_row(id, session_id, new, variables, now)
             row |= {"root_id": id, "depth": 0, "state": "ready" if first else "queued"}

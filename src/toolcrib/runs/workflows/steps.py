@@ -134,6 +134,7 @@ def _over(plan: Plan, workflow: Workflow, ends: list[UseEnd]) -> dict[str, Any]:
             hint=failed.hint,
             details={"step": step.id, "code": failed.code},
         )
+    # The answer of a workflow is JSON, that of an agent a plain text.
     is_json = step.tool.startswith("workflow:")
     values = [step.default if end.error else json.loads(end.value) if is_json else end.value for end in ends]
     if plan.foreach is not None:
