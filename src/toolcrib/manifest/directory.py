@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from toolcrib.manifest.dialects.dialect import Dialect
-from toolcrib.manifest.dialects.registry import DEFAULT_DIALECT, DIALECTS, dialect_named, read_dialect
+from toolcrib.manifest.dialects.registry import DEFAULT_DIALECT, DIALECTS, dialect_named, joined, read_dialect
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, Loaded
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
@@ -24,7 +23,7 @@ def load_directory(
     """
     found: list[Diagnostic] = []
     form = dialect_named(dialect)
-    loaded = _joined(
+    loaded = joined(
         _read(path, granted, dialect, files, own=own) for path, own in _files(folder, form, found)
     )
     return Loaded(loaded.tools, (*found, *loaded.diagnostics), loaded.broken)
@@ -61,23 +60,6 @@ def _placed(tool: Tool, granted: Permissions, *, own: bool) -> Tool:
     assert source is not None
     permissions = DIALECTS[source.dialect].granted(tool, granted)
     return replace(tool, permissions=permissions, source=source if own else replace(source, shared=True))
-
-
-def _joined(parts: Iterable[Loaded]) -> Loaded:
-    """Join what several files hold; of two tools with one name the first is used."""
-    found: list[Diagnostic] = []
-    tools: dict[str, Tool] = {}
-    broken: dict[str, tuple[Diagnostic, ...]] = {}
-    for part in parts:
-        found += part.diagnostics
-        broken |= part.broken
-        for tool in part.tools:
-            first = tools.setdefault(tool.name, tool)
-            if first is not tool and first.source is not None and tool.source is not None:
-                message = f"there is a tool named `{tool.name}` already: in {first.source.path}"
-                hint = "give one of the two another name"
-                found.append(make(tool.source.path, (1, 1), "name", message, hint=hint))
-    return Loaded(tuple(tools.values()), tuple(found), broken)
 
 
 def _files(folder: Path, dialect: Dialect, found: list[Diagnostic]) -> list[tuple[str, bool]]:

@@ -15,6 +15,18 @@ INSIDE = frozenset(
 """Keywords whose value is a schema."""
 
 
+TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+MEANT_TYPES = {
+    **dict.fromkeys(("binary", "date", "date-time", "datetime", "file", "str", "text", "uuid"), "string"),
+    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
+    **dict.fromkeys(("double", "float"), "number"),
+    **dict.fromkeys(("list", "tuple"), "array"),
+    **dict.fromkeys(("dict", "map"), "object"),
+    "bool": "boolean",
+}
+"""Types as other languages name them, and as JSON Schema does."""
+
+
 def changed(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
     """Return a copy of a schema, with each schema in it as `change` returns it, the inner ones first."""
     if not isinstance(schema, Mapping):

@@ -176,35 +176,41 @@ def reread(tool: Tool) -> Document | None:
 
 
 def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
-    """Return the tools of native manifests, and those of folders in other formats, sorted by name."""
-    loaded = native.load_tools(tools_dir, files)
-    known = {tool.name for tool in loaded.tools}
+    """Return the tools of a folder, sorted by name: those of native manifests, and those of other formats.
+
+    Never raises for a bad file; no folder holds no tools. Only the form is checked here; `check_tool` holds a
+    tool to the rest before it is first listed or called.
+    """
     base = os.fspath(tools_dir)
-    others = load_others(base, [name for name in native.folders(base, []) if name not in known], files)
-    found = [*loaded.diagnostics, *others.diagnostics]
-    found += [_taken(tool) for tool in others.tools if tool.name in known]
-    tools = [*loaded.tools, *(tool for tool in others.tools if tool.name not in known)]
-    return Loaded(tuple(sorted(tools, key=lambda tool: tool.name)), tuple(found))
-
-
-def load_others(base: str, names: Iterable[str], files: SourceFiles = ANY_FILE) -> Loaded:
-    """Return the tools of those folders in `base` that hold a file of `own_files` instead of a manifest."""
-    tools: dict[str, Tool] = {}
     found: list[Diagnostic] = []
-    for name in names:
-        other = load_folder(f"{base}/{name}", files)
-        if other is None:
-            continue
-        found += other.diagnostics
-        for tool in other.tools:
-            if tools.setdefault(tool.name, tool) is not tool:
-                found.append(_taken(tool))
-    return Loaded(tuple(tools.values()), tuple(found))
+    native_tools: list[Tool] = []
+    others: list[Loaded | None] = []
+    with native.uncollected():
+        for name in native.folders(base, found):
+            read_one = native.read_folder(f"{base}/{name}", name, found, files)
+            if read_one is not None:
+                native_tools.append(read_one[0])
+            else:
+                others.append(load_folder(f"{base}/{name}", files))
+    whole = joined([Loaded(tuple(native_tools), tuple(found)), *filter(None, others)])
+    return replace(whole, tools=tuple(sorted(whole.tools, key=lambda tool: tool.name)))
 
 
-def _taken(tool: Tool) -> Diagnostic:
-    path = "" if tool.source is None else tool.source.path
-    return make(path, (1, 1), "name", f"a tool named {tool.name} is in another folder")
+def joined(parts: Iterable[Loaded]) -> Loaded:
+    """Join what several files hold; of two tools with one name the first is used."""
+    found: list[Diagnostic] = []
+    tools: dict[str, Tool] = {}
+    broken: dict[str, tuple[Diagnostic, ...]] = {}
+    for part in parts:
+        found += part.diagnostics
+        broken |= part.broken
+        for tool in part.tools:
+            first = tools.setdefault(tool.name, tool)
+            if first is not tool and first.source is not None and tool.source is not None:
+                message = f"there is a tool named `{tool.name}` already: in {first.source.path}"
+                hint = "give one of the two another name"
+                found.append(make(tool.source.path, (1, 1), "name", message, hint=hint))
+    return Loaded(tuple(tools.values()), tuple(found), broken)
 
 
 def load_folder(folder: str, files: SourceFiles = ANY_FILE) -> Loaded | None:

@@ -22,6 +22,7 @@ SET_BY_CLIENT = frozenset(
 )
 """Headers that no tool can give."""
 _HTTP = ("exec", "http")
+_LONE = re.compile(r"\$\{[^{}]+\}")
 
 
 class RequestFault(NamedTuple):
@@ -127,7 +128,7 @@ def _body(config: HttpExec) -> Iterator[RequestFault]:
     if form is not None and body is None:
         yield RequestFault("body", path, f"`body_format` is {form}, but there is no `body`")
         return
-    if form in ("form", "multipart") and not isinstance(body, dict) and not _lone(body):
+    if form in ("form", "multipart") and not isinstance(body, dict) and not _LONE.fullmatch(str(body)):
         hint = 'write a mapping, or the whole body as "${name}"'
         yield RequestFault("body", path, f"a body of format {form} is a mapping of its fields", hint)
     if form in ("text", "binary", "file") and not isinstance(body, str):
@@ -143,10 +144,6 @@ def _body(config: HttpExec) -> Iterator[RequestFault]:
             yield RequestFault("body", place, f"`body` has no field `{name}`")
         if part.content_type is not None and not part.content_type.isprintable():
             yield RequestFault("body", place, "`content_type` holds a control character")
-
-
-def _lone(body: Any) -> bool:
-    return isinstance(body, str) and re.fullmatch(r"\$\{[^{}]+\}", body) is not None
 
 
 def _cookies(tool: Tool, config: HttpExec) -> Iterator[RequestFault]:
@@ -182,12 +179,14 @@ def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -
     """Check that the token can be fetched: addresses, the client's id, and what the grant needs."""
     from toolcrib.manifest.http.addresses import url_faults
 
+    assert isinstance(tool.config, HttpExec)
+    own = tool.config.url
     for field in ("token_url", "device_url"):
         url = getattr(rule, field)
         if url is not None and "${" in url:
             yield RequestFault("auth", (*path, "oauth2", field), f"`{field}` cannot hold a placeholder")
         elif url is not None:
-            if tool.permissions.network.mode != "hosts" and _host(url) != _host(_config(tool).url):
+            if tool.permissions.network.mode != "hosts" and _host(url) != _host(own):
                 message = (
                     f"`{field}` has another host than the tool, which `permissions.network` does not list"
                 )
@@ -199,11 +198,6 @@ def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -
     needed = {"refresh_token": "refresh_secret", "device_code": "device_url"}.get(rule.grant)
     if needed is not None and getattr(rule, needed) is None:
         yield RequestFault("auth", path, f"the grant {rule.grant} needs `{needed}`")
-
-
-def _config(tool: Tool) -> HttpExec:
-    assert isinstance(tool.config, HttpExec)
-    return tool.config
 
 
 def _host(url: str) -> str:

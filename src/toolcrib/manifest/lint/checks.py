@@ -22,18 +22,6 @@ from toolcrib.template import Namespaces, problems
 _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
-_JSON_TYPES = {
-    "str": "string",
-    "text": "string",
-    "int": "integer",
-    "float": "number",
-    "bool": "boolean",
-    "list": "array",
-    "dict": "object",
-    "map": "object",
-    "none": "null",
-}
-"""Types as other languages name them, and as JSON Schema does."""
 _PLACEHOLDERS = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|%\(\w+\)s|:\w+")
 """What an argument's name can stand in; the last two in an SQL statement."""
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
@@ -276,6 +264,7 @@ def _schema_faults(
     schema: dict[str, Any], path: KeyPath, rule: str, document: Document
 ) -> Iterator[Diagnostic]:
     from toolcrib.schema import SchemaCheck
+    from toolcrib.schema.walk import MEANT_TYPES
 
     try:
         SchemaCheck(schema)
@@ -283,7 +272,7 @@ def _schema_faults(
         steps = steps_of(error.violations[0].path) if error.violations else ()
         at: KeyPath = (*path, *steps)
         written = document.value_at(at) if steps and steps[-1] == "type" else None
-        meant = _JSON_TYPES.get(written) if isinstance(written, str) else None
+        meant = MEANT_TYPES.get(written) if isinstance(written, str) else None
         hint = f"write `type: {meant}`" if meant else None
         yield document.diagnostic(rule, f"`{dotted(path)}` is {error.message}", at, key=not steps, hint=hint)
 

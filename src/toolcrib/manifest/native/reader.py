@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,6 @@ FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
 
 _NO_INPUTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-_NO_PERMISSIONS = Permissions()
-_NO_NETWORK = Network()
-_NO_APPROVAL = ApprovalRule()
-_NO_LIMITS = Limits()
-_NO_HINTS = Annotations()
-_TOOL_ONLY = McpForms()
-_JSON = Output()
-_RESERVED = frozenset({".", ".."})
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
@@ -61,22 +54,6 @@ class Loaded:
     diagnostics: tuple[Diagnostic, ...]
     broken: Mapping[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
     """Name of an unusable tool to the findings about it."""
-
-
-def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
-    """Every tool of a folder, sorted by name. Never raises for a bad manifest; no folder holds no tools.
-
-    Only the form is checked here; `check_tool` holds a tool to the rest before it is first listed or called.
-    """
-    tools: list[Tool] = []
-    found: list[Diagnostic] = []
-    base = os.fspath(tools_dir)
-    with uncollected():
-        for name in folders(base, found):
-            read_one = read_folder(f"{base}/{name}", name, found, files)
-            if read_one is not None:
-                tools.append(read_one[0])
-    return Loaded(tuple(tools), tuple(found))
 
 
 @contextmanager
@@ -241,24 +218,20 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
     get = data.get
     inputs = get("inputs")
     outputs = get("outputs")
-    permissions = get("permissions")
-    approval = get("approval")
     retry = get("retry")
-    limits = get("limits")
-    annotations = get("annotations")
     return Tool(
         name=data["name"],
         description=data["description"],
         kind=kind,
         input_schema=inputs["schema"] if inputs else dict(_NO_INPUTS),
         config=KINDS[kind].configure(data["exec"][kind]),
-        output=_output(outputs) if outputs else _JSON,
-        permissions=_permissions(permissions) if permissions else _NO_PERMISSIONS,
-        approval=made_of(ApprovalRule, approval) if approval else _NO_APPROVAL,
+        output=_output(outputs) if outputs else _default(Output),
+        permissions=_permissions(get("permissions")),
+        approval=_made(ApprovalRule, get("approval")),
         retry=made_of(Retry, retry) if retry else None,
-        limits=made_of(Limits, limits) if limits else _NO_LIMITS,
-        annotations=Annotations(**annotations) if annotations else _NO_HINTS,
-        mcp=McpForms(**forms) if (forms := get("mcp")) else _TOOL_ONLY,
+        limits=_made(Limits, get("limits")),
+        annotations=_made(Annotations, get("annotations")),
+        mcp=_made(McpForms, get("mcp")),
         tags=tuple(get("tags", ())),
         examples=tuple([made_of(Example, {"description": "", **one}) for one in get("examples", ())]),
         version=data["version"],
@@ -268,6 +241,16 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
     )
 
 
+@cache
+def _default(kind: Any) -> Any:
+    """Return the record for a missing block: all tools share it, because ten thousand take much memory."""
+    return kind()
+
+
+def _made(kind: Any, block: dict[str, Any] | None) -> Any:
+    return made_of(kind, block) if block else _default(kind)
+
+
 def _output(block: dict[str, Any]) -> Output:
     schema = block.get("schema")
     if isinstance(schema, bool):
@@ -275,13 +258,16 @@ def _output(block: dict[str, Any]) -> Output:
     return Output(block.get("format", "json"), schema, block.get("on_violation", "warn"))
 
 
-def _permissions(block: dict[str, Any]) -> Permissions:
+def _permissions(block: dict[str, Any] | None) -> Permissions:
+    if not block:
+        shared: Permissions = _default(Permissions)
+        return shared
     get = block.get
     fs = get("fs") or {}
     secrets = get("secrets")
     network = get("network", False)
     return Permissions(
-        Network.parse(network) if network else _NO_NETWORK,
+        Network.parse(network) if network else _default(Network),
         tuple(fs.get("read", ())),
         tuple(fs.get("write", ())),
         tuple([made_of(SecretSpec, {"name": name, **entry}) for name, entry in (secrets or {}).items()]),

@@ -99,7 +99,8 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Op
     if style.style not in STYLES[position]:
         request.notes.append(f"the style {style.style!r} of {parameter.name!r} is not valid in a {position}")
         style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
-    if _matters(style, schema, schemas):
+    always = style.allow_reserved or style.style in ("label", "matrix", "json", "cookie")
+    if always or not is_scalar(schema, schemas):
         request.styles[name] = style
     _entries(parameter, request)[parameter.name] = name if position == "path" else f"${{{name}}}"
 
@@ -166,13 +167,6 @@ def _media(parameter: Parameter) -> tuple[str, Node]:
     for media, node in content.entries():
         return media.partition(";")[0].strip().lower(), node.at("schema")
     return "", content.at("", "schema")
-
-
-def _matters(style: ParameterStyle, schema: Any, schemas: Schemas) -> bool:
-    """Return True if the style changes how the value is written."""
-    if style.allow_reserved or style.style in ("label", "matrix", "json", "cookie"):
-        return True
-    return not is_scalar(schema, schemas)
 
 
 class Unusable(Exception):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from toolcrib.errors import DefinitionError
 from toolcrib.manifest.openapi.document import Node, RefProblem, clean
-from toolcrib.schema.walk import INSIDE, LISTS
+from toolcrib.schema.walk import INSIDE, LISTS, MEANT_TYPES, TYPES
 
 Direction = Literal["request", "response"]
 Schema = dict[str, Any]
@@ -174,7 +174,7 @@ class Translator:
 
     def _type(self, out: Schema, node: Node, key: str, _: int) -> None:
         value = node.value[key]
-        if value.__class__ is str and value in _TYPES:
+        if value.__class__ is str and value in TYPES:
             out[key] = value
             return
         if value == "file":
@@ -366,15 +366,6 @@ _COUNTS = frozenset(
 )
 _NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 
-_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
-_MEANT = {
-    **dict.fromkeys(("binary", "date", "date-time", "datetime", "file", "str", "text", "uuid"), "string"),
-    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
-    **dict.fromkeys(("double", "float"), "number"),
-    **dict.fromkeys(("list", "tuple"), "array"),
-    **dict.fromkeys(("dict", "map"), "object"),
-    "bool": "boolean",
-}
 _LARGEST = 2**63 - 1
 _LONGEST_PATTERN = 10_000
 
@@ -385,7 +376,7 @@ def types(value: Any) -> list[str] | None:
     found: list[str] = []
     for name in names:
         lower = name.lower() if isinstance(name, str) else "null" if name is None else ""
-        known = lower if lower in _TYPES else _MEANT.get(lower)
+        known = lower if lower in TYPES else MEANT_TYPES.get(lower)
         if known is None:
             return None
         if known not in found:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from toolcrib.spec.record import record
@@ -77,11 +76,6 @@ class Positions:
             if spot is not None:
                 return spot, length == len(path)
         return None, False
-
-    def child(self, parent: KeyPath, number: int) -> Spot | None:
-        """Return the position of the entry `number` (from 0) of a mapping."""
-        inside = (spot for path, spot in self._spots.items() if path[:-1] == parent and path)
-        return next(islice(inside, number, None), None)
 
     def _read(self, text: str) -> None:
         frames: list[_OpenNode] = []

@@ -116,11 +116,6 @@ class Document:
         """Return the value at `path` as written in the file; None if there is none."""
         return value_at(self.data, path)
 
-    def nth_key(self, parent: KeyPath, number: int) -> tuple[int, int]:
-        """Return line and column of the key `number` (from 0) of the mapping at `parent`."""
-        spot = self._index().child(parent, number)
-        return spot.key.at if spot is not None and spot.key is not None else self.locate(parent)
-
     def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:
         return self._index().find(path)
 
@@ -141,9 +136,6 @@ class Unplaced(Document):
 
     def __init__(self, path: str, raw: bytes, data: Any) -> None:
         super().__init__(path, raw, "", data)
-
-    def nth_key(self, parent: KeyPath, number: int) -> tuple[int, int]:  # noqa: ARG002
-        return 1, 1
 
     def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:  # noqa: ARG002
         return None, False
@@ -386,9 +378,11 @@ def _refuse_keys(document: Document) -> None:
     for path, node in _walk(document.data):
         if not isinstance(node, dict):
             continue
-        for number, key in enumerate(node):
+        for key in node:
             if not isinstance(key, str):
-                at = document.nth_key(path, number)
+                # The key as it is usually written: positions know nothing else of it.
+                written = "null" if key is None else str(key).lower()
+                at = document.locate((*path, written), key=True)
                 message = f"the key {quoted(key)} is not text"
                 raise _refuse(document, "yaml-key", message, at, "quote the key")
     raise _refuse(document, "yaml-syntax", "the file holds a value that JSON does not have", (1, 1))

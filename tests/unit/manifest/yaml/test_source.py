@@ -92,7 +92,7 @@ REFUSED = [
     ("a:\n  b: 1\n  200: x", "yaml-key", 3, 3),
     ("true: 1", "yaml-key", 1, 1),
     ("~: 1", "yaml-key", 1, 1),
-    ("a: 1\n&x : 2", "yaml-key", 2, 1),
+    ("a: 1\n&x : 2", "yaml-key", 1, 1),
     ("? [1]\n: 2", "yaml-key", 1, 1),
     ("a: 1\n---\nb: 2\n", "yaml-documents", 2, 1),
     ("x: 1\ny: 2\nx: 3", "yaml-duplicate-key", 3, 1),

@@ -192,35 +192,26 @@ def _scalar_indent(line: str) -> int:
     return lead if keyed else max(0, lead - 2)
 
 
-@dataclass(slots=True)
+def fold(data: Any, tags: list[_Tag]) -> Folded:
+    """Return the data of an unfolded text, with each condition moved to its keys and items."""
+    folded = Folded(data, tags)
+    if tags:
+        folded.data = folded.value(data, (), ())
+    return folded
+
+
 class Folded:
     """The data with `Choice` values in it."""
 
-    data: Any
-    places: dict[KeyPath, KeyPath]
-    """The position in the unfolded data of each value in a condition."""
-    seen: set[int]
-    """Numbers of the control lines that were found."""
-    found: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """Faults with their position in the unfolded data."""
-
-
-def fold(data: Any, tags: list[_Tag]) -> Folded:
-    """Return the data of an unfolded text, with each condition moved to its keys and items."""
-    folder = _Folder(tags)
-    value = folder.value(data, (), ()) if tags else data
-    return Folded(value, folder.places, folder.seen, folder.found)
-
-
-_Branches = list[tuple[str | None, Any]]
-
-
-class _Folder:
-    def __init__(self, tags: list[_Tag]) -> None:
+    def __init__(self, data: Any, tags: list[_Tag]) -> None:
+        self.data = data
         self._tags = tags
         self.places: dict[KeyPath, KeyPath] = {}
+        """The position in the unfolded data of each value in a condition."""
         self.seen: set[int] = set()
+        """Numbers of the control lines that were found."""
         self.found: list[tuple[KeyPath, str]] = []
+        """Faults with their position in the unfolded data."""
 
     def value(self, data: Any, path: KeyPath, place: KeyPath) -> Any:
         if isinstance(data, dict):
@@ -266,7 +257,7 @@ class _Folder:
                 out.setdefault(name, None)
         for branches in chains.values():
             for name in {name: None for _, inner in branches for name in inner}:
-                out[name] = _choice([(tag.test, inner.get(name, ABSENT)) for tag, inner in branches])
+                out[name] = Choice(tuple((tag.test, inner.get(name, ABSENT)) for tag, inner in branches))
         return out
 
     def _list(self, data: list[Any], path: KeyPath, place: KeyPath, start: int = 0) -> list[Any]:
@@ -289,7 +280,7 @@ class _Folder:
                 inner = None
             others = [(test, ABSENT) for test in before]
             out += [
-                _choice([*others, (tag.test, value)])
+                Choice((*others, (tag.test, value)))
                 for value in self._list(inner or [], path, (*here, key), index)
             ]
             before.append(tag.test)
@@ -298,7 +289,3 @@ class _Folder:
     def _place(self, path: KeyPath, place: KeyPath) -> None:
         if path != place:
             self.places.setdefault(path, place)
-
-
-def _choice(branches: _Branches) -> Choice:
-    return Choice(tuple(branches))
