@@ -82,9 +82,8 @@ def _measure(setting: Setting, size: int) -> Table:
 
 def _fill(data: Path, size: int) -> str:
     """Write records as the store does, but without waiting for the disk each time."""
-    import msgspec
-
     store, bundle = find("toolcrib.bundles", "Store")(data), ""
+    encoded = find("toolcrib.bundles.files", "encoded")
     record, file_of = find("toolcrib.bundles", "ToolRecord"), find("toolcrib.bundles.records", "file_of")
     chance = random.Random(1)
     for number in range(size):
@@ -108,7 +107,7 @@ def _fill(data: Path, size: int) -> str:
             modified_at=moment,
         )
         path = data / "bundles" / bundle / "tools" / file_of(tool.slug, "1")
-        path.write_bytes(msgspec.json.encode(tool))
+        path.write_bytes(encoded(tool))
     return str(bundle)
 
 

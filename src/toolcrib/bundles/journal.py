@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import uuid
 from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
@@ -21,6 +22,8 @@ from toolcrib.state import boot_id
 
 _MOST_BYTES = 16 * 1024 * 1024
 """A longer journal begins anew."""
+_LINE = len(f"{uuid.UUID(int=0)} {uuid.UUID(int=0)}.json\n")
+"""Bytes for a tool."""
 _CONTINUES = re.compile(r" after (\w+) (\d+) (\d+)\"")
 """The end of a first line: the journal before this one, and the place behind which its changes are here too,
 up to its end."""
@@ -40,6 +43,10 @@ class Position(NamedTuple):
     journal: str
     """Names the file: another one begins at its start."""
     offset: int
+
+    def most_changes(self, later: Position) -> int:
+        """Return how many tools may have been changed between this place and a later one of the journal."""
+        return (later.offset - self.offset) // _LINE
 
 
 class Journal:
@@ -68,7 +75,7 @@ class Journal:
 
     def has_grown(self, since: Position) -> bool:
         """Return True if there are lines behind this position, or it is of before a restart."""
-        return self._end() != since or not _is_of_this_boot(since)
+        return self.end != since or not _is_of_this_boot(since)
 
     def read(
         self, since: Position | None, differing: Callable[[], list[Change]] = list
@@ -79,11 +86,11 @@ class Journal:
         those of the position: after a restart of the machine lines may be lost.
         """
         with self._lock.alone():
-            end = self._end()
+            end = self.end
             begin = None if since is None else _place(since, end)
             if end.offset > _MOST_BYTES or not _is_of_this_boot(end):
                 begin = self._begin(begin, end, differing)
-                end = self._end()
+                end = self.end
         return (None if begin is None else self._between(begin, end.offset)), end
 
     def _begin(self, place: int | None, end: Position, differing: Callable[[], list[Change]]) -> int | None:
@@ -110,7 +117,9 @@ class Journal:
                 changes[Change(bundle, None if name == "-" else name)] = None
         return list(changes)
 
-    def _end(self) -> Position:
+    @property
+    def end(self) -> Position:
+        """The place behind the last line."""
         try:
             if self._last is not None and _state(self._path.stat()) == self._last[0]:
                 return self._last[1]  # Asked before each list and search

@@ -104,6 +104,7 @@ class _Versioned(Struct, rename="camel"):
     schema_version: str
 
 
+_NEWEST = f'"schemaVersion": "{SCHEMA_VERSION}"\n}}\n'.encode()
 _version = msgspec.json.Decoder(_Versioned).decode
 _Form = TypeVar("_Form")
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
@@ -116,7 +117,8 @@ def decode(data: bytes, form: type[_Form]) -> _Form:
 
     Raises msgspec.DecodeError for anything else, such as a record of a newer version of this program.
     """
-    if _version(data).schema_version == SCHEMA_VERSION:
+    # The end that this store writes saves a look for the version.
+    if data.endswith(_NEWEST) or _version(data).schema_version == SCHEMA_VERSION:
         return msgspec.json.decode(data, type=form)
     value = msgspec.json.decode(data, type=dict[str, Any])
     while (version := value.get("schemaVersion")) != SCHEMA_VERSION:

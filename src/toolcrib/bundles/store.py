@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -24,8 +24,9 @@ import msgspec
 
 from toolcrib.bundles.changes import ChangeLog, RecordedChange
 from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
-from toolcrib.bundles.journal import Journal
+from toolcrib.bundles.journal import Journal, Position
 from toolcrib.bundles.records import (
+    MOST_TOOLS,
     BundleBody,
     BundleRecord,
     Switches,
@@ -56,6 +57,9 @@ from toolcrib.spec.identifier import new_id
 
 REAP_AFTER_S = 48 * 3600
 """Seconds from the deletion of a bundle to its removal, if it is still empty."""
+_ON_THE_WAY = 100
+"""Files that others may be about to create, with their lines in the journal already."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _Form = TypeVar("_Form")
 Check = Callable[[BundleRecord | ToolRecord | None], None]
 """Gets a record, None for a new one, before a change and while nobody else can change it; may raise."""
@@ -92,6 +96,8 @@ class Store:
         self._clock = clock
         self._changes = ChangeLog(data)
         self._by = "local"
+        self._counted: dict[str, tuple[Position, int]] = {}
+        """By bundle: the number of its tools, counted behind a place in the journal."""
 
     def acting(self, by: str) -> Store:
         """Return this store for changes by another caller: `cli`, `page`, `token:NAME`."""
@@ -316,7 +322,7 @@ class Store:
         self._refuse_built_in(bundle_id)
         with self._lock.shared():
             self._require_enabled(bundle_id)
-            check_room(bundle_id, len(self.files(bundle_id)) + 1)
+            self._require_room(bundle_id)
             seconds = self._clock()
             now = _moment(seconds)
             values = {name: getattr(body, name) for name in body.__struct_fields__}
@@ -373,14 +379,32 @@ class Store:
 
     def marks(self, bundle_id: str) -> Iterator[tuple[str, int]]:
         """Yield the name of each file of a bundle's tools, with a number that differs if it was replaced."""
-        files = self.files(bundle_id)
-        if not files:
-            return
-        folder = os.open(self._folder / bundle_id / "tools", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for file in files:  # By the folder: a long path for each of them would take longer.
+        with self._opened(bundle_id) as folder:
+            for file in [] if folder is None else self.files(bundle_id):
                 with suppress(FileNotFoundError):
                     yield file, _mark(os.stat(file, dir_fd=folder, follow_symlinks=False))
+
+    def marked_tools(self, bundle_id: str) -> Iterator[tuple[str, ToolRecord, int]]:
+        """Yield the name of each such file, its tool, and its mark as in `marks`; damaged ones are left out."""
+        with self._opened(bundle_id) as folder:
+            for file in [] if folder is None else self.files(bundle_id):
+                try:
+                    found = _read_marked(file, ToolRecord, folder)
+                except StateUnavailable:
+                    continue
+                if found is not None:
+                    yield file, *found
+
+    @contextmanager
+    def _opened(self, bundle_id: str) -> Iterator[int | None]:
+        """Open the folder of a bundle's tools: files found by a long path each would take longer."""
+        try:
+            folder = os.open(self._folder / bundle_id / "tools", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield folder
         finally:
             os.close(folder)
 
@@ -448,6 +472,19 @@ class Store:
         if not self.bundle(id).is_enabled:
             raise BundleDisabled(f"the bundle {id} is disabled", hint="Enable the bundle first.")
 
+    def _require_room(self, id: str) -> None:  # noqa: A002
+        """Raise BundleFull without room for one more tool.
+
+        Listing thousands of files takes longer than the put. While there would be room even if every line
+        of the journal since they were counted had added one, they are not counted again.
+        """
+        now = self.journal.end
+        at, tools = self._counted.get(id, (None, 0))
+        if at is None or at.journal != now.journal or tools + at.most_changes(now) > MOST_TOOLS - _ON_THE_WAY:
+            tools = len(self.files(id))
+            self._counted[id] = now, tools
+            check_room(id, tools + 1)
+
     def _refuse_built_in(self, id: str) -> None:  # noqa: A002
         if id in self._built_in:
             raise BuiltInReadOnly(
@@ -494,9 +531,9 @@ def _read(path: Path | str, form: type[_Form]) -> _Form | None:
     return None if found is None else found[0]
 
 
-def _read_marked(path: Path | str, form: type[_Form]) -> tuple[_Form, int] | None:
+def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None) -> tuple[_Form, int] | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, _READ, dir_fd=folder)
         try:
             facts = os.fstat(descriptor)
             data = os.read(descriptor, facts.st_size)

@@ -102,12 +102,20 @@ async def test_beyond_a_limit_a_call_has_a_clear_error(
     assert len(asked) == (6 if "retry" in limits else 0 if "file" in limits else 2 if free_at_once else 1)
 
 
-def test_a_bundle_is_full_at_its_limit(tmp_path: Path) -> None:
-    store, bundle = Store(tmp_path), new_id()
-    store.put_bundle(bundle, BundleBody(slug="many"))
+def test_a_bundle_is_full_at_its_limit_for_each_process(tmp_path: Path) -> None:
+    """A process that has counted the tools learns of those that another one puts."""
+    first, second, bundle = Store(tmp_path), Store(tmp_path), new_id()
+    first.put_bundle(bundle, BundleBody(slug="many"))
     body = ToolBody(display_name="T", type="go", impl={"goFunc": "x"})
-    store.put_tool(bundle, "one", "1", body)
-    for number in range(MOST_TOOLS - 1):
+    for number in range(MOST_TOOLS - 150):
         (tmp_path / "bundles" / bundle / "tools" / f"{number}.json").touch()
-    with pytest.raises(BundleFull, match=r"10,001 versions of tools; at most 10,000 fit"):
-        store.put_tool(bundle, "two", "1", body)
+    first.put_tool(bundle, "first", "1", body)
+    for number in range(149):
+        second.put_tool(bundle, f"second-{number}", "1", body)
+    for store in (first, second):
+        with pytest.raises(BundleFull, match=r"10,001 versions of tools; at most 10,000 fit"):
+            store.put_tool(bundle, "more", "1", body)
+    first.delete_tool(bundle, "first", "1")
+    second.put_tool(bundle, "more", "1", body)
+    with pytest.raises(BundleFull):
+        first.put_tool(bundle, "first", "1", body)
