@@ -385,7 +385,7 @@ class Store:
                     yield file, _mark(os.stat(file, dir_fd=folder, follow_symlinks=False))
 
     def marked_tools(self, bundle_id: str) -> Iterator[tuple[str, ToolRecord, int]]:
-        """Yield the name of each such file, its tool, and its mark as in `marks`; damaged ones are left out."""
+        """Yield the name, tool and mark of each file as `marks`, but for damaged ones."""
         with self._opened(bundle_id) as folder:
             for file in [] if folder is None else self.files(bundle_id):
                 try:
