@@ -93,7 +93,10 @@ def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
             entries.append(entry)
             names[name] = tool.name
             made[name] = tool
-            if "function" in entry and len(whole := _described(tool, _top_rules(tool))) > _DESCRIPTION:
+            if (
+                "function" in entry
+                and len(whole := _described(tool, _parted(_written_out(tool.input_schema))[1])) > _DESCRIPTION
+            ):
                 meta[name] = {"description": whole}
         except (DefinitionError, RecursionError) as error:
             refused[tool.name] = str(error) or type(error).__name__
@@ -118,8 +121,7 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
     one may be null; DefinitionError for a schema without such a form (a value of any type).
     """
     written = _written_out(tool.input_schema)
-    schema = {"type": "object", "properties": {}, **(merged(written) if strict else written)}
-    rules = {word: schema.pop(word) for word in _TOP if word in schema}
+    schema, rules = _parted(merged(written) if strict else written)
     description = _described(tool, rules)
     if len(description) > _DESCRIPTION:
         description = description[: _DESCRIPTION - 1].rstrip() + "…"
@@ -137,8 +139,7 @@ def openai_tool(tool: Tool, wire_name: str, *, strict: bool = False) -> dict[str
 
 def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     """Return the tool as a function declaration of the Gemini API (its `Schema` is a part of OpenAPI 3.0)."""
-    schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
-    rules = {word: schema.pop(word) for word in _TOP if word in schema}
+    schema, rules = _parted(_written_out(tool.input_schema))
     entry: dict[str, Any] = {"name": wire_name, "description": _described(tool, rules)}
     if schema["properties"]:
         entry["parameters"] = gemini_schema(_restricted(single_types(schema), _GEMINI, _gemini_format))
@@ -147,8 +148,7 @@ def gemini_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 def gemini_json_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     """Return the tool as a function declaration with `parametersJsonSchema`."""
-    schema = {"type": "object", "properties": {}, **_written_out(tool.input_schema)}
-    rules = {word: schema.pop(word) for word in _TOP if word in schema}
+    schema, rules = _parted(_written_out(tool.input_schema))
     restricted = _restricted(single_types(schema), _GEMINI_JSON, _gemini_format)
     parameters = {"parametersJsonSchema": gemini_json(restricted)} if schema["properties"] else {}
     return {"name": wire_name, "description": _described(tool, rules), **parameters}
@@ -165,8 +165,10 @@ SHAPES: dict[str, Callable[[Tool, str], dict[str, Any]]] = {
 """Provider name to the function that writes its form."""
 
 
-def _top_rules(tool: Tool) -> dict[str, Any]:
-    return {word: part for word, part in _written_out(tool.input_schema).items() if word in _TOP}
+def _parted(schema: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the schema of an object without what no provider takes at its top, and those rules."""
+    made = {"type": "object", "properties": {}, **schema}
+    return made, {word: made.pop(word) for word in _TOP if word in made}
 
 
 def _described(tool: Tool, rules: Mapping[str, Any]) -> str:

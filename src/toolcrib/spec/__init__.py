@@ -9,8 +9,7 @@ from toolcrib.spec.calls.call import Call, Outcome, Result
 from toolcrib.spec.calls.caller import SCOPES, Caller, Scope
 from toolcrib.spec.calls.client import CallClient, CallSession, RoundClient
 from toolcrib.spec.calls.content import Content
-from toolcrib.spec.calls.events import CallEvent, CallEvents
-from toolcrib.spec.calls.reports import Chunk, Progress
+from toolcrib.spec.calls.events import CallEvent, CallEvents, Chunk, Progress
 from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
 from toolcrib.spec.tools.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.tools.policies import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,16 +19,16 @@ from toolcrib.manifest.native.reader import parse_tool
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import Source, Spelling, Tool
+from toolcrib.spec import Choice, Source, Spelling, Tool
 from toolcrib.spec.naming import steps_of
 from toolcrib.spec.record import record
-from toolcrib.template import Namespaces, respell
+from toolcrib.template import CONTEXT_NAMES, Namespaces, names_in, respell
 
 _HOST = re.compile(
     r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^/?#${}@\s:\[\]]+|\[[0-9a-fA-F:.]+\])(?::(\d+))?(?=[/?#]|$)"
 )
 _BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(\$\{[^{}"]*\})')
-_NAMES = re.compile(r"(?<!\$)(?:\$\$)*\$\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:(\|)|\})")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Translated(Document):
@@ -107,7 +107,8 @@ class Draft:
         """Grant each `${NAME}` in a value that is not declared as a secret."""
         secrets = secrets_in(value, declared)
         if secrets:
-            self.put(("permissions", "secrets"), secrets, origin)
+            block = {name: {"type": "string", "required": needed} for name, needed in secrets.items()}
+            self.put(("permissions", "secrets"), block, origin)
 
     def fits(self, block: Any, form: dict[str, Any], origin: KeyPath = ()) -> bool:
         """Return True if a block fits a JSON Schema; report each misfit."""
@@ -187,26 +188,32 @@ def json_template(text: str) -> Any:
     return json.loads(_BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text))
 
 
-def secrets_in(value: Any, declared: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the `permissions.secrets` of a value: each `${NAME}` in it that is not declared.
+def secrets_in(
+    value: Any, declared: Iterable[str], spelling: Spelling = Spelling.DOLLAR_BRACE
+) -> dict[str, bool]:
+    """Return each `${NAME}` in a value that is not declared, with True if it is required.
 
     A secret that always has a default is not required.
     """
-    known = set(declared)
-    found: dict[str, dict[str, Any]] = {}
-    waiting = [value]
-    while waiting:
-        here = waiting.pop(0)
-        if isinstance(here, str):
-            for name, filtered in _NAMES.findall(here):
-                if name not in known:
-                    entry = found.setdefault(name, {"type": "string", "required": False})
-                    entry["required"] |= not filtered
-        elif isinstance(here, dict):
-            waiting += here.values()
-        elif isinstance(here, list):
-            waiting += here
+    known = {*declared, *CONTEXT_NAMES}
+    found: dict[str, bool] = {}
+    for text in _texts(value):
+        for reference in names_in(text, spelling):
+            name, kind = reference.name, reference.namespace
+            if kind == "argument" or (kind is None and name in known) or not _NAME.fullmatch(name):
+                continue
+            found[name] = found.get(name, False) or reference.default is None
     return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+        return
+    if isinstance(value, Choice):
+        value = [item for _, item in value.branches]
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(item)
 
 
 def respelled(tool: Tool) -> Tool:

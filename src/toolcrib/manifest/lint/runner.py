@@ -43,13 +43,6 @@ def check_tool(tool: Tool, document: Document | None = None, *, placed: bool = T
     return _sorted(finding for check in CHECKS for finding in islice(check(tool, document), _MOST))
 
 
-def absent(tool: Tool, document: Document | None) -> list[Diagnostic]:
-    """Return what this machine lacks for a tool."""
-    from toolcrib.manifest.lint import checks
-
-    return [] if document is None else list(checks.absent(tool, document))
-
-
 def lint_tool(path: Path) -> list[Diagnostic]:
     """Return all findings about one manifest; `path` is its folder or the file itself."""
     folder = os.fspath(path.parent if path.name in (FILE_NAME, OTHER_NAME) and not path.is_dir() else path)
@@ -99,6 +92,8 @@ def _folder(folder: str, name: str, files: SourceFiles = ANY_FILE) -> list[Diagn
             make(f"{folder}/{OTHER_NAME}", (1, 1), "file-name", message, hint="remove one of the two")
         )
     if read_one is not None:
+        from toolcrib.manifest.lint.checks import absent
+
         found += [*check_tool(*read_one), *absent(*read_one)]
     return _sorted(found)
 

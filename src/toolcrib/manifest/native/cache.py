@@ -36,8 +36,6 @@ from toolcrib.manifest.yaml.source import Document, Unplaced, read_with_facts
 from toolcrib.spec import Tool
 
 _FORM = "toolcrib manifests 4"
-_FEWEST = 1
-"""A project with fewer manifests has no cache file."""
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -144,7 +142,7 @@ class ManifestCache:
         rest: list[str] = []
         with uncollected():
             names = folders(self._base, found)
-            if len(names) < _FEWEST:
+            if not names:
                 self._path = None
             self._stored = self._read_file()
             settled = time.time_ns() - _SETTLED_NS

@@ -415,17 +415,13 @@ _UNPLACED = (
     ("unexpected end of stream", "yaml-syntax", "what begins here is never closed", None),
     ("mapping values are not allowed", "yaml-syntax", "a `:` where no key can stand",
      "indent as the line above, or put the value in quotes"),
-    ("could not find expected ':'", "yaml-syntax", "a `:` is missing after the key", None),
     ("expected node content", "yaml-syntax", "a value must stand here", None),
     ("did not find expected ',' or", "yaml-syntax", "the bracket opened before this is not closed here",
      "put text with brackets or `${…}` inside `[…]` in quotes"),
-    ("Unicode character escape", "yaml-syntax", "an escape that is no character",
-     "write the character itself, or \\UXXXXXXXX for those beyond U+FFFF"),
     ("scanning a tag", "yaml-tag", "a YAML tag; manifests hold plain values only",
      "quote the value if it begins with `!`"),
     ("did not find expected key", "yaml-syntax", "no key where one must stand",
      "indent as the lines of the same mapping; quote a value that holds quotes as a whole"),
-    ("expected '-' indicator", "yaml-syntax", "no `- ` where the next list item must stand", None),
 )  # fmt: skip
 
 

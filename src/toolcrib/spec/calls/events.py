@@ -1,9 +1,11 @@
-"""Events of running calls, as interfaces receive them."""
+"""Events of running calls, as interfaces receive them, and what a tool yields to report them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
+
+from toolcrib.spec.record import record
 
 
 @dataclass(slots=True)  # Not frozen: that would triple the time to make one.
@@ -38,6 +40,22 @@ class CallEvent:
         """Return the JSON form, without fields that have their default."""
         found = ((field, getattr(self, field.name)) for field in fields(self))
         return {field.name: value for field, value in found if value != field.default}
+
+
+@record
+class Progress:
+    """The share of its work that a tool has done."""
+
+    done: float
+    total: float | None = None
+    message: str = ""
+
+
+@record
+class Chunk:
+    """The next part of a tool's output. If the tool yields no value, its value is all chunks together."""
+
+    text: str
 
 
 class CallEvents(Protocol):

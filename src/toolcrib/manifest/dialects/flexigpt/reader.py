@@ -81,7 +81,6 @@ _FORM: dict[str, Any] = {
         },
     },
 }
-_CONTEXT = ("version", "slug", "name", "run_id", "session_id")
 _LONGEST = 64
 
 
@@ -164,7 +163,7 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
         key, expression = extraction(str(impl["extractExpr"]))
         draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
     draft.grant_host(url, ("impl", "urlTemplate"))
-    draft.grant_secrets(draft.manifest["exec"], (*arguments_of(arguments), *_CONTEXT), ("impl",))
+    draft.grant_secrets(draft.manifest["exec"], arguments_of(arguments), ("impl",))
     _keep_rest(draft, impl, known(FIELDS["impl (http)"]))
 
 

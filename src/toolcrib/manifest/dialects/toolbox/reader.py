@@ -134,7 +134,7 @@ def drafts(document: Document) -> list[Draft]:
     """Return every tool of the file."""
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("tools"), dict):
-        return [_alone(document, data)]
+        return [_alone(document)]
     sources = data.get("sources")
     sources = sources if isinstance(sources, dict) else {}
     whole = Draft(document, "toolbox")
@@ -207,12 +207,10 @@ def _filled(source: Any) -> Any:
     return source
 
 
-def _alone(document: Document, data: Any) -> Draft:
+def _alone(document: Document) -> Draft:
     draft = Draft(document, "toolbox")
-    missing = isinstance(data, dict) and "tools" not in data
-    wrong = "has no tools" if missing else "must have the maps `sources:` and `tools:`"
     hint = "write the maps `sources:` and `tools:`, or a document with `kind: tool` for each"
-    draft.fault(f"the file {wrong}", hint=hint)
+    draft.fault("the file has no tools", hint=hint)
     return draft
 
 

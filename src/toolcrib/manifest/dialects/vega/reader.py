@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.dialects.base import Entry
+from toolcrib.manifest.dialects.base import Entry, secrets_in
 from toolcrib.manifest.dialects.vega.conditions import Folded, Unfolded, fold, unfold
 from toolcrib.manifest.dialects.vega.form import form_faults, milliseconds, parameter_schema, params_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure
@@ -37,7 +37,7 @@ from toolcrib.spec import (
     Spelling,
     Tool,
 )
-from toolcrib.template import CONTEXT_NAMES, Namespaces, TemplateProblem, names_in, problems
+from toolcrib.template import Namespaces, TemplateProblem, problems
 
 _GRANTED = Permissions(read=(".",))
 _KINDS = {
@@ -47,8 +47,6 @@ _KINDS = {
     "file_write": "file",
     "builtin": "builtin",
 }
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_HEAD = re.compile(r"[^.\[\]]+")
 _URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 
 
@@ -178,7 +176,8 @@ def _tool(document: VegaDocument, source: Source) -> Tool:
     implementation = data["implementation"]
     kind = implementation["type"]
     schema = parameter_schema(params_of(data))
-    secrets = _secrets(implementation, frozenset(schema["properties"]))
+    named = secrets_in(implementation, schema["properties"], Spelling.DOUBLE_BRACE)
+    secrets = tuple(SecretSpec(name, required=required) for name, required in named.items())
     timeout = milliseconds(implementation.get("timeout"))
     config = _config(kind, implementation, timeout)
     return Tool(
@@ -236,40 +235,6 @@ def _own_host(url: str) -> Network:
     match = _URL_HOST.match(url)
     host = "" if match is None else match.group(2).rpartition("@")[2].lower()
     return Network() if not host or "{" in host else Network("hosts", (host,))
-
-
-def _secrets(implementation: dict[str, Any], params: frozenset[str]) -> tuple[SecretSpec, ...]:
-    """Return every `${NAME}` that is neither a parameter nor a name of the call context."""
-    found: dict[str, SecretSpec] = {}
-    for text in _texts(implementation):
-        for reference in names_in(text, Spelling.DOUBLE_BRACE):
-            name = reference.name
-            head = _HEAD.match(name)
-            plain = head is not None and head.group() in params
-            if (
-                reference.namespace == "argument"
-                or plain
-                or (name in CONTEXT_NAMES and not reference.namespace)
-            ):
-                continue
-            if _NAME.fullmatch(name):
-                required = reference.default is None and found.get(name, SecretSpec(name)).required
-                found[name] = SecretSpec(name, required=required)
-    return tuple(found.values())
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, Choice):
-        for _, item in value.branches:
-            yield from _texts(item)
 
 
 def _retry(block: Any) -> Retry | None:

@@ -17,19 +17,16 @@ from toolcrib.manifest.yaml.diagnostics import diagnostics_of
 from toolcrib.manifest.yaml.source import Document, decode, load
 
 
-class TeamDocument(Document):
-    """A team file; `text` has its control lines as keys, each at its line."""
+def load_team(raw: bytes, path: str) -> Document:
+    """Return a team file; its `text` has the control lines as keys, each at its line.
 
-    __slots__ = ()
-
-
-def load_team(raw: bytes, path: str) -> TeamDocument:
-    """Return a team file. Raises ManifestError if it cannot be read."""
+    Raises ManifestError if it cannot be read.
+    """
     text = unfold(decode(raw, path), path).text
-    return TeamDocument(path, raw, text, load(text.encode(), path).data)
+    return Document(path, raw, text, load(text.encode(), path).data)
 
 
-def team_entries(document: TeamDocument) -> list[Entry]:
+def team_entries(document: Document) -> list[Entry]:
     """Return the tools of a team file, usable or not."""
     tools = document.data.get("tools") if isinstance(document.data, dict) else None
     if not isinstance(tools, dict):
@@ -37,7 +34,7 @@ def team_entries(document: TeamDocument) -> list[Entry]:
     return [_entry(document, name, value) for name, value in tools.items()]
 
 
-def _entry(document: TeamDocument, name: str, value: Any) -> Entry:
+def _entry(document: Document, name: str, value: Any) -> Entry:
     first, _ = document.locate(("tools", name), key=True)
     if name == "include" and isinstance(value, list):
         hint = "name these files under `sources` in config.yml"
@@ -59,7 +56,7 @@ def _entry(document: TeamDocument, name: str, value: Any) -> Entry:
     return replace(entry, tool=replace(entry.tool, source=replace(entry.tool.source, raw=whole)))
 
 
-def _end(document: TeamDocument, line: int) -> int:
+def _end(document: Document, line: int) -> int:
     """Return the first line after `line` that begins another tool or section, or the one after the last."""
     keys = [(key,) for key in document.data] + [("tools", key) for key in document.data["tools"]]
     begins = [document.locate(key, key=True)[0] for key in keys]
