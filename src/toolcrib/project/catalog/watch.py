@@ -1,6 +1,10 @@
 """Watches what a project's tools come from: its settings, its folder of tools, and its sources.
 
 Everything watched has a key: `config`, `tools` (any tool), `tools/NAME` and `source/N`.
+
+Changes come from inotify(7) itself. The set of folders of the library `watchfiles` (1.3, not recursive) is
+fixed, so a new tool needs a new watcher over all of them: 200 to 300 ms over 10,000 folders, where a change
+must be seen within 200 ms. One more folder here takes 6 µs.
 """
 
 from __future__ import annotations
