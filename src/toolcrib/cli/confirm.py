@@ -164,7 +164,7 @@ def _lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
     known = known if isinstance(known, dict) else {}
     if known.get(sheet.tool.name) == digest:
         name = sheet.tool.name
-        yield f"{name}: {STATUS[sheet.standing.status]}, as it was shown before: toolcrib review {name}"
+        yield f"{name}: {STATUS[sheet.review.status]}, as it was shown before: toolcrib review {name}"
         return
     yield from sheet.lines()
     write_private(path, {**known, sheet.tool.name: digest})

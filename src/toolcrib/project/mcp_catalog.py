@@ -91,7 +91,7 @@ _TASK = _object(
     "prompt",
     prompt=_text("The task, with all it needs to know.", minLength=1),
     agent=_text("Who gets it; without it, whose description fits best."),
-    session=_text("The session of an earlier task to go on with."),
+    session=_text("The session of an earlier task to continue."),
 )
 _PAGE = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
 _FORMS = {"tool_page": PAGE, "own_calls": CALLS, "own_artifacts": ARTIFACTS}
@@ -156,9 +156,7 @@ class McpCatalog:
             workflow = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
             named |= dict.fromkeys(("workflow_run", *(["glee_workflow"] if prefix else [])), workflow)
         if self._project.place.agents.is_dir():
-            about = (
-                "Hand a task to an agent and return its answer, with the session to go on with. There are: "
-            )
+            about = "Hand a task to an agent and return its answer, with the session to continue. There are: "
             task = (self._task, _TASK, about + (", ".join(self._project.tasks.candidates()) or "none"), _ACTS)
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)
             for start in dict.fromkeys(("", prefix)):

@@ -105,7 +105,7 @@ class Trace:
             first = document.locate(("permissions",), key=True)[0]
             last = next((line for line in starts if line > first), len(lines) + 1)
             while last - 1 > first and lines[last - 2].lstrip()[:1] in ("", "#", "\n"):
-                last -= 1  # what stands above the next key belongs to it
+                last -= 1  # what is above the next key belongs to it
         else:
             first = last = len(lines) + 1
             new = new if text.endswith("\n") else f"\n{new}"

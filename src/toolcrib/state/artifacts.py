@@ -1,6 +1,6 @@
 """Artifacts: the whole outputs of calls that were too long, or not text, to be returned as they are.
 
-They lie in the user's own folder, where no tool sees them, and are read by the caller of their call only.
+They are in the user's own folder, where no tool sees them, and are read by the caller of their call only.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Artifacts:
     def _read(self, path: Path) -> Artifact | None:
         found = read_private(path)
         try:
-            # Whatever the file says of it, the output lies beside the file.
+            # Whatever the file says of it, the output is beside the file.
             return Artifact(**{**found, "id": path.stem, "path": str(path.with_suffix(".data"))})
         except TypeError:
             return None

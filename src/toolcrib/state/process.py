@@ -1,4 +1,4 @@
-"""Names for processes, by which another process can tell whether one still runs.
+"""Names for processes, by which another process can see if one still runs.
 
 A process number alone says little, because numbers are used again. The name also holds the start time
 (`/proc/PID/stat`, field 22, proc(5)), the boot, and the PID namespace in which the number is valid.

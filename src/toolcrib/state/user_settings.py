@@ -81,7 +81,7 @@ def _require_private(path: Path) -> None:
     for folder in real.parents:
         if any((folder / home).is_dir() for home in _HOMES):
             raise ConfigError(
-                f"{path} lies in the project {folder}, so it is not the user's own",
+                f"{path} is in the project {folder}, so it is not the user's own",
                 hint=f"Move it out of the project, and set {_VARIABLE} to its new path.",
             )
     for part in (real, *real.parents):

@@ -324,7 +324,7 @@ async def test_a_no_says_for_how_long_it_holds(crib: Crib, mode: Mode, again: bo
         assert told["code"] == "approval_denied"
         assert code(await client.call_tool("count", CALL)) == "approval_denied"
     assert len(user.asked) == 1
-    assert "A no holds for 10 minutes" in user.asked[0]
+    assert "that counts for 10 minutes" in user.asked[0]
     assert told["details"]["until"] in told["hint"]
     until, at = (datetime.fromisoformat(told["details"][name]) for name in ("until", "decided_at"))
     assert (until - at > timedelta(days=6)) is again

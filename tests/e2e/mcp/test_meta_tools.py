@@ -359,7 +359,7 @@ def test_review_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: s
         assert screen.end() == 0
     assert "\u202e" not in shown
     project = crib.open()
-    assert project.first_use.sheet(project.get("far")).standing.status == status
+    assert project.first_use.sheet(project.get("far")).review.status == status
 
 
 def test_an_approval_of_a_run_is_a_review_of_its_tool(crib: Crib, data: str) -> None:
@@ -378,7 +378,7 @@ def test_what_init_writes_is_reviewed(tmp_path: Path, data: str) -> None:
     crib = Crib(tmp_path / "other")
     assert cli(crib, "init", str(tmp_path / "new"), "--examples").code == 0
     project = Project.open(tmp_path / "new")
-    standing = project.first_use.sheet(project.get("web_search")).standing
+    standing = project.first_use.sheet(project.get("web_search")).review
     assert standing.status == "reviewed"
 
 

@@ -1,1 +1,1 @@
-"""Approvals: requests, decisions and standing grants."""
+"""Approvals: requests, decisions and lasting grants."""

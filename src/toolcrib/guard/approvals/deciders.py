@@ -10,7 +10,7 @@ from toolcrib.spec.calls.caller import Caller
 def may_decide(
     approval: Approval, decider: Caller | None, *, person: str = "", self_approval: bool = False
 ) -> None:
-    """Refuse a decider that may not decide on this approval. None stands for a `person` at this machine.
+    """Refuse a decider that may not decide on this approval. None means a `person` at this machine.
 
     Raises InvalidToken for a token without the right. Raises DeniedError for a token that decides on its own
     call or its owner's, for a token without an owner, who could be anybody, and for the person who owns the

@@ -1,6 +1,6 @@
 """The secrets that a tool gets: what it declares, from the environment and other sources.
 
-A source returns the value, or None if it has none of that name. A source that cannot tell raises
+A source returns the value, or None if it has none of that name. A source that cannot be read raises
 SecretMissing with the reason, and nothing runs: the source after it could have another value.
 """
 

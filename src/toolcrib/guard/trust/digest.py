@@ -186,9 +186,9 @@ class Digests:
             return
         folder = looks.paths.real(os.path.dirname(manifest))
         for path in _files_below(folder, looks):
-            said, real = self._file(path, looks), looks.paths.real(path)
+            content, real = self._file(path, looks), looks.paths.real(path)
             if real == path or looks.name(f"{real}/") != f"{path}/":  # `..data` itself is in those names.
-                yield f"files/{os.path.relpath(looks.name(path), looks.name(folder))}", said
+                yield f"files/{os.path.relpath(looks.name(path), looks.name(folder))}", content
 
     def _file(self, path: str, looks: _Looks) -> str:
         """Describe a path: its kind, executable or not, and the digest of its content."""

@@ -1,6 +1,6 @@
 """Copies of the code that a digest covers, so that what was hashed is what runs, whatever is on disk by then.
 
-They lie in the user's own folder, outside of every grant, by their content. The sandbox mounts them read-only
+They are in the user's own folder, outside of every grant, by their content. The sandbox mounts them read-only
 in place of the originals. A copy is hashed while it is made, and refused if it is not what the digest says.
 What has not changed is never copied again. A virtual environment is not copied: it counts by its lock.
 """
@@ -24,7 +24,7 @@ from toolcrib.guard.trust.digest import ToolDigest
 from toolcrib.state.private import open_plain
 
 Pinned = tuple[tuple[str, str], ...]
-"""Files and folders to mount: the path of each, as a real path, and of the copy that stands for it."""
+"""Files and folders to mount: the path of each, as a real path, and of the copy that replaces it."""
 _PARTS = ("entrypoint", "script", "module")
 _CHUNK = 1024 * 1024
 _KEPT = 1_024
@@ -74,29 +74,31 @@ class Snapshots:
         if own is not None:
             below = f"{own}/"
             files = {
-                path[len(below) :]: said for path, said in digest.files.items() if path.startswith(below)
+                path[len(below) :]: expected
+                for path, expected in digest.files.items()
+                if path.startswith(below)
             }
             if files:
                 yield own, self._tree(store, own, files)
-        for path, said in self._code(digest):
+        for path, expected in self._code(digest):
             if own is None or not path.startswith(f"{own}/"):
-                yield path, str(self._file(store, path, said))
+                yield path, str(self._file(store, path, expected))
 
     def _code(self, digest: ToolDigest) -> Iterator[tuple[str, str]]:
         """Yield the files of the project that are code, with what the digest says of them."""
         parts = {part.partition("/")[2] for part in digest.parts if part.startswith(_PARTS)}
-        for path, said in digest.files.items():
+        for path, expected in digest.files.items():
             name = digest.names.get(path, path)
             named = name in parts or name.removeprefix(self._root) in parts
-            if named and path.startswith(self._root) and said.startswith(("file ", "executable ")):
-                yield path, said
+            if named and path.startswith(self._root) and expected.startswith(("file ", "executable ")):
+                yield path, expected
 
     def _tree(self, store: Path, folder: str, files: Mapping[str, str]) -> str:
         """Return a copy of a folder with these files and no others."""
         import shutil
 
         states = {name: os.lstat(f"{folder}/{name}") for name in files}
-        whole = sorted((name, said, _form(states[name])) for name, said in files.items())
+        whole = sorted((name, expected, _form(states[name])) for name, expected in files.items())
         tree = (
             store / f"tree-{hashlib.sha256(json.dumps(whole).encode(errors='surrogateescape')).hexdigest()}"
         )
@@ -104,16 +106,16 @@ class Snapshots:
             return str(tree)
         new = store / f"new-{secrets.token_hex(8)}"
         try:
-            for name, said in files.items():
+            for name, expected in files.items():
                 place = new / name
                 place.parent.mkdir(parents=True, exist_ok=True)
                 path = f"{folder}/{name}"
-                if said.startswith("link "):
+                if expected.startswith("link "):
                     text = os.readlink(path)
-                    _require_same(f"link {hashlib.sha256(os.fsencode(text)).hexdigest()}", said, path)
+                    _require_same(f"link {hashlib.sha256(os.fsencode(text)).hexdigest()}", expected, path)
                     place.symlink_to(text)
-                elif not said.startswith("special "):
-                    os.link(self._file(store, path, said), place)
+                elif not expected.startswith("special "):
+                    os.link(self._file(store, path, expected), place)
             with suppress(FileExistsError):
                 new.rename(tree)
         except FileExistsError:
@@ -125,12 +127,12 @@ class Snapshots:
             shutil.rmtree(new, ignore_errors=True)
         return str(tree)
 
-    def _file(self, store: Path, path: str, said: str) -> Path:
+    def _file(self, store: Path, path: str, expected: str) -> Path:
         """Return a copy of a file, made if there is none with this content, mode and time."""
         self._sweep(store)
         with open_plain(path) as file:
             state = os.fstat(file.fileno())
-            copy = store / f"{said.partition(' ')[2]}-{_form(state)}"
+            copy = store / f"{expected.partition(' ')[2]}-{_form(state)}"
             if copy.exists():
                 return copy
             new = store / f"new-{secrets.token_hex(8)}"
@@ -142,7 +144,7 @@ class Snapshots:
                         target.write(data)
                     os.fsync(target.fileno())  # After a power cut nobody hashes it again.
                 kind = "executable" if state.st_mode & 0o111 else "file"
-                _require_same(f"{kind} {content.hexdigest()}", said, path)
+                _require_same(f"{kind} {content.hexdigest()}", expected, path)
                 # Nobody writes it any more, and this user can always read it.
                 new.chmod(stat.S_IMODE(state.st_mode) & 0o555 | 0o400)
                 os.utime(
@@ -175,8 +177,8 @@ def _form(state: os.stat_result) -> str:
     return f"{stat.S_IMODE(state.st_mode):o}-{state.st_mtime_ns}"
 
 
-def _require_same(found: str, said: str, path: str) -> None:
-    if found != said:
+def _require_same(found: str, expected: str, path: str) -> None:
+    if found != expected:
         raise ConflictError(
             f"{path} has changed since it was checked, so nothing was run",
             hint="Make the call again: it then counts as it is.",

@@ -32,9 +32,9 @@ class ReviewedTexts:
 
     def keep(self, tool: Tool, digest: ToolDigest) -> None:
         """Keep the texts that a person has reviewed. One that cannot be kept is shown whole the next time."""
-        for path, said in self._code(tool, digest):
-            place, data = self._place(self._vault.folder, said), _read(path, self._files)
-            if data is not None and said.endswith(hashlib.sha256(data).hexdigest()):
+        for path, content in self._code(tool, digest):
+            place, data = self._place(self._vault.folder, content), _read(path, self._files)
+            if data is not None and content.endswith(hashlib.sha256(data).hexdigest()):
                 with suppress(StateUnavailable):
                     put_private(place, data, first=True)
 
@@ -43,15 +43,15 @@ class ReviewedTexts:
     ) -> Iterator[str]:
         """Yield each file that is new or has changed since these parts were `reviewed`, line by line."""
         before = self._reviewed(tool, reviewed or {})
-        for path, said in self._code(tool, digest):
+        for path, content in self._code(tool, digest):
             named = digest.names.get(path, path)
             earlier, name = before.get(named), named.removeprefix(self._root)
-            if earlier == said:
+            if earlier == content:
                 continue
             data = _read(path, self._files)
             if data is None:
                 yield f"{name}: over {_LARGEST:,} bytes or closed to tools, so it is not shown here"
-            elif not said.endswith(hashlib.sha256(data).hexdigest()):
+            elif not content.endswith(hashlib.sha256(data).hexdigest()):
                 yield f"{name}: it changes while it is shown; look again"
             elif (now := _text(data, mask)) is None:
                 yield f"{name}: {len(data):,} bytes that are no text, so they are not shown"
@@ -63,21 +63,21 @@ class ReviewedTexts:
     def _code(self, tool: Tool, digest: ToolDigest) -> Iterator[tuple[str, str]]:
         """Yield path and content of each file of the project that decides what the tool runs."""
         manifest = "" if tool.source is None else os.path.realpath(tool.source.path)
-        for path, said in sorted(digest.files.items()):
+        for path, content in sorted(digest.files.items()):
             own = path.startswith(self._root) and path != manifest and f"venv/{path}" not in digest.parts
-            if own and said.startswith(("file ", "executable ")):
-                yield path, said
+            if own and content.startswith(("file ", "executable ")):
+                yield path, content
 
     def _reviewed(self, tool: Tool, parts: Mapping[str, str]) -> dict[str, str]:
         folder = "" if tool.source is None else os.path.realpath(os.path.dirname(tool.source.path))
         paths = {}
-        for part, said in parts.items():
+        for part, content in parts.items():
             kind, _, rest = part.partition("/")
-            paths[f"{folder}/{rest}" if kind == "files" else rest] = said
+            paths[f"{folder}/{rest}" if kind == "files" else rest] = content
         return paths
 
-    def _place(self, folder: Path, said: str) -> Path:
-        return folder / "reviewed" / said.rpartition(" ")[2]
+    def _place(self, folder: Path, content: str) -> Path:
+        return folder / "reviewed" / content.rpartition(" ")[2]
 
 
 def _read(path: str | Path, files: SourceFiles) -> bytes | None:

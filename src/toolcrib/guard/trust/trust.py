@@ -50,8 +50,8 @@ class Trust:
             return None
         stored = read_private(self._vault.folder / _FILE)
         try:
-            said = (stored["config_sha256"], stored["by"], stored["at"])
-            found = TrustRecord(*said, dict(stored.get("started", {})), dict(stored.get("policy", {})))
+            facts = (stored["config_sha256"], stored["by"], stored["at"])
+            found = TrustRecord(*facts, dict(stored.get("started", {})), dict(stored.get("policy", {})))
         except (TypeError, KeyError, ValueError):
             return None
         return found if all(isinstance(part, str) for part in found[:3]) else None

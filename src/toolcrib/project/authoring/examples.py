@@ -108,7 +108,7 @@ async def _tried(project: Project, call: Call, example: Example) -> str:
 
 
 def matches(value: Any, expected: str) -> bool:
-    """Return True if a value is the expected one. `...` stands for any text, any value, any further items.
+    """Return True if a value is the expected one. `...` means any text, any value, any further items.
 
     JSON is compared as JSON, without regard to spaces and the order of keys. Anything else is compared as
     text, without regard to line ends and white space at the end.

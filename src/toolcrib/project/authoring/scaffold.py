@@ -1,4 +1,4 @@
-"""A first manifest of a tool, for a person to go on from: it has no error and no warning."""
+"""A first manifest of a tool, for a person to continue: it has no error and no warning."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Scaffold:
 
     def _about(self, argument: str) -> str:
         if self.kind == "file":
-            return f"The file, from the project root; it lies below {' or '.join(self._folders())}"
+            return f"The file, from the project root; it is below {' or '.join(self._folders())}"
         return f"The {argument.replace('_', ' ')}"
 
     def _folders(self) -> list[str]:

@@ -158,7 +158,7 @@ class Search:
     def _tool(self, name: str) -> Tool | None:
         try:
             return self._toolset.get(name)
-        except ToolcribError:  # its manifest went bad since, and is reported where it is used
+        except ToolcribError:  # its manifest has errors by now, and is reported where it is used
             return None
 
     def _as_json(self, hit: Hit) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """The tools of the user's store of bundles, as tools of one project.
 
-Each has its full name, `bundle/slug@version`. A bundle goes by its slug, or by its id where an older bundle
+Each has its full name, `bundle/slug@version`. A bundle is named by its slug, or by its id where an older bundle
 has that slug. A tool is read when it is first listed or called, and again after it has changed.
 """
 
@@ -40,7 +40,7 @@ class StoredTools:
     """Puts tools of the store into the registry under their full names. Safe for threads.
 
     `know` is called with each tool before it can be used, `announce` when the list has changed. `reserved`
-    are names that no bundle goes by, and `pinned` the full names that go before other versions. `registered`
+    are names that no bundle gets, and `pinned` the full names that go before other versions. `registered`
     returns True for a function that this process can call: a tool without its function counts as disabled.
     `shipped` makes a built-in tool ready under its full name.
     """
@@ -70,7 +70,7 @@ class StoredTools:
         self.lock = RLock()
         """Held while the list is read or brought up to date."""
         self._names: dict[str, str] = {}
-        """Id of a bundle to the name it goes by."""
+        """Id of a bundle to its name in the names of its tools."""
         self._ids: dict[str, str] = {}
         self._bundles: Mapping[str, BundleRecord] = {}
         self._bound: dict[str, ListedTool] = {}
@@ -148,7 +148,7 @@ class StoredTools:
     # -- names -------------------------------------------------------------------------------------
 
     def bundle_name(self, bundle_id: str) -> str:
-        """Return the name that a bundle goes by in the names of its tools."""
+        """Return the name of a bundle in the names of its tools."""
         return self._names.get(bundle_id, bundle_id)
 
     def full_name(self, tool: ListedTool | ToolRecord) -> str:
@@ -334,7 +334,7 @@ class StoredTools:
 def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | None, Sequence[Diagnostic]]:
     """Return the tool of a record with its document and findings; None in its place if it cannot be used.
 
-    `bundle` is the name that its bundle goes by. The source of the tool is what puts it again: no ids, no
+    `bundle` is the name of its bundle. The source of the tool is what puts it again: no ids, no
     times, no switch; so a review lasts until the definition changes.
     """
     # The switch is no part of the definition: a review outlasts it.

@@ -33,7 +33,7 @@ OVERFLOW = 0x4000
 FOLDER = 0x4000_0000
 """The name is a folder's."""
 SELF = _DELETE_SELF | _MOVE_SELF
-"""The watched folder itself went away."""
+"""The watched folder itself is gone."""
 _ASKED = _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | MADE | _DELETE | SELF | _ONLYDIR
 _HEAD = struct.Struct("iIII")
 _BUFFER = 1 << 16
@@ -322,7 +322,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _inside(source: ToolSource, path: str) -> Iterable[tuple[str, str | None]]:
-    """Yield the folders of a source, besides the one it lies in."""
+    """Yield the folders of a source, besides the one that it is in."""
     if source.is_file:
         real = os.path.realpath(path)
         if real != path:

@@ -25,7 +25,7 @@ class NamedServers:
 
     specs: tuple[ServerSpec, ...] = ()
     wrong: Mapping[str, str] = field(default_factory=dict)
-    """Unusable entries of `.mcp.json` and why; the empty name stands for the whole file."""
+    """Unusable entries of `.mcp.json` and why; the empty name means the whole file."""
     narrowing: Mapping[str, Any] = field(default_factory=dict)
     """Server name of `.mcp.json` to its permissions in `config.yml`."""
     shared: Any = None

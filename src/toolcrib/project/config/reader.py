@@ -92,7 +92,7 @@ def number(low: float, high: float, *, whole: bool = True) -> Read:
 
 
 def choice(options: tuple[str, ...], hint: str | None = None) -> Read:
-    """Return a reader of one of these texts; `hint` stands for the nearest one."""
+    """Return a reader of one of these texts; `hint` replaces the nearest one."""
 
     def read(reader: Reader, value: Any, at: KeyPath) -> str:
         if not isinstance(value, str) or value not in options:

@@ -173,7 +173,7 @@ def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str,
 def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, str]:
     """Folders of the project, as real paths, that helper commands load code from; each with what is run.
 
-    What a script imports lies beside it, and whatever is put there is found first.
+    What a script imports is beside it, and whatever is put there is found first.
     """
     found: dict[str, str] = {}
     for argv in (setting.argv for setting in settings if setting.argv):

@@ -1,7 +1,7 @@
 """The programs, scripts and modules inside the project that its settings start, and their digest.
 
 They are part of the digest that trust is bound to, and of `toolcrib.lock`. A file that is only an argument
-(`--db-path data/x.db`) is data and does not count. Nor does the content of what lies outside of the project:
+(`--db-path data/x.db`) is data and does not count. Nor does the content of what is outside of the project:
 nobody changes that by a commit.
 """
 
@@ -57,7 +57,7 @@ def digest_of(line: CommandLine, root: Path) -> ToolDigest:
     for part, value in found.parts.items():
         kind, _, path = part.partition("/")
         inside = Path(path).is_relative_to(root)
-        # Relative, so that trust and the lock are the same wherever the project lies.
+        # Relative, so that trust and the lock are the same wherever the project is.
         parts[f"{kind}/{os.path.relpath(path, root) if inside else path}"] = value if inside else OUTSIDE
     return ToolDigest(found.digest, parts, found.files)
 

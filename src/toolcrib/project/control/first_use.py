@@ -35,7 +35,7 @@ class ReviewSheet:
 
     tool: Tool
     digest: ToolDigest
-    standing: ReviewStatus
+    review: ReviewStatus
     touches: list[str]
     """Everything that it may touch, in words."""
     reasons: tuple[str, ...]
@@ -53,7 +53,7 @@ class ReviewSheet:
     @property
     def changed(self) -> list[str]:
         """Names of the parts that have changed since the last review: `manifest`, `files/run.sh`, …"""
-        last = self.standing.last
+        last = self.review.last
         if last is None:
             return []
         now = ToolDigest(self.digest.digest, reviewed_parts(self.tool, self.digest))
@@ -61,7 +61,7 @@ class ReviewSheet:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines for the person who reviews it, without control characters."""
-        tool, review = self.tool, self.standing
+        tool, review = self.tool, self.review
         yield f"{shown(tool.name)}: {STATUS[review.status]}"
         if self.creator is not None:
             yield f"  created by the agent {shown(self.creator)}"
@@ -77,10 +77,10 @@ class ReviewSheet:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        last = self.standing.last
+        last = self.review.last
         return {
             "name": self.tool.name,
-            "status": self.standing.status,
+            "status": self.review.status,
             "digest": self.digest.digest,
             "permissions": self.tool.permissions.as_json(),
             "touches": self.touches,
@@ -89,7 +89,7 @@ class ReviewSheet:
             "reviewed_by": None if last is None else last.by,
             "last_digest": None if last is None else last.digest,
             "changed": self.changed,
-            "diff": self.standing.diff(self.tool) if self.standing.status != "reviewed" else "",
+            "diff": self.review.diff(self.tool) if self.review.status != "reviewed" else "",
         }
 
 
@@ -253,14 +253,14 @@ class FirstUse:
         """Return a tool as it is shown for review."""
         is_file = isinstance(tool.config, FileUse)
         digest = self._fingerprint(tool)
-        standing, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
+        review, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
         if self.acceptance.versions.get(tool.name) == digest.digest:
-            standing = ReviewStatus("reviewed", standing.last)
-        waits = standing.status != "reviewed" and (
+            review = ReviewStatus("reviewed", review.last)
+        waits = review.status != "reviewed" and (
             creator is not None or (self._asks_for(tool) and bool(reasons))
         )
         touches = list(reasons) if is_file else [*may_touch(tool), *self.links(tool)]
-        last = None if standing.last is None else standing.last.parts
+        last = None if review.last is None else review.last.parts
 
         def code() -> list[str]:
             lines = list(self.reviews.texts.lines(tool, digest, last, self.mask))
@@ -270,7 +270,7 @@ class FirstUse:
                     lines += self._step(part)
             return lines
 
-        return ReviewSheet(tool, digest, standing, touches, reasons, creator, waits, code)
+        return ReviewSheet(tool, digest, review, touches, reasons, creator, waits, code)
 
     def require(self, file: Tool) -> None:
         """Refuse to run an agent or a workflow that waits for a person, or is not what the lock pins.
@@ -286,16 +286,16 @@ class FirstUse:
         sheet = self.sheet(file)
         if sheet.waits:
             name = f"the {file.name.replace(':', ' ')}"
-            why = _why(name, "it may", sheet.standing.last, sheet.creator, sheet.reasons)
+            why = _why(name, "it may", sheet.review.last, sheet.creator, sheet.reasons)
             raise ApprovalRequired(why, hint="A person has to review it first.")
 
     def _step(self, part: Tool) -> Iterator[str]:
         """Yield the manifest and the code of a tool that another calls, unless they are reviewed."""
         digest = self._fingerprint(part)
-        standing = self.reviews.status(part, digest)
-        by = "" if standing.last is None else f" by {standing.last.by}"
-        yield f"step {part.name}: {standing.status}{by if standing.status == 'reviewed' else ''}"
-        if standing.status != "reviewed":
-            yield from standing.diff(part).split("\n")
-            before = None if standing.last is None else standing.last.parts
+        review = self.reviews.status(part, digest)
+        by = "" if review.last is None else f" by {review.last.by}"
+        yield f"step {part.name}: {review.status}{by if review.status == 'reviewed' else ''}"
+        if review.status != "reviewed":
+            yield from review.diff(part).split("\n")
+            before = None if review.last is None else review.last.parts
             yield from self.reviews.texts.lines(part, digest, before, self.mask)

@@ -255,7 +255,7 @@ class ProjectCalls:
 
     def _make_ready(self, names: Sequence[str]) -> None:
         for name in names:
-            with suppress(ToolcribError):  # It is disabled or gone: its calls go on waiting.
+            with suppress(ToolcribError):  # It is disabled or gone: its calls keep waiting.
                 self._bound(name)
 
     def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall:

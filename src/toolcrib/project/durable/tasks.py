@@ -116,7 +116,7 @@ class ProjectTasks:
         """Hand a task over, and return its end: `session`, `agent`, `answer`, `log`.
 
         Without an agent the last one of the session gets it, or the best of `choose`. The first task of an
-        agent in a session begins with AGENTS.md and the project's memories; the next ones go on with its
+        agent in a session begins with AGENTS.md and the project's memories; the next ones continue its
         session. `log` is the file with all that a program printed. `options` are further fields of its call.
         Raises the error of the call or run; `UsageError` if nobody fits; `ConflictError` while another task
         of the session runs.
@@ -256,7 +256,7 @@ class AgentOutput:
 
     def __init__(self) -> None:
         self.session: str | None = None
-        """The program's own id of the session, to go on with it."""
+        """The program's own id of the session, to continue it."""
         self.answer: str | None = None
         self.error: str | None = None
         self._parts: list[str] = []
@@ -269,7 +269,7 @@ class AgentOutput:
             self._read(line)
 
     def end(self) -> None:
-        """Take what stands after the last line break, and settle the answer."""
+        """Take what is after the last line break, and settle the answer."""
         self._read(self._rest)
         if self.answer is None and self._parts:
             self.answer = "".join(self._parts)

@@ -48,7 +48,7 @@ def approve(crib: Crib, result: Result, scope: Any = "once") -> str:
 
 def reviewed(crib: Crib, name: str = "sh") -> str:
     project = crib.open()
-    return project.first_use.sheet(project.get(name)).standing.status
+    return project.first_use.sheet(project.get(name)).review.status
 
 
 # -- who is asked --------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_a_yes_to_the_rule_is_a_review_for_every_caller_until_anything_changes(c
     assert "not what ann reviewed" in failed(ask(crib), "approval_required")
     project = crib.open()
     sheet = project.first_use.sheet(project.get("sh"))
-    assert (sheet.standing.status, sheet.changed) == ("changed", ["files/beside.txt"])
+    assert (sheet.review.status, sheet.changed) == ("changed", ["files/beside.txt"])
 
 
 def test_a_yes_to_one_call_is_no_review(crib: Crib) -> None:
@@ -219,7 +219,7 @@ def test_a_diff_shows_what_cannot_be_seen(crib: Crib) -> None:
     manifest.write_text(manifest.read_text().replace("\x1b", "\\u001b"))
     project = crib.open()
     sheet = project.first_use.sheet(project.get("sh"))
-    told = sheet.standing.diff(sheet.tool)
+    told = sheet.review.diff(sheet.tool)
     assert "\\u202e" in told
     assert "\\u200b" in told
     assert all(char.isprintable() or char == "\n" for char in told)

@@ -54,7 +54,7 @@ def command(
     if not as_json:
         for number, sheet in enumerate(sheets):
             print_result("\n".join([*([""] if number else []), *sheet.lines()]))
-    waiting = [sheet for sheet in sheets if sheet.standing.status != "reviewed"]
+    waiting = [sheet for sheet in sheets if sheet.review.status != "reviewed"]
     codes = {sheet.tool.name: list(sheet.code()) for sheet in waiting} if as_json else {}
     accepted = bool(waiting) and (yes or not as_json)
     if accepted:

@@ -9,8 +9,8 @@ from toolcrib.errors import ToolcribError
 from toolcrib.guard import shown
 from toolcrib.project.control.approvals.service import ApprovalService
 
-_NO_S = 600.0
-"""Seconds that a no holds, unless the user chose not to be asked again."""
+_DENIED_S = 600.0
+"""Seconds that a denial counts, unless the user chose not to be asked again."""
 _MAX_TEXT = 4_000
 """Characters of arguments, and of code, that are shown in a question; a longer one is for the terminal."""
 
@@ -28,7 +28,7 @@ class ClientAnswer(Protocol):
 
     @property
     def dont_ask_again(self) -> bool:
-        """True if a no holds as long as the call would have waited."""
+        """True if a denial counts as long as the call would have waited."""
 
 
 class Elicitation:
@@ -63,7 +63,10 @@ class Elicitation:
                 return None
             lines += code
         lines += [f"may touch: {line}" for line in asked.touches]
-        lines.append(f'A no holds for 10 minutes, or with "Don\'t ask again" until {document["expires_at"]}.')
+        lines.append(
+            f'If you deny it, that counts for 10 minutes, or with "Don\'t ask again" until'
+            f" {document['expires_at']}."
+        )
         return "\n".join(shown(line).replace("\n", "\\n").replace("\t", "\\t") for line in lines)
 
     def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
@@ -76,7 +79,7 @@ class Elicitation:
             if answer.approved:
                 self._service.approve(approval, who, note=answer.reason, channel="elicitation")
             else:
-                hold_s = None if answer.dont_ask_again else _NO_S
+                hold_s = None if answer.dont_ask_again else _DENIED_S
                 self._service.deny(approval, who, answer.reason, hold_s, channel="elicitation")
         except ToolcribError:
             return

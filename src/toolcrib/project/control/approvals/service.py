@@ -120,7 +120,7 @@ class ApprovalService:
             return
         shown = self._first_use.sheet(tool)
         calls = any(part.startswith("step/") for part in shown.digest.parts)
-        if (calls or approval.rule == FIRST_USE) and shown.standing.status != "reviewed":
+        if (calls or approval.rule == FIRST_USE) and shown.review.status != "reviewed":
             yield from shown.lines()
 
     def resolve(self, beginning: str) -> str:

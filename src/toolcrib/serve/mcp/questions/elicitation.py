@@ -21,7 +21,7 @@ _FORM = {
         "dont_ask_again": {
             "type": "boolean",
             "title": "Don't ask again",
-            "description": "A no holds as long as the call would have waited, not 10 minutes.",
+            "description": "A denial counts as long as the call would have waited, not 10 minutes.",
         },
     },
     "required": ["approve"],
