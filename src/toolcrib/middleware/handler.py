@@ -21,8 +21,8 @@ def as_middleware(function: Callable[..., Any]) -> Middleware:
     """Return a middleware made of a function, by the number of its positional parameters.
 
     - `(following)`: a middleware already.
-    - `(call, ctx)`, sync or async: sees each call before it runs. It returns None to continue, a mapping of new
-      arguments, or an `Outcome`, which is the answer; or it raises.
+    - `(call, ctx)`, sync or async: sees each call before it runs. It returns None to continue, a mapping of
+      new arguments, or an `Outcome`, which is the answer; or it raises.
     - `(call, ctx, proceed)`, async: runs around each call. `await proceed()` or `await proceed(arguments)`
       runs the rest and returns its `Outcome`; whatever it returns is the answer.
 

@@ -75,10 +75,10 @@ def test_a_file_in_a_project_is_refused(file: Path, tmp_path: Path, monkeypatch:
     planted = tmp_path / "clone/config.yml"
     planted.write_text("decide_without_terminal: true")
     file.symlink_to(planted)
-    with pytest.raises(ConfigError, match="lies in the project"):
+    with pytest.raises(ConfigError, match="is in the project"):
         load_user_settings()
     monkeypatch.setenv("TOOLCRIB_CONFIG", str(planted))
-    with pytest.raises(ConfigError, match="lies in the project"):
+    with pytest.raises(ConfigError, match="is in the project"):
         load_user_settings()
 
 

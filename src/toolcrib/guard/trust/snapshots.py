@@ -72,12 +72,8 @@ class Snapshots:
         store = self._folder() / "code"
         store.mkdir(mode=0o700, exist_ok=True)
         if own is not None:
-            below = f"{own}/"
-            files = {
-                path[len(below) :]: expected
-                for path, expected in digest.files.items()
-                if path.startswith(below)
-            }
+            inside = ((path.removeprefix(f"{own}/"), path) for path in digest.files)
+            files = {name: digest.files[path] for name, path in inside if name != path}
             if files:
                 yield own, self._tree(store, own, files)
         for path, expected in self._code(digest):

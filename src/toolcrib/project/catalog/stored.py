@@ -1,7 +1,7 @@
 """The tools of the user's store of bundles, as tools of one project.
 
-Each has its full name, `bundle/slug@version`. A bundle is named by its slug, or by its id where an older bundle
-has that slug. A tool is read when it is first listed or called, and again after it has changed.
+Each has its full name, `bundle/slug@version`. A bundle is named by its slug, or by its id where an older
+bundle has that slug. A tool is read when it is first listed or called, and again after it has changed.
 """
 
 from __future__ import annotations
