@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from toolcrib.egress.client import RECORDER, Send
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.message import EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.egress.recording import RECORDER, Send
 from toolcrib.errors import HttpFailed, InvalidInput
 
 Mode = Literal["record", "replay", "auto"]

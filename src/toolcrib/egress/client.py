@@ -13,8 +13,9 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,7 +25,6 @@ from toolcrib.egress.decoding import ACCEPTED, decoded
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.message import MAX_REQUEST_BYTES, EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.egress.recording import RECORDER
 from toolcrib.egress.resolver import Resolver, SystemResolver
 from toolcrib.errors import HostNotAllowed, HttpFailed, InvalidInput, TimedOut
 
@@ -43,6 +43,13 @@ _LARGE_BODY = 1024 * 1024
 _KEEPALIVE_S = 15.0
 _CONNECTIONS = 100
 _CONNECT_S = 30.0
+
+Send = Callable[[EgressRequest, HostPolicy], Awaitable[EgressResponse]]
+RECORDER: ContextVar[Callable[[EgressRequest, HostPolicy, Send], Awaitable[EgressResponse]] | None] = (
+    ContextVar("toolcrib.recorder", default=None)
+)
+"""For tests: what is set here answers in place of the network. It gets each request, its policy, and the function
+that really sends it."""
 
 
 @dataclass(slots=True)

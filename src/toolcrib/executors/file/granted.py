@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from toolcrib.executors.workspace.grants import FileGrants, within
+from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Root
-from toolcrib.sandbox.files.paths import PathCache, Paths
+from toolcrib.sandbox.files.paths import PathCache, Paths, within
 from toolcrib.spec import Tool
 
 Access = Literal["read", "write"]

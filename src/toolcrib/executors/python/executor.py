@@ -25,10 +25,10 @@ from toolcrib.executors.output import (
     redactor_of,
     timed_out,
 )
-from toolcrib.executors.workspace.grants import ProjectFiles, links_on, within
+from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement, Script, run
-from toolcrib.sandbox.files.paths import PathCache, Paths
+from toolcrib.sandbox.files.paths import PathCache, Paths, within
 from toolcrib.spec import Call, CallContext, Outcome, PythonExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
@@ -127,7 +127,7 @@ class PythonExecutor:
         """
         paths = files.paths
         real = paths.real(python)
-        if not is_known(real, paths) or any(within(real, one) for one in (files.root, files.home)):
+        if not is_known(real, paths) or within(real, files.root, files.home):
             return None
         prefix = os.path.dirname(os.path.dirname(real))
         parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))

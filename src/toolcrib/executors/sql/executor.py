@@ -14,9 +14,10 @@ from typing import Any
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, masked, place_warnings, timed_out
 from toolcrib.executors.python.executor import GOOD, interpreter, returned
-from toolcrib.executors.workspace.grants import ProjectFiles, links_on, within
+from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import run
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
@@ -86,7 +87,7 @@ class SqlExecutor:
                 hint="Create it, or fix exec.sql.database in the manifest.",
                 details={"path": path},
             )
-        return path, any(within(path, folder) for folder in grants.write)
+        return path, within(path, *grants.write)
 
     def _job(self, values: Values, path: str, writable: bool) -> bytes:
         bound: list[Any] = [render_value(item, values) for item in self._parameters]

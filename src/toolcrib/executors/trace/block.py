@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from toolcrib.executors.trace.observation import Observation, Uses
 from toolcrib.executors.trace.reach import Reach, above, parent
 from toolcrib.executors.workspace.closed import GIT_SETTINGS
-from toolcrib.executors.workspace.grants import within
 from toolcrib.manifest import kind_of
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool
 
 _MANY = 4
@@ -249,7 +249,7 @@ def _fewest(uses: Uses, granted: tuple[str, ...]) -> Uses:
     for path in alone:
         siblings.setdefault(parent(path), []).append(path)
     for folder, paths in siblings.items():
-        if len(paths) > _MANY and any(within(folder, grant) for grant in granted):
+        if len(paths) > _MANY and within(folder, *granted):
             acts = (f"{act} {quoted(path.rpartition('/')[2])}" for path in paths for act in alone.pop(path))
             alone[folder] = dict.fromkeys(acts)
     return alone if all(path in uses for path in alone) else _fewest(alone, granted)

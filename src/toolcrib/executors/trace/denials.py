@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from toolcrib.errors import ManifestError, PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import error_facts
 from toolcrib.executors.trace.block import quoted
-from toolcrib.executors.trace.reach import Access, Reach, nearest, there
-from toolcrib.executors.workspace.grants import FileGrants, within
+from toolcrib.executors.trace.reach import Access, Reach, nearest
+from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.manifest import load
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
-from toolcrib.sandbox.files.paths import beginning
+from toolcrib.sandbox.files.paths import beginning, within
 from toolcrib.spec import Tool
 
 _REFUSALS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
@@ -66,7 +66,7 @@ def of_interpreter(
     reach = Reach.of(workspace, tool, job)
     first = beginning(reach.place(path), _FIRST_LINE).partition(b"\n")[0]
     words = first[2:].split() if first.startswith(b"#!") else []
-    if not words or not there(os.fsdecode(words[0])):
+    if not words or not os.path.exists(os.fsdecode(words[0])):
         return None
     denial = denial_of(reach, os.fsdecode(words[0]), errno.ENOENT)
     return denial and _error(workspace, tool, denial, error.message, {})

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.executors.trace.reach import Access, Reach, Verdict, in_any, is_folder, nearest, parent, there
+from toolcrib.executors.trace.reach import Access, Reach, Verdict, nearest, parent
 from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import RESERVED
+from toolcrib.sandbox.files.paths import within
 from toolcrib.sandbox.tracing.watched import ADDRESSED
 from toolcrib.spec import PythonExec, Tool
 
@@ -91,7 +92,7 @@ class Observation:
             if self.tool is not None and self.tool.permissions.network.mode == "host":
                 self._write(seen.access, seen.path)
         elif seen.access in _READS:
-            self._programs += seen.access == "run" and there(seen.path)
+            self._programs += seen.access == "run" and os.path.exists(seen.path)
             self._read(seen.access, seen.path)
         else:
             self._write(seen.access, seen.path)
@@ -107,7 +108,7 @@ class Observation:
         """Record a file that Toolcrib itself opens for a tool."""
         reach = self.reach = Reach.of(workspace, tool, grants)
         name = reach.name(path)
-        if there(name):
+        if os.path.exists(name):
             self._note(access, name, "written" if access == "write" else "read")
         elif access == "write":
             self._note(access, nearest(name), f"made {name.rpartition('/')[2]!r}")
@@ -134,9 +135,9 @@ class Observation:
         if path.startswith(_SYSTEM) and "/../" not in path and not path.startswith(reach.root + "/"):
             return
         place = reach.place(path)
-        if _cached(place) or place in _DISPENSABLE or not there(place):
+        if _cached(place) or place in _DISPENSABLE or not os.path.exists(place):
             return
-        if not is_folder(place):
+        if not os.path.isdir(place):
             if not reach.of_system(path):
                 self._note("read", reach.name(path), _READS[access])
         elif reach.above_system(place):
@@ -154,11 +155,11 @@ class Observation:
     def _write(self, access: str, path: str) -> None:
         assert self.reach is not None
         place = self.reach.place(path)
-        if _cached(place) or in_any(place, RESERVED):
+        if _cached(place) or within(place, *RESERVED):
             return
         entry = self.reach.entry(path)
         present = os.path.lexists(entry)
-        if access in ("write", "create") and there(place):
+        if access in ("write", "create") and os.path.exists(place):
             self._note("write", self.reach.name(path), "written")
         elif access == "make" and present:
             self._read("look", path)

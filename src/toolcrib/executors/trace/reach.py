@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from toolcrib.executors.workspace.closed import GIT_SETTINGS
-from toolcrib.executors.workspace.grants import FileGrants, within
+from toolcrib.executors.workspace.grants import FileGrants
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import BASE, BASE_ETC, PRIVATE, RESERVED
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 
 Access = Literal["read", "write"]
 Verdict = Literal["free", "granted", "missing", "closed"]
 """Every tool has it; the tool's permissions grant it; a permission would grant it; no permission does."""
-
-
-def in_any(path: str, folders: Iterable[str]) -> bool:
-    """Return True if a real path is one of the folders or lies below one."""
-    return any(within(path, folder) for folder in folders)
 
 
 def parent(path: str) -> str:
@@ -36,19 +32,9 @@ def above(path: str) -> Iterator[str]:
         yield path
 
 
-def there(path: str) -> bool:
-    """Return True if the path is known to exist."""
-    return os.path.exists(path)
-
-
-def is_folder(path: str) -> bool:
-    """Return True if the path is known to be a folder."""
-    return os.path.isdir(path)
-
-
 def nearest(entry: str) -> str:
     """Return the nearest existing folder above an absolute path."""
-    return next(folder for folder in above(entry) if is_folder(folder))
+    return next(folder for folder in above(entry) if os.path.isdir(folder))
 
 
 @record
@@ -105,20 +91,20 @@ class Reach:
 
     def in_project(self, path: str) -> bool:
         """Return True if a path lies in the project."""
-        return within(path, self.root) or within(path, self.home)
+        return within(path, self.root, self.home)
 
     def of_system(self, path: str) -> bool:
         """Return True for programs and libraries of this machine, which every tool sees."""
-        return in_any(path, (*BASE, *BASE_ETC)) or in_any(self.place(path), (*BASE, *BASE_ETC))
+        return within(path, *BASE, *BASE_ETC) or within(self.place(path), *BASE, *BASE_ETC)
 
     def of_kernel(self, path: str) -> bool:
         """Return True for /proc, /sys and /dev: the tool sees others than this process."""
-        return in_any(path, RESERVED)
+        return within(path, *RESERVED)
 
     def private(self, path: str) -> bool:
         """Return True if the tool sees an own folder of this name, such as `/tmp`, not the machine's."""
         granted = (*self.read, *self.write, *self.free)
-        return in_any(path, PRIVATE) and not self.in_project(path) and not in_any(path, granted)
+        return within(path, *PRIVATE) and not self.in_project(path) and not within(path, *granted)
 
     def shown(self, folder: str) -> bool:
         """Return True if the tool sees this folder, if only as the way to a grant."""
@@ -138,24 +124,24 @@ class Reach:
 
     def verdict(self, path: str, access: Access) -> Verdict:
         """Return the verdict on this access to a real path."""
-        if in_any(path, self.hide):
+        if within(path, *self.hide):
             return "closed"
         granted = self.granted(path)
         if access == "write":
-            if in_any(path, self.protect) and not in_any(path, self.scratch):
+            if within(path, *self.protect) and not within(path, *self.scratch):
                 return "missing" if self.repository(path) else "closed"
             if granted == "write":
                 return "granted"
             if self.of_kernel(path):
                 return "closed"
             return "free" if granted is None and self.private(path) else "missing"
-        if in_any(path, self.free):
+        if within(path, *self.free):
             return "free"
         if granted is not None:
             return "granted"
         if self.of_kernel(path) or self.of_system(path) or self.private(path):
             return "free"
-        if within(path, self.home) and not in_any(path, self.scratch):
+        if within(path, self.home) and not within(path, *self.scratch):
             return "closed"
         return "missing"
 

@@ -14,7 +14,7 @@ from toolcrib.executors.workspace.closed import (
     ClosedPlaces,
     hidden_places,
 )
-from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import HOMES
 from toolcrib.spec.record import record
@@ -39,12 +39,7 @@ class FileGrants:
 
     def cover(self, path: str) -> bool:
         """Return True if a real path is in a readable or writable grant."""
-        return any(within(path, grant) for grant in (*self.read, *self.write))
-
-
-def within(path: str, folder: str) -> bool:
-    """Return True if a real path is the folder or lies below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+        return within(path, *self.read, *self.write)
 
 
 def never_reviewed(tool: Tool) -> ReviewedGrants | None:  # noqa: ARG001
@@ -113,7 +108,7 @@ class ProjectFiles:
         self._make_private(write)
         own = self.folder(tool)
         # A toolset without a project has no home folder.
-        scratched = self.paths.is_folder(self.home) and any(within(self.scratch, grant) for grant in write)
+        scratched = self.paths.is_folder(self.home) and within(self.scratch, *write)
         scratch = (self.scratch,) if scratched else ()
         if scratch:
             self._make_scratch()
@@ -138,7 +133,7 @@ class ProjectFiles:
         link = None if pinned else self._unsafe_link(written)
         real = f"To allow it, write its real path, {path}, under {where}"
         why = hint = ""
-        if path == "/" or any(within(path, folder) for folder in KERNEL):
+        if path == "/" or within(path, *KERNEL):
             why, hint = "which no tool may have", f"Name the folders that are needed under {where}."
         elif private is not None:
             why = "where decisions about tools are stored"
@@ -176,7 +171,7 @@ class ProjectFiles:
         safe = [link for name in HOMES for link in self.paths.links(f"{self.root}/{name}")]
         for link in self.paths.links(self._written(written)):
             at_home = within(link, self.home) and not within(link, self.scratch)
-            if any(within(link, folder) for folder in folders) and not at_home and link not in safe:
+            if within(link, *folders) and not at_home and link not in safe:
                 return link
         return None
 
@@ -226,7 +221,7 @@ class ProjectFiles:
         repositories = (f"{grant}/".partition("/.git/")[0].rstrip("/") for grant in write)
         for folder in dict.fromkeys((self.root, *repositories)):
             git = f"{folder}/.git"
-            if paths.is_link(git) and any(within(git, grant) for grant in write):
+            if paths.is_link(git) and within(git, *write):
                 raise PermissionDenied(
                     f"{tool.name} may write {folder}, where .git is a symbolic link that it could replace",
                     hint="Grant the folders that are needed under permissions.fs.write in the manifest.",
@@ -241,7 +236,7 @@ class ProjectFiles:
     def _make_private(self, write: tuple[str, ...]) -> None:
         """Create the user's own folders where a tool could create them: only what exists can be hidden."""
         for folder in self._closed.private:
-            if os.path.lexists(folder) or not any(within(folder, grant) for grant in write):
+            if os.path.lexists(folder) or not within(folder, *write):
                 continue
             try:
                 Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)

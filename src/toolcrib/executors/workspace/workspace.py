@@ -13,11 +13,10 @@ from toolcrib.executors.workspace.grants import (
     ProjectFiles,
     ReviewedGrants,
     never_reviewed,
-    within,
 )
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.sandbox import Confinement
-from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import CallContext, Level, Tool
 from toolcrib.spec.record import record
 
@@ -151,7 +150,7 @@ class Workspace:
             scratch=grants.scratch,
             hide=grants.hide,
             links=tuple(dict.fromkeys((*grants.links, *links))),
-            empty=() if grants.cover(folder) or any(within(folder, one) for one in read) else (folder,),
+            empty=() if grants.cover(folder) or within(folder, *read) else (folder,),
             minimum=self.lowest.level,
             advice=self.lowest.advice,
             **{name: value for name, value in stated.items() if value is not None},

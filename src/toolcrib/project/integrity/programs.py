@@ -113,7 +113,7 @@ def running_from(root: str) -> tuple[str, ...]:
     left out, or its tools could write nothing; the parts of a virtual environment stay.
     """
     from toolcrib.executors.python.executor import runs_in
-    from toolcrib.executors.workspace.grants import within
+    from toolcrib.sandbox.files.paths import within
 
     paths = Paths()
     # In a virtual environment `sys.executable` is a link to this one.

@@ -13,7 +13,6 @@ import _socket
 import ctypes
 import os
 
-from toolcrib.sandbox.child import init_filter
 from toolcrib.sandbox.child.command import offer
 from toolcrib.sandbox.child.privileges import (
     die_with,
@@ -159,6 +158,8 @@ def rulesets(job: dict[str, Any]) -> tuple[landlock.Ruleset, landlock.Ruleset]:
         if mode in ("ro", "rw", "ro?", "rw?") and os.path.lexists(target):
             (writable if mode.startswith("rw") else read_only).append(target)
     try:
+        # Not a single grant. Signals stay allowed: its children, which it must kill, are outside.
+        ours = landlock.Ruleset(scope=False, connect_ports=(), bind_ports=())
         theirs = landlock.Ruleset(
             read=["/proc", *(path for path, _ in job["files"])],
             execute=[*read_only, *writable],
@@ -168,7 +169,7 @@ def rulesets(job: dict[str, Any]) -> tuple[landlock.Ruleset, landlock.Ruleset]:
             connect_ports=connect_ports,
             bind_ports=bind_ports,
         )
-        return theirs, init_filter.ruleset()
+        return theirs, ours
     except OSError as error:
         raise SetupFailure("landlock", error.errno or 0, text=str(error.filename or "")) from None
 

@@ -1,4 +1,4 @@
-"""Level `landlock`: a command confined without namespaces, by Landlock and a narrower filter only.
+"""The levels without namespaces: `landlock`, by Landlock and a narrower filter only, and `none`.
 
 There is no private root: the command sees the machine's tree and can open in it what it was granted. A folder
 of its own replaces `/tmp`. Tools that this level cannot confine were refused before, by `levels`.
@@ -12,7 +12,7 @@ import os
 
 from toolcrib.sandbox.child.privileges import clear_capabilities, drop_privileges, enforce
 from toolcrib.sandbox.kernel import landlock
-from toolcrib.sandbox.kernel.libc import SetupFailure, close_other, syscall
+from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, SetupFailure, close_other, prctl, syscall
 from toolcrib.sandbox.kernel.mounts import DEVICES, RESOLVE_NO_SYMLINKS, SYS_OPENAT2
 
 TYPE_CHECKING = False
@@ -52,6 +52,18 @@ def confine(job: dict[str, Any], control: int) -> list[Stamp]:
         raise SetupFailure("landlock", error.errno or 0, text=str(error.filename or "")) from None
     close_other((control, ruleset.fd))
     enforce(ruleset, job["filter"])
+    return found
+
+
+def confine_nothing(job: dict[str, Any], _: int) -> list[Stamp]:
+    """Forbid setuid programs to give rights; a granted path that does not exist is an error here as well."""
+    found = []
+    for source, target, mode, _size in job["mounts"]:
+        fd, stamp = open_grant(source, target, mode)
+        found.append(stamp)
+        if fd >= 0:
+            os.close(fd)
+    prctl("no_new_privs", PR_SET_NO_NEW_PRIVS, 1)
     return found
 
 

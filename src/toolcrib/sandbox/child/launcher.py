@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-MODULES = {"landlock": "landlocked", "none": "plain"}
-"""The module of each level that has no namespaces."""
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
 FIRST_FD = 10
 """Descriptors below are the command's."""
@@ -209,7 +207,9 @@ class ForkServer:
         """Return what the process of a level does."""
         if job["level"] == "function":
             return lambda: self.function.run_function(job, control)
-        confine = importlib.import_module(f"toolcrib.sandbox.child.{MODULES[job['level']]}").confine
+        from toolcrib.sandbox.child import landlocked
+
+        confine = landlocked.confine if job["level"] == "landlock" else landlocked.confine_nothing
         return lambda: keeper.run_kept(job, control, confine)
 
     def announce(self, pid: int, control: int, end: int) -> None:

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from functools import cache
 
 from toolcrib.errors import PermissionDenied, UsageError
-from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.sandbox.files.rules import AccessRules, Mount, pin
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.spec.record import record
 
-ACCOUNTS = ("/etc/group", "/etc/passwd")
-LOOKUPS = ("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf")
 NOBODY = 65_534
 """The user and group that own nothing, on every distribution."""
 HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
@@ -114,20 +112,14 @@ def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
     empty = [Mount("", path, "empty", True) for path in job.empty if rules.state(path) == "none"]
     check_cwd(job, rules, [link for link, _ in links])
     taken = [mount.target for mount in (*base, *mounts, *empty)]
-    links += [link for link in job.links if rules.state(link[0]) == "none" and not holds(link[0], taken)]
+    links += [
+        link
+        for link in job.links
+        if rules.state(link[0]) == "none" and not any(within(place, link[0]) for place in taken)
+    ]
     needed = tuple((path, text) for path, text in files.items() if rules.state(path) == "none")
     every = (*base, *mounts, *empty)
     return MountPlan(every, tuple(dict.fromkeys(links)), needed, tuple(own), unprotected)
-
-
-def inside(path: str, folders: Iterable[str]) -> bool:
-    """Return True if a path is one of the folders or below one."""
-    return any(path == folder or path.startswith(folder + "/") for folder in folders)
-
-
-def holds(path: str, places: Iterable[str]) -> bool:
-    """Return True if one of the places is the path or below it."""
-    return any(place == path or place.startswith(path + "/") for place in places)
 
 
 def nameable(path: str) -> bool:
@@ -150,7 +142,7 @@ def check_paths(job: Confinement) -> None:
                 f"not an absolute, normal path: {path!r}", hint="resolve it before it is granted"
             )
     for path in (*grants, *job.empty, *links):
-        if path == "/" or inside(path, RESERVED):
+        if path == "/" or within(path, *RESERVED):
             raise PermissionDenied(
                 f"cannot be granted: {path} holds other programs' processes and devices"
                 if path != "/"
@@ -162,7 +154,7 @@ def check_paths(job: Confinement) -> None:
 
 def check_cwd(job: Confinement, rules: AccessRules, links: list[str]) -> None:
     """Refuse a working folder that will not exist."""
-    known = job.cwd in ("/", *PRIVATE) or inside(job.cwd, (*job.empty, *links))
+    known = job.cwd in ("/", *PRIVATE) or within(job.cwd, *job.empty, *links)
     if known or rules.state(job.cwd) != "none":
         return
     raise PermissionDenied(
@@ -215,7 +207,7 @@ def base_system(paths: Paths, synthetic: Container[str]) -> tuple[list[Mount], l
             mounts.append(Mount(path, path, "ro?", True))
             continue
         real = paths.real(path)
-        if inside(real, (*BASE, *BASE_ETC)):
+        if within(real, *BASE, *BASE_ETC):
             links.append((path, paths.look(path).text))
         elif paths.leads_to(real):
             mounts.append(Mount(real, path, "ro?", True))

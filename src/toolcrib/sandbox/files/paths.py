@@ -194,6 +194,11 @@ class Paths:
         return all(beginning(*key) == text for key, text in self._texts.items())
 
 
+def within(path: str, *folders: str) -> bool:
+    """Return True if a real path is one of the folders or lies below one."""
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
 def real_path(path: str) -> str:
     """Return the path without symbolic links, also while somebody changes them."""
     return Paths().real(path)

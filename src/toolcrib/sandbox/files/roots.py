@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -29,6 +29,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.sandbox.files.beneath import below, open_beneath, open_real, real_path_of
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec.record import record
 
 LIMIT = 1_048_576
@@ -148,7 +149,7 @@ class Roots:
             real = self._check_read(fd, os.fstat(fd), path) or real_path_of(fd)
             found = []
             for name in sorted(os.listdir(fd)):
-                if inside_any(os.path.join(real, name), self._hidden):
+                if within(os.path.join(real, name), *self._hidden):
                     continue
                 with suppress(FileNotFoundError):
                     info = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -230,7 +231,7 @@ class Roots:
             if self._opened[0].file:
                 raise escapes(path)
             return self._opened[0], path
-        found = [one for one in self._opened if below(path, one.root.path) is not None]
+        found = [one for one in self._opened if within(path, one.root.path)]
         if not found:
             raise escapes(path)
         root = max(found, key=lambda one: len(one.root.path))
@@ -300,18 +301,18 @@ class Roots:
         if not self._hidden:
             return ""
         real = real_path_of(fd)
-        if inside_any(real, self._hidden) or self._same_as_hidden(info):
+        if within(real, *self._hidden) or self._same_as_hidden(info):
             raise PermissionDenied(f"never readable by tools: {path}", details={"path": path})
         return real
 
     def _check_write(self, real: str, path: str) -> None:
         """Refuse a real path that is hidden, protected or in a read-only root."""
-        holding = [one.root for one in self._opened if below(real, one.root.path) is not None]
+        holding = [one.root for one in self._opened if within(real, one.root.path)]
         if not holding:
             raise escapes(path)
         if max(holding, key=lambda root: len(root.path)).read_only:
             raise PermissionDenied(f"this folder is read-only: {path}", details={"path": path})
-        if inside_any(real, self._protected) or inside_any(real, self._hidden):
+        if within(real, *self._protected, *self._hidden):
             raise PermissionDenied(f"never writable by tools: {path}", details={"path": path})
 
     def _same_as_hidden(self, info: os.stat_result) -> bool:
@@ -355,11 +356,6 @@ def check_path(path: str) -> None:
         os.fsencode(path)
     except UnicodeEncodeError:
         raise InvalidInput("a path holds a lone surrogate") from None
-
-
-def inside_any(path: str, folders: Iterable[str]) -> bool:
-    """Return True if a path is one of the folders or below one."""
-    return any(below(path, folder) is not None for folder in folders)
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.host.enforcement import process_limit
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
+from toolcrib.sandbox.kernel import seccomp
 from toolcrib.sandbox.kernel.network import filter_arguments
+from toolcrib.sandbox.tracing import watched
 from toolcrib.spec import Level
 from toolcrib.spec.record import record
 
@@ -34,6 +36,7 @@ MADE_FROM = attrgetter(
     *LIMITS, "memory_bytes", "processes", "network", "script",
 )  # fmt: skip
 """The fields of a job that its sandbox depends on."""
+_init_filter = cache(seccomp.init_program)
 
 
 @record
@@ -83,9 +86,9 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
         "processes": job.processes,
         "level": level,
         "network": job.network,
-        "init_filter": init_filter(),
+        "init_filter": _init_filter(os.uname().machine),
         "filter": command_filter(job.network, level, refuses_sockets(job)),
-        "watch": b"" if job.watch is None else watch_filter(),
+        "watch": b"" if job.watch is None else watched.program(os.uname().machine),
     }
     key = (script, *message.values(), None if job.watch is None else object())
     message["warm"] = None
@@ -102,25 +105,7 @@ def refuses_sockets(job: Confinement) -> bool:
 @cache
 def command_filter(network: NetworkAccess, level: Level, asked: bool) -> bytes:
     """Return the system call filter of every command with this network; narrower without namespaces."""
-    from toolcrib.sandbox.kernel import seccomp
-
     machine = os.uname().machine
     if level == "full":
         return seccomp.program(machine, **filter_arguments(network), watched_sockets=asked)
     return seccomp.program(machine, inet=False, host=network == "host", private=False)
-
-
-@cache
-def init_filter() -> bytes:
-    """Return the system call filter of every pid 1."""
-    from toolcrib.sandbox.child.init_filter import program
-
-    return program(os.uname().machine)
-
-
-@cache
-def watch_filter() -> bytes:
-    """Return the filter that reports calls to the watcher."""
-    from toolcrib.sandbox.tracing import watched
-
-    return watched.program(os.uname().machine)

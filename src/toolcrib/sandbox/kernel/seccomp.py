@@ -88,6 +88,30 @@ MODES = "chmod fchmod fchmodat chown fchown lchown fchownat"
 owns a file may make them."""
 
 
+INIT_ALLOWED = {
+    "brk": (12, 214),
+    "close": (3, 57),
+    "exit": (60, 93),
+    "exit_group": (231, 94),
+    "futex": (202, 98),
+    "getpid": (39, 172),
+    "getsockname": (51, 204),
+    "getsockopt": (55, 209),
+    "kill": (62, 129),
+    "madvise": (28, 233),
+    "munmap": (11, 215),
+    "restart_syscall": (219, 128),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "sendmsg": (46, 211),
+    "wait4": (61, 260),
+}
+"""The calls of pid 1 once its command runs: name to number on x86_64 and on aarch64 (asm/unistd.h)."""
+MMAP = (9, 222)
+PROT_EXEC = 4
+
+
 # Conditions. The kernel reads these arguments as 32 bits or fewer, so the upper half has no meaning.
 
 
@@ -218,6 +242,33 @@ def program(
         bpf.answer(bpf.RET_KILL_PROCESS),
         bpf.load(bpf.DATA_NUMBER),
         *bpf.binary_search(ranges),
+    ])  # fmt: skip
+
+
+def init_program(arch: str) -> bytes:
+    """Build the filter of pid 1 once its command runs: it waits, kills, reports, and ends.
+
+    It shares the command's user and its pid namespace, so whoever took it over would outlive every limit.
+
+    Raises:
+        ValueError: there is no table for this architecture.
+    """
+    from toolcrib.sandbox.kernel import syscalls
+
+    column = syscalls.column(arch)
+    refuse = bpf.refuse(errno.EPERM)
+    return bpf.encode([
+        bpf.load(bpf.DATA_ARCH),
+        (bpf.EQUAL, 1, 0, syscalls.AUDIT_ARCH[arch]),
+        refuse,
+        bpf.load(bpf.DATA_NUMBER),
+        *bpf.match((numbers[column] for numbers in INIT_ALLOWED.values()), bpf.ALLOW),
+        (bpf.EQUAL, 1, 0, MMAP[column]),
+        refuse,
+        bpf.load_argument(2),
+        (bpf.ANY_BIT, 0, 1, PROT_EXEC),
+        refuse,
+        bpf.ALLOW,
     ])  # fmt: skip
 
 

@@ -12,7 +12,8 @@ import os
 from dataclasses import replace
 
 from toolcrib.errors import SandboxUnavailable
-from toolcrib.sandbox.files.grants import MountPlan, inside, plan
+from toolcrib.sandbox.files.grants import MountPlan, plan
+from toolcrib.sandbox.files.paths import within
 from toolcrib.sandbox.job import Confinement
 from toolcrib.sandbox.levels.probe import in_force, require
 from toolcrib.spec import Level
@@ -58,7 +59,7 @@ def refused_at_landlock(job: Confinement, mounts: MountPlan) -> SandboxUnavailab
             continue
         if mount.mode == "hide":
             reason = "is inside a grant and must stay unreadable"
-        elif mount.mode.startswith("ro") and inside(os.path.dirname(mount.target), writable):
+        elif mount.mode.startswith("ro") and within(os.path.dirname(mount.target), *writable):
             reason = "is inside a writable grant and must stay read-only"
         elif mount.mode == "link":
             reason = "is a symbolic link inside a writable grant and must not be changed"
