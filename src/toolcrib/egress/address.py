@@ -65,6 +65,7 @@ def address_kind(address: str | IPv4Address | IPv6Address) -> AddressKind:
         return "metadata"
     if isinstance(ip, IPv6Address) and ip.scope_id is not None:
         return "link-local"
+    # The last blocks hold every address, so there always is one.
     kind = next(kind for block, kind in _BLOCKS if ip in block)
     return "loopback" if kind == "public" and _is_own(ip) else kind
 

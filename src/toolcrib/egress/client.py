@@ -48,8 +48,8 @@ Send = Callable[[EgressRequest, HostPolicy], Awaitable[EgressResponse]]
 RECORDER: ContextVar[Callable[[EgressRequest, HostPolicy, Send], Awaitable[EgressResponse]] | None] = (
     ContextVar("toolcrib.recorder", default=None)
 )
-"""For tests: what is set here answers in place of the network. It gets each request, its policy, and the function
-that really sends it."""
+"""For tests: what is set here answers in place of the network. It gets each request, its policy, and what
+really sends it."""
 
 
 @dataclass(slots=True)
@@ -108,6 +108,7 @@ class Egress:
             raise InvalidInput(
                 f"the request is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent"
             )
+        # A context variable, so that two tests in one process do not see each other's.
         recorder = RECORDER.get()
         if recorder is not None:
             return await recorder(request, policy, self._request)
@@ -259,6 +260,7 @@ class Egress:
 
         connector = aiohttp.TCPConnector(
             resolver=_checked_resolver(self._resolver, named=named),
+            # A cached name would skip the check of its addresses.
             use_dns_cache=False,
             limit=_CONNECTIONS,
             keepalive_timeout=_KEEPALIVE_S,
@@ -267,7 +269,9 @@ class Egress:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
+            # Proxy variables and netrc of this machine are not the tool's.
             trust_env=False,
+            # See `decoding`.
             auto_decompress=False,
             headers={"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED},
         )

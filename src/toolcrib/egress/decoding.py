@@ -36,6 +36,7 @@ async def decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             if unpacker is None or unpacker.eof:  # A gzip body may have several members.
                 unpacker = _unpacker(coding, rest)
             try:
+                # Bounded: 1 KiB can stand for a megabyte of zeros.
                 piece = unpacker.decompress(rest, _MOST)
                 while piece:
                     yield piece

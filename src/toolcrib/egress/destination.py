@@ -88,6 +88,7 @@ def normal_host(host: str) -> str:
     if not host.isascii():
         import idna
 
+        # As browsers do (UTS 46); what is compared with the permission is what is looked up.
         host = idna.encode(host, uts46=True).decode("ascii")
     if not _HOST.fullmatch(host) or len(host) > 253:
         raise ValueError(f"`{host}` is not a host name")

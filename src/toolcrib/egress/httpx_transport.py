@@ -64,6 +64,7 @@ def guarded_transport(
             except ValueError as error:
                 raise InvalidInput(f"the URL cannot be called: {error}") from None
             headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_SENT]
+            # A redirect to another origin is a request of its own here, and must not carry the secrets along.
             if destination.origin == home.origin:
                 headers = [(k, v) for k, v in headers if k.lower() not in secrets]
                 headers += secrets.items()

@@ -86,6 +86,7 @@ class HostPolicy:
         if network.mode == "hosts":
             rules = tuple(HostRule.parse(entry, port) for entry in network.allow)
         elif network.mode in ("any", "host") and host is not None:
+            # A tool whose own URL is http may be led to https, never the other way.
             ports = frozenset({port or 443, 443})
             rules = (HostRule(normal_host(host), ports, named=False),)
         return cls(rules, _ceiling(allowed_hosts, port))

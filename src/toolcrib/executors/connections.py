@@ -66,6 +66,8 @@ class Connections:
                 if loop is here:
                     await connection.close()
                 else:
+                    # Another loop's connection cannot be awaited here; closing the socket ends it for the
+                    # server too.
                     connection.pgconn.finish()
             by_address.clear()
 

@@ -77,6 +77,7 @@ class Stream(CommandRun, OwnPipes):
         self._stderr, self.fds["stderr"] = os.pipe2(os.O_CLOEXEC)
         for fd in (self.stdin, self.stdout, self._stderr):
             os.set_blocking(fd, False)
+        # It must be read all the time, or a server that writes much to it stops at a full pipe.
         self.loop.add_reader(self._stderr, self._read_stderr)
 
     def _read_stderr(self) -> None:

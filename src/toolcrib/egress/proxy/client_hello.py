@@ -63,6 +63,7 @@ class HelloReader:
             raise ValueError("the TLS hello is too long")
         if len(message) < size:
             return None
+        # What follows in the same record could be a second hello with another name.
         if len(message) > size:
             raise ValueError("the TLS hello is followed by another message at once")
         return _read_hello(bytes(message[4:]))

@@ -85,6 +85,8 @@ class Dialer:
         where = destination.authority
         try:
             async with asyncio.timeout(self.limits.dial_s):
+                # Resolved once: a name that is asked for twice could give another address after the check
+                # (DNS rebinding).
                 addresses = await self._addresses(destination, named=named)
                 return SocketStream(await _dial(addresses, destination.port))
         except HostNotAllowed as error:
@@ -112,6 +114,7 @@ class Dialer:
 async def _dial(addresses: Sequence[str], port: int) -> socket.socket:
     """Connect to the first address that answers; raises the OSError of the last one if none does."""
     *others, last = addresses
+    # One after the other, as most names have one or two; the last may use all the time that is left.
     for address in others:
         try:
             async with asyncio.timeout(_FIRST_ADDRESS_S):

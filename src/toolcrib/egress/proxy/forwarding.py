@@ -57,6 +57,7 @@ class _Forwarding:
 
     async def run(self, destination: Destination) -> None:
         await self._server.send(self._head.onward(destination))
+        # At the same time: a server may answer, or refuse, before it has read the body.
         sender = asyncio.create_task(self._send_body())
         try:
             await self._answer()
@@ -87,6 +88,7 @@ class _Forwarding:
             if chunked:
                 await self._sent(LAST_CHUNK)
         except (BadMessage, EOFError, OSError):
+            # A body that breaks off must not look whole to the server.
             self._server.abort()
             raise
 
@@ -132,6 +134,7 @@ class _Forwarding:
             if head.status >= 200:
                 return head
             if head.status == 101:
+                # What comes after it would not be checked any more.
                 raise _BadAnswer("it changes to another protocol")
             if self._head.accepts_chunks:
                 await self._client.send(head.onward(chunked=False))

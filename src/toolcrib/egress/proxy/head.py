@@ -176,6 +176,7 @@ def _body_length(fields: _Fields, absent: BodyLength) -> BodyLength:
         return "chunked"
     if not lengths:
         return absent
+    # Two lengths are how requests are smuggled: each side would see another end.
     if len(set(lengths)) > 1 or not _DIGITS.fullmatch(lengths[0]):
         raise BadMessage("the Content-Length is not one number")
     return int(lengths[0])
@@ -184,6 +185,7 @@ def _body_length(fields: _Fields, absent: BodyLength) -> BodyLength:
 def _end_to_end(fields: _Fields) -> Iterable[tuple[bytes, bytes]]:
     """Yield the fields that do not belong to one connection only; the framing is written anew."""
     listed = b",".join(_values(fields, b"connection")).lower().split(b",")
+    # `Connection` names further headers that end here (RFC 9110, 7.6.1).
     dropped = _HOP_BY_HOP.union(option.strip(b" \t") for option in listed)
     for name, value in fields:
         lower = name.lower()

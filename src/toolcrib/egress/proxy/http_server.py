@@ -46,6 +46,8 @@ async def _request(client: SocketStream, seconds: float) -> RequestHead:
 async def _forward(client: SocketStream, head: RequestHead, dialer: Dialer) -> None:
     if not _SCHEME.match(head.target):
         raise BadMessage("this is a proxy: the request target must be a whole URL")
+    # https in the clear would mean that the proxy makes the TLS connection, and the program could not check
+    # it.
     if not head.target[:7].lower() == "http://":
         raise BadMessage("only http:// URLs are forwarded; use CONNECT for https, SOCKS5 for other protocols")
     destination = _destination(head.target, head.target[7:], dialer)

@@ -36,6 +36,7 @@ class _DescriptorBudget:
 
     def take(self) -> bool:
         """Count one more connection; return False if there are too many."""
+        # Asked each time: the limit can be raised while the server runs.
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         with self._lock:
             if soft != resource.RLIM_INFINITY and self._open >= max(16, (soft - _SPARED) // 4):

@@ -61,6 +61,7 @@ async def _request(client: SocketStream, dialer: Dialer) -> Destination:
         raise EOFError
     if kind == _NAME:
         (size,) = await client.exactly(1)
+        # Not refused here: the reason and the name belong in the report of refused hosts.
         host = (await client.exactly(size)).decode("utf-8", "backslashreplace")
     elif kind == _IPV4:
         host = str(IPv4Address(await client.exactly(4)))

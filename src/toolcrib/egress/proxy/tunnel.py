@@ -54,6 +54,7 @@ async def tunnel(
     client: SocketStream, server: SocketStream, destination: Destination, dialer: Dialer
 ) -> None:
     """Copy bytes both ways until both sides have ended, once the client's first ones are checked."""
+    # From the beginning: in some protocols the server speaks first (SMTP, SSH).
     back = asyncio.create_task(_copy(server, client))
     try:
         async with idle_limit(dialer.limits.idle_s, client, server):
@@ -111,6 +112,7 @@ def _check_names(hello: ClientHello, destination: Destination, dialer: Dialer) -
             asked = normal_host(hello.server_name)
         except ValueError:
             asked = hello.server_name[:253]
+        # Many sites share an address: the name in the hello would choose another one (domain fronting).
         if asked != destination.host:
             reason = f"TLS asks for {asked} in a tunnel to {destination.host}"
             raise dialer.denied(HostRefusal(asked, destination.port, reason))

@@ -128,6 +128,7 @@ class _Reader:
                 if not self._is_file(path):
                     continue
             known = True
+            # Each file once, or two scripts that source each other would be read without end.
             if path not in self.found:
                 self.found[path] = None
                 start = self._interpreter(path, folders)
@@ -303,6 +304,7 @@ class _Command:
             self._is_line |= letter in self._program.line
             if self._takes(word[0] + letter, word[at:] or None):
                 return
+            # An unknown letter may take the next word as its argument, which then is not the script.
             self._unsure |= letter not in self._program.flags and letter not in self._program.line
 
     def _takes(self, option: str, attached: str | None) -> bool:
@@ -338,6 +340,7 @@ def _commands(text: str) -> Iterator[list[str]]:
     for found in _INNER.finditer(text):
         yield from _commands(found[1] or found[2] or "")
     lexer = shlex.shlex(_COMMENT.sub("", text).replace("\n", ";"), posix=True, punctuation_chars=True)
+    # Comments are gone already; within a word `#` is an ordinary character.
     lexer.commenters = ""
     command: list[str] = []
     try:

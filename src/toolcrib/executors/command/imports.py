@@ -36,6 +36,7 @@ def imported_files(files: Iterable[str], folder: str, paths: Paths, working: Seq
 
     `working` are the working folders that a shell script may have.
     """
+    # Imports go in circles, so each file is read once.
     known = dict.fromkeys(files)
     waiting = list(known)
     found = []
@@ -121,6 +122,7 @@ def _imports(text: bytes, file: str, folder: str) -> Iterator[tuple[str, str]]:
             base = file if node.level else folder
             for _ in range(node.level):
                 base = os.path.dirname(base)
+            # `from a import b` loads the module a.b if a is a package and has no such name.
             inner = [f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names]
             yield from ((base, name.removesuffix(".*")) for name in inner)
 

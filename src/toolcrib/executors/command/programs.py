@@ -191,6 +191,7 @@ def _unknown(name: str, words: list[str], first: int, seen: set[int], *, fed: bo
         inner = known_program(base_name(words[at]))
         if inner is not None and (inner.script is not None or inner.every) and following.startswith("-"):
             yield from _found(words, at, seen, fed=fed)
+        # Only a warning: such an option of a program that nobody knows may mean anything.
         shape = _SHAPE.fullmatch(words[at])
         if shape is not None and _VALUE in (shape[2] or following):
             yield CodeWord(at if shape[2] else at + 1, f"{name} {shape[1]}", known=False)

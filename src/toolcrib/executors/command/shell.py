@@ -167,6 +167,7 @@ def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
         return ShellLine(literal)
     if PREFIX in literal:
         raise Unsafe(f"names that begin with `{PREFIX}` are for the values of the line")
+    # `a={{x}}; b=$a; c=$b`: only when a is known to hold a value does the next pass see that b does.
     for _ in range(MOST_PASSES):
         parser = ShellParser(variant, variables)
         parser.parse()

@@ -176,6 +176,8 @@ class WordReader(ABC):
             else:
                 word.braces |= sign == "{"
                 word.add(self.take(), bare=True)
+        # bash expands `{a,b}` to two words before it looks at quotes, and dash does not: one value would be
+        # in both.
         if word.braces and word.values:
             message = "a placeholder cannot stand in a word with an unquoted `{`"
             raise self.unsafe(message, "put the word in quotes", at=word.start)

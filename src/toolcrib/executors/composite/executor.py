@@ -121,6 +121,8 @@ class CompositeExecutor:
             )
         self._prepare(call)
         state = _Progress(call)
+        # A context variable goes along into every task and thread of the steps, so a circle is seen however
+        # it runs.
         token = _stack.set((*stack, self._tool.name))
         try:
             await self._all(state, ctx)
@@ -200,7 +202,9 @@ class CompositeExecutor:
         if not isinstance(items, list) or len(items) > _MAX_ITEMS:
             what = f"a list of {len(items):,} items" if isinstance(items, list) else "no list"
             raise ToolFailed(f"foreach gives {what}; it takes a list of at most {_MAX_ITEMS:,}")
+        # By place: the calls end in any order, and the result has the order of the items.
         values: list[Any] = [None] * len(items)
+        # Shared by all workers: each takes the next item when it is free.
         places = iter(range(len(items)))
         failed: list[tuple[int, ToolcribError]] = []
 

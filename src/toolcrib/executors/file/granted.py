@@ -75,6 +75,7 @@ class GrantedFiles:
         path = self._place(asked, granted)
         scratch = next((folder for folder in grants.scratch if within(path, folder)), None)
         if scratch is not None and access == "write":
+            # The scratch folder lies in a protected one, so only what is protected inside of it still counts.
             inside = tuple(one for one in granted.protected if one != scratch and within(one, scratch))
             return (Root(scratch, hidden=granted.hidden, protected=inside),)
         return tuple(

@@ -38,6 +38,7 @@ async def run_in_process(
     from toolcrib.sandbox.host.function import FunctionCall, call_function
 
     try:
+        # Only to the process: what it answers is JSON, because unpickling would run what it likes in here.
         call = pickle.dumps((function, arguments), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise DefinitionError(

@@ -53,6 +53,8 @@ class _Job:
         except RuntimeError:  # The loop is closed.
             pass
         finally:
+            # An exception refers to its frames, and they to what a call left there: an idle thread must not
+            # keep it.
             del value, error
 
     def _settle(self, value: Any, error: Exception | None) -> None:
@@ -83,6 +85,8 @@ class _ThreadPool:
 
     def _start(self, job: _Job) -> bool:
         """Start a thread. Return False if the system refuses one while others are busy."""
+        # A queue for each thread: the last that became idle is used first, so its stack is still in the
+        # cache.
         inbox: SimpleQueue[_Job] = SimpleQueue()
         inbox.put(job)
         try:

@@ -153,6 +153,7 @@ def render_cookies(cookies: tuple[Cookie, ...], values: Values, styles: Styles) 
 
 
 def _cookie(part: Reference, text: str) -> str:
+    # A secret is made for its server as it is; encoding it would make another one.
     if part.namespace != "secret":
         return quote(text, safe="")
     if _COOKIE_VALUE.fullmatch(text):

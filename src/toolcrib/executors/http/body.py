@@ -122,6 +122,7 @@ class RequestBody:
         else:
             pieces = _bounded(piece for part in self.parts for piece in part.render(values))
         boundary = secrets.token_hex(24)
+        # The content is the caller's: a boundary inside it would begin a part of its own.
         while any(boundary.encode() in content for _, content in pieces):
             boundary = secrets.token_hex(24)
         out = b"".join(
@@ -300,6 +301,8 @@ def _decoded(reference: Reference | None, text: str | Missing) -> bytes:
     """Return the bytes of base64 text, standard or URL-safe, with or without line breaks and padding."""
     if not isinstance(text, str):
         return b""
+    # Models and programs write base64 in each of its forms; they can be told apart by nothing but these
+    # signs.
     plain = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)

@@ -165,6 +165,7 @@ class HttpExecutor:
             for signer in self._signers:
                 signer.sign(sent, ctx.secrets)
             response = await self._egress.request(sent, self._policy)
+            # Once only: a server that refuses fresh tokens as well means it.
             if response.status != HTTPStatus.UNAUTHORIZED or not tokens or refused[0] is not None:
                 return response
             refused = list(tokens)
@@ -218,6 +219,8 @@ class HttpExecutor:
         if status == HTTPStatus.NO_CONTENT or self._method == "HEAD":
             return Outcome(None, details=details)
         try:
+            # An expression with `..` over megabytes takes long enough to hold up all other calls of this
+            # loop.
             if len(response.body) > _LARGE and self._config.jsonpath:
                 value, warnings = await asyncio.to_thread(self._value, response, ctx)
             else:

@@ -88,6 +88,7 @@ def compile_jsonpath(expression: str) -> Callable[[Any], Any]:
 
     def extract(body: Any) -> Any:
         try:
+            # One more than allowed, to see that there are too many without making them all.
             found = [match.obj for match in islice(compiled.finditer(body), _MAX_NODES + 1)]
         except (JSONPathError, RecursionError) as error:
             message = f"response.jsonpath failed on the answer: {error}"

@@ -77,6 +77,7 @@ class AccessTokens:
         if task is None:
             task = tasks[path] = asyncio.ensure_future(self._renewed(path, dict(secrets), refused))
             task.add_done_callback(lambda _: tasks.pop(path, None))
+        # A caller that is cancelled must not end the request for the others that wait for it.
         return await asyncio.shield(task)
 
     async def log_in(
@@ -136,6 +137,7 @@ class AccessTokens:
 
     async def _renewed(self, path: Path, secrets: Mapping[str, str], refused: str | None) -> str:
         async with _locked(path):
+            # Read again: another process may have renewed it while this one waited for the lock.
             stored = read_private(path)
             if (token := self._valid(stored, refused)) is not None:
                 return token
@@ -164,6 +166,8 @@ class AccessTokens:
             for number, refresh in enumerate(tokens, 1):
                 try:
                     token = await client.refresh_token(rule.token_url, refresh_token=refresh, **rule.params)
+                    # A server may give a new refresh token with each answer, and then the old one is void
+                    # (RFC 6749, 6).
                     return {"refresh_token": refresh, **token}
                 except client.oauth_error_class as error:
                     if error.error != "invalid_grant" or number == len(tokens):

@@ -39,6 +39,7 @@ class Signer:
         key = secrets.get(auth.secret or "")
         if key is None:
             return
+        # Anew for each request: servers refuse a nonce that they have seen.
         stamp, nonce = self._stamp(), random.token_hex(16)
         message = rule.separator.encode().join(_part(part, request, stamp, nonce) for part in rule.parts)
         digest = hmac.new(self._key(key), message, getattr(hashlib, rule.algorithm)).digest()

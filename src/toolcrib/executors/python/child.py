@@ -149,7 +149,9 @@ def observe() -> "dict":  # type: ignore[type-arg]
 
 def main() -> None:
     """Answer with {"value": …} or {"error": …, "message": …}; the traceback goes to standard error."""
+    # Before the tool's code runs: it may fork, and come back here in both processes.
     ours = os.getpid()
+    # A program that the tool starts must not write the answer in its place.
     os.set_inheritable(3, False)
     seen = None
     try:

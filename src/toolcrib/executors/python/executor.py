@@ -137,6 +137,7 @@ class PythonExecutor:
 
     def _job(self, values: Values, path: list[str]) -> bytes:
         args: list[Any] = [render_value(item, values) for item in self._args]
+        # Arguments at the end that were not given are left out, so the function's own defaults apply.
         while args and args[-1] is MISSING:
             args.pop()
         kwargs = {name: render_value(item, values) for name, item in self._kwargs.items()}

@@ -32,6 +32,7 @@ def query(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 
             database.execute("PRAGMA query_only = ON")
         # A statement can neither open a second file nor make this one writable again.
         allowed = {sqlite3.SQLITE_PRAGMA} if not job["writable"] else set()
+        # `mode=ro` holds for this file only, and PRAGMA could switch `query_only` off again.
         database.set_authorizer(
             lambda action, *_: (
                 sqlite3.SQLITE_DENY if action in DENIED or action in allowed else sqlite3.SQLITE_OK

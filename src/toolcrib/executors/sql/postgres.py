@@ -99,6 +99,7 @@ class PostgresExecutor:
             warnings = self._cut() if len(found) > self._rows else ()
             return Outcome(rows, warnings)
         size = 0
+        # Row by row: a query without LIMIT must not fill the memory before the limit is seen.
         async with aclosing(cursor.stream(statement, values)) as stream:
             async for row in stream:
                 rows.append(_row(_columns(cursor), row))
@@ -125,6 +126,8 @@ class PostgresExecutor:
             raise ToolFailed(
                 f"the secret {self._config.secret} is not the address of a Postgres server"
             ) from None
+        # libpq reads further hosts and services from the string; one that is checked must be the one that is
+        # used.
         host = str(given.get("host") or given.get("hostaddr") or "")
         if not host or "," in host:
             raise ToolFailed(f"the secret {self._config.secret} must name one host")
@@ -142,6 +145,7 @@ class PostgresExecutor:
         destination = Destination.parse(f"https://{written}:{port}")
         policy = bind_hosts(self._tool.permissions.network, port, self._host.allowed_hosts)
         addresses = await self._host.egress().addresses(destination, policy)
+        # libpq connects to `hostaddr`, the checked address, and verifies the certificate for `host`.
         return make_conninfo(**{**given, "host": host, "hostaddr": addresses[0]})
 
     def _failed(self, error: Any, ctx: CallContext) -> Exception:

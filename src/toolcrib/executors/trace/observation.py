@@ -144,6 +144,7 @@ class Observation:
             return
         elif access in ("read", "list"):
             if place in self._import_listings:
+                # Once: a second listing of the same folder is the tool's own.
                 self._import_listings.remove(place)
             elif not reach.of_system(path):
                 self._note("read", reach.name(path), "listed")
@@ -180,6 +181,7 @@ class Observation:
         assert self.reach is not None
         if access == "write":
             name = self.reach.repository(self.reach.place(name)) or name
+        # YAML cannot write such a name; the folder above it can be granted.
         while _SURROGATE.search(name):
             name = parent(name)
         groups: dict[Verdict, dict[Access, Uses]] = {

@@ -124,6 +124,7 @@ class ProjectFiles:
 
     def _granted(self, tool: Tool, access: str, written: str, reviewed: ReviewedGrants | None) -> str:
         """Return the real path of one permission, or raise why it cannot be granted."""
+        # It is made on demand; everywhere else a missing grant is an error.
         if os.path.normpath(self._written(written)) == self.scratch:
             self._make_scratch()
         path = self.resolve(written)

@@ -93,6 +93,7 @@ class CallNetwork:
         except ToolFailed as error:
             if self.refused:
                 raise self._host_not_allowed(error) from error
+            # Nothing reached the proxy, so the program most likely knows no proxies.
             if self._proxy is not None and not self._proxy.used and error.hint is None:
                 error.hint = _NEEDS_HOST
             if hint and error.hint is None and "signal" not in error.details:

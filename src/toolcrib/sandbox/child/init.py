@@ -80,6 +80,8 @@ def run_init(
     # Everything that can be done before the fork: what either process writes to after it is copied.
     theirs, ours = rulesets(job)
     reset_process(job["cwd"])
+    # The command is pid 2: a pid 1 gets no signal that it does not handle, so plain programs could not be
+    # ended.
     pid = os.fork()
     if pid == 0:
         run_child(control, lambda: run_command(job, control, inner, theirs, found, missing))
@@ -199,6 +201,7 @@ def run_command(
         be_watched(job["watch"], control)
     set_limits(job["limits"])
     enforce(ruleset, job["filter"])
+    # Before that, pid 1, which runs as the same user, is not confined yet.
     if receive(init)[0] != b"confined":
         os._exit(126)
     os.close(init)

@@ -57,6 +57,7 @@ def run_keeper(
 
     os.setpgid(0, 0)
     _signal.signal(END, end)
+    # Sent with SIGCONT when the launcher dies while this process is stopped (see above).
     _signal.signal(_signal.SIGHUP, end)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     adopt_orphans()
@@ -215,6 +216,7 @@ def flatten(top: int, name: str, count: int) -> int:
     if not is_folder(top, name):
         os.unlink(name, dir_fd=top)
         return count
+    # A tool may have taken its own rights to the folder away.
     os.chmod(name, 0o700, dir_fd=top)
     inner = open_folder(name, top)
     try:

@@ -50,6 +50,7 @@ def confine(job: dict[str, Any], control: int) -> list[Stamp]:
         )
     except OSError as error:
         raise SetupFailure("landlock", error.errno or 0, text=str(error.filename or "")) from None
+    # The open grants as well: a process keeps what it has open, whatever Landlock says.
     close_other((control, ruleset.fd))
     enforce(ruleset, job["filter"])
     return found

@@ -95,6 +95,7 @@ def serve(server: int, kind: str, path: list[str]) -> None:
     # No process of the same user may read its memory.
     prctl("dumpable", PR_SET_DUMPABLE, 0)
     null = os.open("/dev/null", os.O_RDWR)
+    # A tool's code in a fork must not find the server's socket at 0, nor write to its standard error.
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.close(null)
@@ -115,6 +116,7 @@ class ForkServer:
         self.poll = select.poll()
         self.poll.register(server, select.POLLIN)
         self.to_load: list[str] = []
+        # A collection would write to every object, so each child would copy the pages that it shares.
         gc.disable()
         if kind != "commands":
             from toolcrib.sandbox.child import warm
@@ -150,6 +152,8 @@ class ForkServer:
             pass
         if not self.to_load:
             gc.collect()
+            # What was loaded until now is never looked at again by a collection, so it stays shared with all
+            # children.
             gc.freeze()
 
     def take_order(self) -> bool:

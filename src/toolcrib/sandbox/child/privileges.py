@@ -76,6 +76,7 @@ def drop_privileges() -> None:
     stage = "capabilities"
     prctl(stage, PR_SET_SECUREBITS, SECUREBITS)
     prctl(stage, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+    # The bounding set limits what exec could ever give back, whatever a file's capabilities say.
     for capability in range(64):
         if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
             if ctypes.get_errno() == errno.EINVAL:  # beyond the last capability of this kernel
@@ -99,6 +100,7 @@ def reset_process(cwd: str) -> None:
     for number in _signal.valid_signals():
         if number not in (_signal.SIGKILL, _signal.SIGSTOP):
             _signal.signal(number, _signal.SIG_DFL)
+    # A signal that is ignored stays so after exec; the C library needs these two for its threads.
     for number in RESERVED_SIGNALS:
         syscall(SYS_RT_SIGACTION[os.uname().machine], number, bytes(32), 0, 8)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())

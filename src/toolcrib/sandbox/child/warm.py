@@ -109,8 +109,10 @@ def run_script(script: ModuleType, executable: str, env: dict[str, str]) -> None
     """
     import time
 
+    # Through `os.environ`, so that code in C finds the variables as well (putenv(3)).
     os.environ.clear()
     os.environ.update(env)
+    # The C library read TZ when the launcher started.
     time.tzset()
     set_signals()
     script.__name__ = "__main__"

@@ -42,6 +42,7 @@ def open_beneath(root: int, path: str, flags: int, *, links: bool = True) -> int
         return open_checked(root, path or ".", flags, links)
     raw = os.fsencode(path) or b"."
     resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (0 if links else RESOLVE_NO_SYMLINKS)
+    # The kernel gives up when a folder on the way is renamed during the walk, and asks for another try.
     for _ in range(RETRIES):
         try:
             return openat2(root, raw, flags, 0, resolve)
@@ -73,6 +74,7 @@ def open_checked(root: int, path: str, flags: int, links: bool) -> int:
     """Open a path, and then compare the place that the file really has; no `..`."""
     if path.startswith("/") or ".." in path.split("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    # A pipe in the place of a file would block the open until somebody writes to it.
     fd = os.open(path, flags | os.O_NONBLOCK, dir_fd=root)
     top, real = real_path_of(root), real_path_of(fd)
     if (below(real, top) is not None) if links else (real == os.path.normpath(os.path.join(top, path))):

@@ -76,6 +76,7 @@ def folder_state(path: str) -> tuple[int, ...] | None:
         found = os.stat(path)
     except OSError:
         return ()
+    # ctime, because a program can set mtime to what it likes.
     if abs(time.time_ns() - found.st_ctime_ns) < SETTLED_NS:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns

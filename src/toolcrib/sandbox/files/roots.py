@@ -129,6 +129,7 @@ class Roots:
         if offset < 0 or limit < 0:
             raise UsageError("offset and limit must not be negative")
         with self._open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as fd:
+            # Asked of the open file: the path may lead to another one by now.
             info = regular(fd, path)
             self._check_read(fd, info, path)
             chunks = []
@@ -247,6 +248,7 @@ class Roots:
             raise InvalidInput(f"not a path of a file: {path}", details={"path": path})
         folder = self._folder(root, parent, path, mkdir)
         try:
+            # The folder is open, so what is renamed on the way to it makes no difference any more.
             kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
         except FileNotFoundError:
             return folder, name
@@ -288,6 +290,8 @@ class Roots:
                     self._check_write(os.path.join(real_path_of(folder), part), path)
                     with suppress(FileExistsError):
                         os.mkdir(part, 0o755, dir_fd=folder)
+                    # Not by its whole path again: somebody could have put a link in the place of the new
+                    # folder.
                     inner = open_beneath(folder, part, FOLDER, links=False)
                 os.close(folder)
                 folder = inner
@@ -427,6 +431,7 @@ def replace(folder: int, name: str, data: bytes, mode: int) -> int:
         try:
             keep_mode(fd, folder, name)
             write_all(fd, data)
+            # Before the rename, or after a power cut the name could stand for an empty file.
             os.fsync(fd)
         finally:
             os.close(fd)

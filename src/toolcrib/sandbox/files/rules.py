@@ -68,6 +68,7 @@ def ancestors(path: str) -> tuple[str, ...]:
 
 def pin(path: str, rules: AccessRules, found: dict[str, Mount]) -> None:
     """Mount the writable folders above `path` on themselves, up to the grant they come from."""
+    # From the nearest up, and only as far as the command could rename a folder.
     for folder in reversed(ancestors(path)):
         if rules.state(folder) != "rw":
             return

@@ -48,6 +48,7 @@ def group_for(memory_bytes: int | None, processes: int | None, level: str) -> Cg
         SandboxUnavailable: there are none any more, and a limit is stated.
     """
     bounds = memory_bytes or MEMORY_BYTES, (processes or PROCESSES) + INIT_PROCESSES
+    # Two tries: the first may find that our own group is gone, the second has a new one.
     for _ in range(2):
         pool, _ = groups()
         if pool is None:

@@ -86,6 +86,7 @@ class FunctionRun(SandboxRun):
 
     def _check_answer(self) -> None:
         if self.readers[0].kept.endswith(b"\n"):
+            # Whatever the process does after its answer, at its exit for instance, does not delay the call.
             self.readers[0].close()
             self.answered = True
             self.finish()

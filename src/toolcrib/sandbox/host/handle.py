@@ -203,6 +203,7 @@ class LauncherHandle:
         self.forgotten = False
         """True in a fork of the server: it and its sandboxes belong to the parent."""
         self.process: subprocess.Popen[bytes] | None = None
+        # Each message stays whole and in order, and the kernel reports when the other end is gone (unix(7)).
         self.socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.setblocking(False)
         self._noise = b""
@@ -231,6 +232,8 @@ class LauncherHandle:
                 stderr=self._other.fileno(),
                 env=env,
                 cwd="/",
+                # Ctrl-C at the terminal goes to the server's process group, which decides what becomes of its
+                # calls.
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -270,6 +273,7 @@ class LauncherHandle:
         if self.socket.fileno() < 0:
             return False
         poll = select.poll()
+        # Errors and the end of the other side are reported even if nothing is asked for (poll(2)).
         poll.register(self.socket, 0)
         return not poll.poll(0)
 
@@ -313,6 +317,7 @@ class LauncherHandle:
         self.socket.close()
         self._other.close()
         if self.process is not None:
+            # Popen would warn of a process that still runs, and it is the parent's to wait for.
             self.process.returncode = 0
 
 
@@ -367,6 +372,7 @@ def in_memory(name: str, data: bytes) -> int:
     while view:
         view = view[os.write(fd, view) :]
     os.lseek(fd, 0, os.SEEK_SET)
+    # Without seals a process that has the descriptor could change what another one still reads.
     seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
     return fd

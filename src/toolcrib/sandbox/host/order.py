@@ -90,6 +90,7 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
         "filter": command_filter(job.network, level, refuses_sockets(job)),
         "watch": b"" if job.watch is None else watched.program(os.uname().machine),
     }
+    # Everything that the sandbox is made of: a spare made for an equal key differs in nothing.
     key = (script, *message.values(), None if job.watch is None else object())
     message["warm"] = None
     if script is not None:

@@ -89,12 +89,16 @@ class WarmPool:
         with self._lock:
             demand = self._note(order)
             while demand.spares:
+                # The oldest first: it has had the longest time to get ready.
                 spare = demand.spares.pop(0)
                 spare.receive()
                 dead = spare.gone or spare.outcome or not spare.launcher.alive()
+                # A spare mounted what its paths named when it was made. If one leads to another file now, its
+                # grants are old.
                 if not dead and spare.bound in (None, now):
                     return spare
                 spare.close()
+            # Calls of one tool overlap: one spare at a time is not enough for it.
             if demand.count > 2 and demand.wanted < self.warmth.spares_each and self._running():
                 demand.wanted += 1
             return self._make(order)
@@ -134,6 +138,7 @@ class WarmPool:
         for demand in self._demands.values():
             demand.drop_spares()
         groups.cache_clear()
+        # A lock that another thread of the parent had at the fork would stay locked for ever.
         self.__init__(self.warmth)  # type: ignore[misc]  # every field is made anew, the lock too
 
     def sweep(self) -> None:
@@ -216,6 +221,8 @@ class WarmPool:
         if launcher is not None and not launcher.alive():
             self._drop(name)
             launcher = None
+        # The kernel ends a launcher with the thread that started it (PR_SET_PDEATHSIG), so it must be this
+        # one.
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(
                 target=serve, args=(self, self.tasks), name="toolcrib-launchers", daemon=True
@@ -260,6 +267,8 @@ class WarmPool:
         """Order the spares that a demand lacks."""
         with self._lock:
             launcher = self._launchers.get(demand.order.launcher)
+            # Checked again: this runs later, in the thread, and the pool may have been closed or the demand
+            # forgotten.
             known = self._demands.get(demand.order.key) is demand
             if not known or launcher is None or not launcher.alive() or self._running() > BUSY:
                 return

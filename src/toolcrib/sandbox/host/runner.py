@@ -146,6 +146,7 @@ class PipeReader:
     def _discard(self) -> int:
         if self._null < 0:
             self._null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        # Pages are moved, not copied: a command that floods its output costs the server next to nothing.
         return os.splice(self._fd, self._null, DISCARD)
 
     def close(self) -> None:
@@ -229,6 +230,7 @@ class SandboxRun:
             sandbox.receive()
             if "watch" in sandbox.fds:
                 self.watch_calls(sandbox.fds.pop("watch"))
+            # Nothing has run, so another sandbox is taken and the caller notices nothing.
             if sandbox.spare and not self.started and self._is_stale(sandbox):
                 self._give_back()
                 continue
@@ -278,6 +280,7 @@ class SandboxRun:
         if self.sandbox is None or not self.started:
             self.finish()
             return
+        # SIGKILL to pid 1 of a pid namespace kills all that is in it (pid_namespaces(7)).
         self.sandbox.end()
         if self.sandbox.has_keeper:
             # The launcher ends the tree of a keeper that does not respond.
@@ -298,6 +301,7 @@ class SandboxRun:
         """
         try:
             for limit, action in ((seconds, self.terminate), (GRACE, self.kill)):
+                # `wait` and not `wait_for`: a limit must not cancel the task that still has to see the end.
                 await asyncio.wait([self.ended], timeout=limit)
                 if self.ended.done():
                     return
@@ -356,6 +360,8 @@ class SandboxRun:
                 details={"started": True},
             )
         noise = sandbox.launcher.last_words()
+        # A launcher that made this sandbox works; so what ended it came from outside, and another try may
+        # succeed.
         if sandbox.pidfd >= 0 or not sandbox.launcher.unable():
             raise NeverStarted(noise or "the sandbox's launcher was ended from outside")
         if sandbox.launcher.kind != "python":

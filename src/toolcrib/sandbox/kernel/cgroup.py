@@ -99,6 +99,7 @@ class CgroupSlot:
             self.join_fds = tuple(os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in self.join_files)
             self.swap = os.path.exists(f"{self.memory_folder}/memory.memsw.limit_in_bytes")
             if self.version == 1 and not self.swap:
+                # Nothing limits swap here, so it is not used: memory beyond the limit would go there.
                 write("0", self.memory_folder, "memory.swappiness")
             if os.path.exists(f"{self.memory_folder}/memory.swap.max"):  # v2
                 write("0", self.memory_folder, "memory.swap.max")
@@ -283,6 +284,7 @@ class CgroupPool:
         atexit.unregister(self.close)
         with self.lock:
             self.closed = True
+            # Slots in use as well: the process ends, and nobody else would remove their groups.
             slots = [*self.free, *self.used, *self.stuck]
             self.free, self.stuck, locks, self._locks = [], [], self._locks, []
             self.used.clear()

@@ -143,7 +143,10 @@ def lock_group(folder: str) -> int:
     except (FileNotFoundError, PermissionError):
         return -1
     try:
+        # The kernel drops the lock when its holder dies, however it dies: a locked group has a living server.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Between open and lock another server may have removed it: then the lock is on a folder without a
+        # name.
         os.stat(folder)
     except OSError:
         os.close(fd)
@@ -196,6 +199,8 @@ def divide(folder: str, controllers: Iterable[str], *, own: bool) -> None:
             raise NoCgroups("other programs run in it")
         home = os.path.join(folder, HOME)
         os.makedirs(home, exist_ok=True)
+        # The rule of v2: a group with processes of its own cannot pass controllers on (no internal
+        # processes).
         for pid in inside:
             write(str(pid), home, "cgroup.procs")
     pass_on(folder, controllers)

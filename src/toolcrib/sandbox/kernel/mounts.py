@@ -64,6 +64,7 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
 
     Returns device and inode of what each of the job's mounts bound or hid; None where there was nothing.
     """
+    # Shared mounts would carry every mount made here out to the machine.
     mount("", "/", "", MS_REC | MS_PRIVATE, "")
     mount("tmpfs", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=4m,nr_inodes=65536")
     os.mkdir(STAGE + OLD)
@@ -92,6 +93,7 @@ def build_root(job: dict[str, Any]) -> list[tuple[int, int] | None]:
         write_new(target, text)
     found = bind_all(old, new, job)
     check("umount", libc.umount2(OLD.encode(), MNT_DETACH))
+    # Only now: the list shows what is really there, with all that came along inside the grants.
     refuse_kernel_mounts()
     os.rmdir(MASK_FOLDER)
     os.unlink(MASK_FILE)

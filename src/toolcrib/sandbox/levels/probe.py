@@ -302,6 +302,7 @@ def trouble_of(trial: Callable[[], Coroutine[Any, Any, str]]) -> str:
         except Exception as error:
             outcome.append(str(error) or type(error).__name__)
 
+    # `asyncio.run` refuses to run inside a running loop.
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()

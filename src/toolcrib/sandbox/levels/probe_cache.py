@@ -101,6 +101,8 @@ def keep(found: Any) -> None:
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
             json.dump({"standing": process_digest(), "found": found}, file)
+        # In one step: a process that reads at the same time sees the old file or the new one, never half of
+        # it.
         new.replace(path)
     except OSError:
         new.unlink(missing_ok=True)
