@@ -1,6 +1,6 @@
 """The only way out: the hosts that may be reached, and the client and the proxy that enforce it."""
 
-from toolcrib.egress.address import address_kind
+from toolcrib.egress.address import Resolver, address_kind
 from toolcrib.egress.client import Egress
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.httpx_transport import guarded_transport
@@ -14,4 +14,3 @@ from toolcrib.egress.policy import HostPolicy, HostRule, program_policy
 from toolcrib.egress.proxy.dialer import ProxyLimits
 from toolcrib.egress.proxy.refusal import HostRefusal, grant_line
 from toolcrib.egress.proxy.server import Proxy
-from toolcrib.egress.resolver import Resolver

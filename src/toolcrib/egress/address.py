@@ -1,12 +1,13 @@
-"""The kinds of IP addresses, by the IANA special-purpose address registries (RFC 6890)."""
+"""Host names to addresses, and the kinds of those by the IANA special-purpose registries (RFC 6890)."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Literal
+from typing import Literal, Protocol
 
 from toolcrib.errors import HostNotAllowed
 
@@ -96,3 +97,21 @@ def _is_own(ip: IPv4Address | IPv6Address) -> bool:
     except OSError as error:
         # Without a route it is another machine's; without a socket it cannot be checked, so it is not public.
         return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Resolver(Protocol):
+    """Turns a host name into addresses; tests and projects can replace it."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """Return the addresses in order of preference. OSError if the name does not resolve."""
+
+
+class SystemResolver:
+    """The machine's own resolver (getaddrinfo, in a worker thread)."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """Resolve like `Resolver.resolve`."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+        )
+        return [str(sockaddr[0]) for *_, sockaddr in found]

@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from toolcrib.egress.address import allowed_addresses
+from toolcrib.egress.address import Resolver, SystemResolver, allowed_addresses
 from toolcrib.egress.decoding import ACCEPTED, decoded
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.message import MAX_REQUEST_BYTES, EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.egress.resolver import Resolver, SystemResolver
 from toolcrib.errors import HostNotAllowed, HttpFailed, InvalidInput, TimedOut
 
 if TYPE_CHECKING:

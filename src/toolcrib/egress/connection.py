@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 
+from toolcrib.egress.address import SystemResolver
 from toolcrib.egress.destination import Destination, normal_host
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.proxy.dialer import Dialer, ProxyLimits, Unreachable
 from toolcrib.egress.proxy.refusal import Denied
-from toolcrib.egress.resolver import SystemResolver
 from toolcrib.errors import HostNotAllowed, InvalidInput, ToolFailed
 
 

@@ -31,16 +31,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "FilePart": "files.roots",
-    "Mechanism": "levels.probe",
-    "Root": "files.roots",
-    "Roots": "files.roots",
-    "configure": "confine",
-    "in_force": "levels.probe",
-    "level": "levels.probe",
-    "probe": "levels.probe",
-    "require": "levels.probe",
-    "run": "confine",
+    **dict.fromkeys(("configure", "run"), "confine"),
+    **dict.fromkeys(("FilePart", "Root", "Roots"), "files.roots"),
+    **dict.fromkeys(("Mechanism", "in_force", "level", "probe", "require"), "levels.probe"),
 }
 """Modules of the public names that are not in `job`. All are imported on first use: `files.paths`, which
 every start needs, needs none of them."""

@@ -8,12 +8,11 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-from toolcrib.egress.address import allowed_addresses
+from toolcrib.egress.address import Resolver, allowed_addresses
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.proxy.refusal import Denied, HostRefusal
 from toolcrib.egress.proxy.stream import SocketStream
-from toolcrib.egress.resolver import Resolver
 from toolcrib.errors import HostNotAllowed
 from toolcrib.spec.record import record
 

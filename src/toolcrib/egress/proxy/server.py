@@ -9,13 +9,13 @@ import socket
 import threading
 from collections.abc import Callable
 
+from toolcrib.egress.address import Resolver, SystemResolver
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.proxy.dialer import Dialer, ProxyLimits
 from toolcrib.egress.proxy.http_server import serve_http
 from toolcrib.egress.proxy.refusal import HostRefusal
 from toolcrib.egress.proxy.socks import VERSION, serve_socks
 from toolcrib.egress.proxy.stream import SocketStream
-from toolcrib.egress.resolver import Resolver, SystemResolver
 
 _log = logging.getLogger(__name__)
 _RETRY_S = 0.2

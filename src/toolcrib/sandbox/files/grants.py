@@ -11,39 +11,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Mapping
-from functools import cache
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Literal, NamedTuple
 
 from toolcrib.errors import PermissionDenied, UsageError
 from toolcrib.sandbox.files.paths import Paths, within
-from toolcrib.sandbox.files.rules import AccessRules, Mount, pin
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.spec.record import record
 
-NOBODY = 65_534
-"""The user and group that own nothing, on every distribution."""
-HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
-SERVICES = "passwd: files\ngroup: files\nhosts: files dns\n"
-
-
-@cache
-def synthetic_files(network: NetworkAccess) -> Mapping[str, str]:
-    """Return the synthetic files of a tool with this network, each path with its text."""
-    uid, gid = os.geteuid(), os.getegid()
-    users, groups = {0: "root", NOBODY: "nobody"}, {0: "root", NOBODY: "nogroup"}
-    users.setdefault(uid, "tool")
-    groups.setdefault(gid, "tool")
-    primary = {0: 0, NOBODY: NOBODY, uid: gid}
-    passwd = (f"{name}:x:{number}:{primary[number]}::/tmp:/bin/sh\n" for number, name in users.items())
-    group = (f"{name}:x:{number}:\n" for number, name in groups.items())
-    found = {"/etc/passwd": "".join(passwd), "/etc/group": "".join(group)}
-    if network != "host":
-        found |= {"/etc/hosts": HOSTS, "/etc/nsswitch.conf": SERVICES, "/etc/resolv.conf": ""}
-    return found
-
-
-__all__ = ["BASE", "BASE_ETC", "PRIVATE", "RESERVED", "Mount", "MountPlan", "nameable", "plan"]
-
+State = Literal["none", "ro", "rw"]
 BASE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 """Programs and libraries; where one is a symbolic link (merged /usr), the link is shown."""
 BASE_ETC = (
@@ -70,6 +48,91 @@ BASE_ETC = (
 """Files that the C library and TLS read; never /etc/ssl, which has private keys. Some are synthetic."""
 RESERVED = ("/proc", "/sys", "/dev")
 PRIVATE = ("/tmp", "/dev/shm")  # noqa: S108 - names of what is private in the sandbox
+NOBODY = 65_534
+"""The user and group that own nothing, on every distribution."""
+HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
+SERVICES = "passwd: files\ngroup: files\nhosts: files dns\n"
+
+
+@cache
+def synthetic_files(network: NetworkAccess) -> Mapping[str, str]:
+    """Return the synthetic files of a tool with this network, each path with its text."""
+    uid, gid = os.geteuid(), os.getegid()
+    users, groups = {0: "root", NOBODY: "nobody"}, {0: "root", NOBODY: "nogroup"}
+    users.setdefault(uid, "tool")
+    groups.setdefault(gid, "tool")
+    primary = {0: 0, NOBODY: NOBODY, uid: gid}
+    passwd = (f"{name}:x:{number}:{primary[number]}::/tmp:/bin/sh\n" for number, name in users.items())
+    group = (f"{name}:x:{number}:\n" for number, name in groups.items())
+    found = {"/etc/passwd": "".join(passwd), "/etc/group": "".join(group)}
+    if network != "host":
+        found |= {"/etc/hosts": HOSTS, "/etc/nsswitch.conf": SERVICES, "/etc/resolv.conf": ""}
+    return found
+
+
+class Mount(NamedTuple):
+    """One step for the launcher: `mode` is ro, rw, link, hide or empty, with `?` when it may be missing.
+
+    `symlink` makes a link to the text `source`; `own` is a read-only folder of the sandbox's own memory.
+    """
+
+    source: str
+    target: str
+    mode: str
+    make: bool
+    """Its place must be made, because nothing mounted before contains it."""
+
+
+@dataclass(slots=True)
+class AccessRules:
+    """The kinds of rule that name each path; the access to any path follows from those above it."""
+
+    at: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, paths: Iterable[str]) -> None:
+        """Add a rule of this kind for each path."""
+        for path in paths:
+            self.at.setdefault(path, set()).add(kind)
+
+    def state(self, path: str) -> State:
+        """Return the access of the command to `path` itself, hiding aside."""
+        state: State = "none"
+        protected = False
+        for place in (*ancestors(path), path):
+            kinds = self.at.get(place, ())
+            if "base" in kinds or "read" in kinds:
+                state = "ro"
+            if "write" in kinds:
+                state = "rw"
+            if "protect" in kinds:
+                protected = True
+            if "scratch" in kinds:
+                state, protected = "rw", False
+            if protected and state == "rw":
+                state = "ro"
+        return state
+
+    def hidden_by(self, path: str) -> str | None:
+        """Return the hidden path that is, or contains, `path`."""
+        return next((p for p in (*ancestors(path), path) if "hide" in self.at.get(p, ())), None)
+
+
+@lru_cache(maxsize=4_096)
+def ancestors(path: str) -> tuple[str, ...]:
+    """Return the folders above an absolute path, from `/` down."""
+    parts = path.split("/")[1:]
+    if path == "/":
+        return ()
+    return ("/", *("/" + "/".join(parts[:n]) for n in range(1, len(parts))))
+
+
+def pin(path: str, rules: AccessRules, found: dict[str, Mount]) -> None:
+    """Mount the writable folders above `path` on themselves, up to the grant they come from."""
+    # From the nearest up, and only as far as the command could rename a folder.
+    for folder in reversed(ancestors(path)):
+        if rules.state(folder) != "rw":
+            return
+        found.setdefault(folder, Mount(folder, folder, "rw?", False))
 
 
 @record

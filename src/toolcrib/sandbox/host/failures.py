@@ -26,14 +26,12 @@ HINTS = {
     "proc": "a container that masks parts of /proc forbids a new one: unmask it (procMount: Unmasked)",
     "cgroup": "run as root, or in a control group that systemd delegates to you: "
     "`systemd-run --user --scope toolcrib …`",
-    "openat2": "Linux 5.12 or newer is needed",
-    "open_tree": "Linux 5.12 or newer is needed",
-    "mount_setattr": "Linux 5.12 or newer is needed",
     "landlock": "Linux 5.13 or newer is needed, with landlock among its security modules (lsm=landlock,…)",
     "seccomp": "Linux 5.11 or newer is needed, on x86_64 or aarch64",
-    "descriptors": "Linux 5.12 or newer is needed",
-    "prlimit64": "a container's seccomp profile must permit prlimit64",
-    "memfd_create": "a container's seccomp profile must permit memfd_create",
+    **{name: f"a container's seccomp profile must permit {name}" for name in ("prlimit64", "memfd_create")},
+    **dict.fromkeys(
+        ("openat2", "open_tree", "mount_setattr", "descriptors"), "Linux 5.12 or newer is needed"
+    ),
     "control socket": "a tool may have tried to take its sandbox over: review it and its packages",
     "watch": "seccomp's user notification is needed, and the right to read /proc/PID/mem of the command",
 }
@@ -56,7 +54,9 @@ def explain(message: str) -> ToolcribError:
     if stage == "grant":
         return grant_error(code, path)
     if stage == "cwd":
-        return cwd_error(code, path)
+        kind = ToolUnavailable if code in (errno.ENOENT, errno.ENOTDIR) else PermissionDenied
+        reason = f"the working folder cannot be entered: {path}: {os.strerror(code)}"
+        return kind(reason, details={"path": path})
     if stage == "exec":
         return exec_error(code, path, text)
     if stage == "kernel mount":
@@ -105,16 +105,6 @@ def grant_error(code: int, path: str) -> ToolcribError:
             details=details,
         )
     return PermissionDenied(f"a granted path cannot be opened: {path}: {os.strerror(code)}", details=details)
-
-
-def cwd_error(code: int, path: str) -> ToolcribError:
-    """Return the error for a working folder that cannot be entered."""
-    if code in (errno.ENOENT, errno.ENOTDIR):
-        reason = "is not a folder" if code == errno.ENOTDIR else "does not exist"
-        return ToolUnavailable(f"the working folder {reason}: {path}", details={"path": path})
-    return PermissionDenied(
-        f"the working folder cannot be entered: {path}: {os.strerror(code)}", details={"path": path}
-    )
 
 
 def exec_error(code: int, path: str, text: str) -> ToolcribError:

@@ -65,8 +65,6 @@ class Watcher:
 
     def __init__(self, listener: int, see: Callable[[Seen], None], *, sockets: bool) -> None:
         self.listener = listener
-        self.count = 0
-        """Calls served."""
         self._see = see
         self._sockets = sockets
         self._calls = calls(os.uname().machine)
@@ -99,7 +97,6 @@ class Watcher:
             return True
         finally:
             self._answer(cookie, refusal)
-        self.count += 1
         return True
 
     def close(self) -> None:
