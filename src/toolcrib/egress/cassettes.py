@@ -10,11 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from toolcrib.egress.client import RECORDER, Send
-from toolcrib.egress.destination import Destination
+from toolcrib.egress.client import RECORDER, Send, destination_of
 from toolcrib.egress.message import EgressRequest, EgressResponse
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.errors import HttpFailed, InvalidInput
+from toolcrib.errors import HttpFailed
 
 Mode = Literal["record", "replay", "auto"]
 _KEPT = frozenset(
@@ -54,10 +53,7 @@ class Cassette:
         """Answer a request from the cassette, or send and record it."""
         asked = self._asked(request)
         if self.mode == "replay":
-            try:
-                policy.check(Destination.parse(request.url))
-            except ValueError as error:
-                raise InvalidInput(f"the URL cannot be called: {error}") from None
+            policy.check(destination_of(request.url))
             return self._replayed(asked)
         response = await send(request, policy)
         self._entries.append({**asked, "answer": self._answer(request, response)})

@@ -174,10 +174,7 @@ class Egress:
                 asyncio.run_coroutine_threadsafe(pair.close(), loop)
 
     async def _follow(self, request: EgressRequest, policy: HostPolicy) -> EgressResponse:
-        try:
-            destination = Destination.parse(request.url)
-        except ValueError as error:
-            raise InvalidInput(f"the URL cannot be called: {error}") from None
+        destination = destination_of(request.url)
         answered = 0
         try:
             for hop in range(MAX_REDIRECTS + 1):
@@ -274,6 +271,14 @@ class Egress:
             auto_decompress=False,
             headers={"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED},
         )
+
+
+def destination_of(url: str) -> Destination:
+    """Return the destination of a URL. Raises InvalidInput for one that cannot be called."""
+    try:
+        return Destination.parse(url)
+    except ValueError as error:
+        raise InvalidInput(f"the URL cannot be called: {error}") from None
 
 
 def _is_live(answer: aiohttp.ClientResponse) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.egress.client import Egress
+from toolcrib.egress.client import Egress, destination_of
 from toolcrib.egress.decoding import decoded
 from toolcrib.egress.destination import Destination
 from toolcrib.egress.policy import HostPolicy
-from toolcrib.errors import HttpFailed, InvalidInput
+from toolcrib.errors import HttpFailed
 
 if TYPE_CHECKING:
     import aiohttp
@@ -59,10 +59,7 @@ def guarded_transport(
 
     class GuardedTransport(httpx2.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            try:
-                destination = Destination.parse(str(request.url))
-            except ValueError as error:
-                raise InvalidInput(f"the URL cannot be called: {error}") from None
+            destination = destination_of(str(request.url))
             headers = [(k, v) for k, v in request.headers.items() if k.lower() not in _NOT_SENT]
             # A redirect to another origin is a request of its own here, and must not carry the secrets along.
             if destination.origin == home.origin:

@@ -98,15 +98,14 @@ class HostPolicy:
 
     def check(self, destination: Destination) -> bool:
         """Return True if the host is named outright. Raises HostNotAllowed if it may not be reached."""
+        is_allowed = False
         try:
             named = self._check(destination)
-        except HostNotAllowed:
+            is_allowed = True
+            return named
+        finally:
             if self.on_check is not None:
-                self.on_check(destination.host, destination.port, False)
-            raise
-        if self.on_check is not None:
-            self.on_check(destination.host, destination.port, True)
-        return named
+                self.on_check(destination.host, destination.port, is_allowed)
 
     def _check(self, destination: Destination) -> bool:
         matching = [rule for rule in self.rules if rule.matches(destination)]

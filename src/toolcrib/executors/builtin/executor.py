@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.errors import ToolNotFound, ToolUnavailable
+from toolcrib.errors import ToolUnavailable
 from toolcrib.spec import BuiltinExec, Call, CallContext, Catalog, Outcome, Tool
 
 
@@ -20,7 +20,8 @@ class BuiltinExecutor:
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Call the function. Raises ToolUnavailable if none is registered by that name."""
-        kind = self._kind()
+        found = next((tool for tool in self._catalog.tools() if tool.name == self._function), None)
+        kind = None if found is None else "built-in" if found.is_builtin else found.kind
         if kind not in ("function", "built-in"):
             raise ToolUnavailable(
                 f"{self._tool.name}: {self._function!r} is "
@@ -44,10 +45,3 @@ class BuiltinExecutor:
         )
         result = await self._catalog.invoke(inner)
         return Outcome(result.unwrap(), tuple(result.warnings))
-
-    def _kind(self) -> str | None:
-        try:
-            found = next(tool for tool in self._catalog.tools() if tool.name == self._function)
-            return "built-in" if found.is_builtin else found.kind
-        except (StopIteration, ToolNotFound):
-            return None

@@ -17,8 +17,6 @@ from toolcrib.template import (
     MISSING,
     ConditionalText,
     ConditionNode,
-    Constant,
-    ListTemplate,
     LiteralText,
     Namespaces,
     Reference,
@@ -33,6 +31,7 @@ from toolcrib.template import (
     render_parts,
     styled_cookies,
 )
+from toolcrib.template.tree import references_in
 from toolcrib.template.values import bad_value
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -175,18 +174,9 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
     return headers, places["query"], places["cookie"], tuple(basic)
 
 
-def holds_secret(template: Template) -> bool:
+def holds_secret(template: Template | None) -> bool:
     """Return True if any placeholder in the template is a secret."""
-    if isinstance(template, TextTemplate | ConditionalText):
-        return any(reference.namespace == "secret" for reference in template.references)
-    if isinstance(template, Constant):
-        return False
-    if isinstance(template, ConditionNode):
-        return any(holds_secret(branch.then) for branch in template.branches if branch.then is not None)
-    items = (
-        template.items if isinstance(template, ListTemplate) else tuple(item for _, item in template.items)
-    )
-    return any(holds_secret(item) for item in items)
+    return any(reference.namespace == "secret" for reference in references_in(template))
 
 
 def literals(template: Template) -> str:

@@ -76,7 +76,7 @@ class RequestBody:
             *(part.template for part in self.parts),
             *(part.filename for part in self.parts),
         ]
-        return any(template is not None and holds_secret(template) for template in templates)
+        return any(map(holds_secret, templates))
 
     def render(self, values: Values, styles: Styles) -> tuple[bytes | None, str | None]:
         """Return the bytes to send, None if the whole body is one absent value, and their content type."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -212,7 +212,7 @@ def _reads(seen: Observation, reach: Reach, writes: Uses) -> Uses:
     shown = {folder for path in (*reads, *writes, *reach.free) for folder in (path, *above(path))}
     # The tool sees a folder that holds a grant; any other one needs a line.
     reads |= {folder: {"looked for": None} for folder in seen.looked if folder not in shown}
-    kept = _fewest({path: why for path, why in reads.items() if not _covered(path, writes)}, reach.read)
+    kept = _fewest({path: why for path, why in reads.items() if not within(path, *writes)}, reach.read)
     written = [reach.place(path) for path in writes]
     for path in reach.read:
         if any(within(path, folder) and path != folder for folder in written):
@@ -228,15 +228,10 @@ def _unused(tool: Tool, reach: Reach, reads: Uses, writes: Uses) -> Iterator[Lin
     for name, declared, mine in granted:
         for written in declared:
             place = reach.place(os.path.join(reach.root, written))
-            if not _covered(place, mine) and not any(within(path, place) for path in mine):
+            if not within(place, *mine) and not any(within(path, place) for path in mine):
                 only_read = name == "write" and any(within(path, place) for path in read)
                 why = "was only read in this run" if only_read else "was not used in this run"
                 yield Line(f"fs.{name}", written, why)
-
-
-def _covered(path: str, folders: Container[str]) -> bool:
-    """Return True if the path is one of the folders or lies below one."""
-    return path in folders or any(folder in folders for folder in above(path))
 
 
 def _fewest(uses: Uses, granted: tuple[str, ...]) -> Uses:

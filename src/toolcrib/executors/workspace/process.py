@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from toolcrib.errors import ToolUnavailable
@@ -13,15 +14,6 @@ from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.spec import Tool
-
-
-class _ProcessContext:
-    """Takes the place of a call's context: the process belongs to no call and has no time limit."""
-
-    remaining = 86_400.0
-
-    def __init__(self, secrets: Mapping[str, str]) -> None:
-        self.secrets = secrets
 
 
 def process_job(
@@ -59,7 +51,8 @@ def process_job(
         # The path is visible as it is written: Python finds its virtual environment by it.
         read, links = (*read, real), (*links, *links_on([written], files.paths))
         command = os.path.normpath(written)
-    context: Any = _ProcessContext(secrets)
+    # In place of a call's context: the process belongs to no call, and nothing limits its time.
+    context: Any = SimpleNamespace(secrets=secrets, remaining=86_400.0)
     job = workspace.tool_job(files, tool, cwd, read=read, links=links)
     way = (network or workspace.network(tool)).job
     return workspace.call_job(job, tool, dict(env), context, argv=(command, *args), **{**way, **more})
