@@ -13,22 +13,10 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Executor, SqlExec, Tool
 
-_ORDER = (
-    "engine",
-    "database",
-    "statement",
-    "parameters",
-    "connection",
-    "timeout_ms",
-    "secret",
-    "write",
-    "max_rows",
-)
-
 
 def _write(config: SqlExec) -> dict[str, Any]:
     block = block_of(config)
-    return {key: block[key] for key in _ORDER if key in block}
+    return {key: block[key] for key in ("engine", "database", *block) if key in block}
 
 
 _sqlite = in_workspace("toolcrib.executors.sql.executor:SqlExecutor")
