@@ -134,6 +134,7 @@ def convert(tool: Tool, to: str) -> Written:
         )
     if same and target.several and tool.source is not None:
         found += (Loss("$.source", tool.source.path, ABSENT, "the rest of that file is not written"),)
+    # A tool that had an error before may keep it: a conversion must only not add one.
     before = {finding.rule for finding in check_tool(tool) if finding.is_error}
     after = [finding for finding in check_tool(entry.tool) if finding.is_error]
     if new := [finding for finding in after if finding.rule not in before]:

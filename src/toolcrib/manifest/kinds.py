@@ -70,6 +70,7 @@ def _converters(config: Any) -> dict[str, Callable[[Any], Any]]:
 
 def _converter(name: str, kind: str) -> Callable[[Any], Any]:
     if name == "timeout_ms":
+        # 0 means no limit of its own, which is None in a configuration.
         return lambda value: int(value) or None
     if kind.startswith("tuple"):
         return (lambda value: tuple(map(int, value))) if kind.startswith("tuple[int") else tuple

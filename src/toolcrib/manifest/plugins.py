@@ -97,6 +97,7 @@ class Registry(Generic[R]):
         from importlib.metadata import entry_points
 
         found: dict[str, EntryPoint] = {}
+        # Listed without importing any: a broken package only matters to who asks for it.
         for point in entry_points(group=self._group):
             if point.name in self._table:
                 raise self._clash(point, "Toolcrib itself")

@@ -117,6 +117,7 @@ def _union(args: tuple[Any, ...]) -> Converter | None:
                 try:
                     return inner(value)
                 except ValueError as error:
+                    # Several alternatives may match and fail; the reason of the first is given.
                     reason = reason or error
         if reason is not None:
             raise reason

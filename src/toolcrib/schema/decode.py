@@ -112,6 +112,7 @@ def _loses(text: bytes) -> bool:
         lost |= not _fits(digits)
         return 0
 
+    # The hooks see every pair and every integer; the tokens below are only read to find the places.
     json.loads(text, object_pairs_hook=pairs, parse_int=integer)
     return lost
 

@@ -172,6 +172,7 @@ def _faithful_default(parameter: inspect.Parameter) -> Any:
     default = json_default(parameter.default)
     inner = convert(parameter.annotation)
     try:
+        # A default that JSON would change must come from the function itself, so the schema does not name it.
         same = default is not ABSENT and bool((inner(default) if inner else default) == parameter.default)
     except (TypeError, ValueError):
         same = False
@@ -224,6 +225,8 @@ def _signature(function: Callable[..., Any], *, resolved: bool) -> inspect.Signa
     try:
         signature = inspect.signature(function)
         if not resolved:
+            # Resolving evaluates each string in the module of the function, so it is only done where there
+            # are any.
             if str not in [parameter.annotation.__class__ for parameter in signature.parameters.values()]:
                 return signature
             return inspect.signature(function, eval_str=True)

@@ -38,6 +38,7 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json")
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
+    # Sorted, because the order of a set differs between processes: equal results must be equal text.
     if isinstance(value, (set, frozenset)):
         try:
             return sorted(value)

@@ -32,6 +32,7 @@ def wire_names(tools: Iterable[Tool]) -> dict[str, Tool]:
     count = Counter(wished)
     names: dict[str, Tool] = {}
     for tool, name in zip(tools, wished, strict=True):
+        # A name that is exactly a wire name is kept, so that a client finds the tool by the name it knows.
         free = name not in names and (name == tool.name or count[name] == 1)
         names[name if free else _hashed(tool, names, count)] = tool
     return names

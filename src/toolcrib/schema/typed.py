@@ -158,6 +158,7 @@ def _limited(kind: Any, rule: Mapping[str, Any]) -> Any:
 
     limits = {_LIMITS[key]: bound for key, bound in rule.items() if key in _LIMITS}
     exact = (int, float) if kind is float else (int,)
+    # msgspec takes one lower and one upper bound.
     if {"ge", "gt"} <= limits.keys() or {"le", "lt"} <= limits.keys():
         raise _NoTypeError
     if any(bound.__class__ not in exact or abs(bound) > _EXACT for bound in limits.values()):

@@ -289,6 +289,7 @@ class TypeSchemas:
     def _model(self, model: type) -> dict[str, Any]:
         rule = _model_schema(model, "#/$defs/{model}", returned=self._returned)
         inner = rule.pop("$defs", {})
+        # Two models in different modules may have one name; those of this one get its full name then.
         if any(self.defs.get(name, other) not in ({}, other) for name, other in inner.items()):
             prefix = _long_name(model)
             rule = _model_schema(model, f"#/$defs/{prefix}.{{model}}", returned=self._returned)

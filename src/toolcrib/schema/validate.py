@@ -132,6 +132,7 @@ class ArgumentCheck:
         """
 
     def _check(self, arguments: Mapping[str, Any] | bytes | str) -> dict[str, Any]:
+        # Not at the first call: most tools of a process are called never or once.
         self._times += 1
         if self._times == _OFTEN:
             schema = self._schema.schema
@@ -188,6 +189,7 @@ class _Settlers:
             return None
         if isinstance(rule.get("$ref"), str):
             return self._referred(rule["$ref"])
+        # With several alternatives it is not known which one a value matched, so its defaults stay out.
         branches = [branch for branch in rule.get("anyOf", ()) if branch != {"type": "null"}]
         if len(branches) == 1:
             return self.make(branches[0])
@@ -242,6 +244,7 @@ class _Settlers:
             if others is not None:
                 for name in value.keys() - made.keys():
                     value[name] = others(value[name])
+            # Copied if a call could change it for the next one.
             for name, default, mutable in defaults:
                 if name not in value:
                     value[name] = copy.deepcopy(default) if mutable else default

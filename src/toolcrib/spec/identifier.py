@@ -14,6 +14,8 @@ def new_id(now: float | None = None) -> str:
 
     Those that a thread makes within one millisecond sort in the order in which it made them.
     """
+    # 48 bits of milliseconds, 12 of a counter and 62 of noise, with version and variant between them (RFC
+    # 9562, 5.7).
     stamp = max(0, int((time.time() if now is None else now) * 1000)) & (1 << 48) - 1
     noise = int.from_bytes(os.urandom(10))
     # The first number of a millisecond leaves room for 2,048 more.

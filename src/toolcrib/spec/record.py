@@ -42,6 +42,7 @@ def _at_first_use(cls: type, name: str) -> Callable[..., Any]:
 
 def _compile(cls: type) -> None:
     """Replace the methods that stand for compiled ones by those of a dataclass with the same fields."""
+    # The methods of a dataclass refer to fields by name only, so those of a twin fit.
     twin = make_dataclass(cls.__name__, [(one.name, one.type, one) for one in fields(cls)], frozen=True)
     for name in _COMPILED:
         if hasattr(cls.__dict__[name], "record"):

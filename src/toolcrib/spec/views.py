@@ -36,6 +36,7 @@ def text_view(result: Result, limit: int | None = None, *, reader: bool = True) 
     else:
         text = error_text(result.error or pending_error(result))
     limit = limit or result.text_limit or TEXT_LIMIT
+    # A character has at most four bytes, so most texts are not encoded to be measured.
     return text if len(text) * 4 <= limit else cut_text(text, limit, artifact_of(result) if reader else None)
 
 

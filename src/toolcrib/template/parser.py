@@ -255,6 +255,7 @@ def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplatePro
             return replace(reference, name=name, path=path)
         return _unknown(reference, names.arguments, f"`{name}` is not a parameter of the tool")
     if name in names.arguments:
+        # An argument must never take the place of a secret, nor the other way round.
         if name in names.secrets or name in names.env:
             return _ambiguous(reference, name, secret=name in names.secrets)
         return replace(reference, name=name, path=path, namespace="argument")
@@ -305,6 +306,7 @@ def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterato
     """Property names an object of this schema may have, through local references and combinations."""
     if not isinstance(schema, Mapping) or id(schema) in seen:
         return
+    # A schema may refer to itself.
     seen.add(id(schema))
     named = schema.get("properties")
     if isinstance(named, Mapping):

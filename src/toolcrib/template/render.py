@@ -128,6 +128,7 @@ def render_path_segment(template: TextTemplate, values: Values, styles: Styles =
                 raise bad_value(part, _ABSENT)
             out.append(styled_path(style, part, value))
     segment = "".join(out)
+    # Servers decode a segment before they resolve dots, so `%2e%2e` counts as `..`.
     if last is not None and len(segment) <= _LONGEST_DOTS and unquote(segment) in ("", ".", ".."):
         raise bad_value(last, "a segment of a URL path can be neither empty nor `.` nor `..`")
     return segment
@@ -189,6 +190,7 @@ def render_argv(
         for part in element.parts:
             if isinstance(part, Reference) and "\0" in str(values.get(part)):
                 raise bad_value(part, "an argument of a program cannot hold NUL")
+        # Only after a literal `--`: a value that is `--` by chance ends nothing.
         if isinstance(first, Reference) and text.startswith("-") and not ended and at not in allow_dash:
             raise bad_value(first, "it begins with `-` and would be read as an option")
         ended = ended or (text == "--" and element.literal == "--")
@@ -265,6 +267,7 @@ def _plain(reference: Reference, value: Any) -> Any:
     if isinstance(value, float):
         if not isfinite(value):
             raise bad_value(reference, "it is not a finite number")
+        # Below 2**53 no writer of JSON gives a whole float an exponent.
         return int(value) if abs(value) >= _EXACT and value.is_integer() else value
     if isinstance(value, dict):
         return {key: _plain(reference, item) for key, item in value.items()}

@@ -37,6 +37,7 @@ def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
 def _text(text: str, names: Namespaces, to: Spelling) -> str:
     template = parse_conditional(text, names)
     written = spell(template.parts, to)
+    # Read back: text such as `{{` may become a placeholder in the other spelling.
     if untied(_parsed(written, replace(names, spelling=to))) != untied(template):
         raise ManifestError(
             f"the text {text[:60]!r} would mean something else by the placeholders of the other format",

@@ -92,6 +92,7 @@ def _dollars(text: str, base: int, found: list[TemplateProblem]) -> list[Literal
     literal: list[str] = []
     begin = at = 0
     while (match := _OPEN.search(text, at)) is not None:
+        # `$$` is one `$`, so an even number of them leaves no dollar for the brace.
         dollars = len(match.group(1))
         literal.append(text[at : match.start()] + "$" * (dollars // 2))
         at = match.end()
@@ -237,6 +238,7 @@ class _Braces:
         top = self._open[-1]
         if word == "end":
             top.close()
+            # Without an `{{else}}` the text is empty where no test is true.
             if not top.last:
                 top.branches.append(Branch(None, TextTemplate(())))
             self._open.pop()

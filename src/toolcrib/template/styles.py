@@ -50,6 +50,7 @@ def styled_path(style: ParameterStyle, reference: Reference, value: Any) -> str:
     parts = _parts(reference, value)
     if not parts:
         raise bad_value(reference, "a path cannot hold an empty list or object")
+    # Exploded, `label` parts its items by dots, which percent-encoding leaves as they are.
     if style.style == "label" and style.explode:
         _refuse_inside(reference, parts, ".")
     if style.style == "simple":

@@ -150,6 +150,7 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
         raise ManifestError(message, hint="use a header and a secret")
     bracket = authority.literals.startswith("[")
     inner, closed, rest = authority.cut("]") if bracket else (TextTemplate(()), "", authority)
+    # An IPv6 address is in brackets; only a colon after them begins the port.
     before, colon, digits = rest.cut(":")
     host = TextTemplate((*inner.parts, LiteralText("]"))) if closed and not before.parts else before
     for reference in digits.references:
@@ -193,6 +194,7 @@ def _encoded(template: TextTemplate, safe: str) -> TextTemplate:
 
 
 def _encode(text: str, safe: str) -> str:
+    # A `%` of an escape stays; any other would be read as one.
     return quote(_STRAY_PERCENT.sub("%25", text), safe=safe)
 
 

@@ -96,6 +96,7 @@ class Values:
     def text(self, reference: Reference) -> str | Missing:
         """The value as text for a position that is not JSON; null counts as missing."""
         value = self.get(reference)
+        # The usual case first: such text needs no check.
         if type(value) is str and value.isascii():
             return value
         if value is MISSING or value is None:

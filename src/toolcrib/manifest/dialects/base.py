@@ -42,6 +42,7 @@ class Translated(Document):
         self._places = places
 
     def source_path(self, path: KeyPath) -> KeyPath:
+        # The nearest place above that is known; the rest of the path is the same in both.
         for length in range(len(path), -1, -1):
             place = self._places.get(path[:length])
             if place is not None:

@@ -69,6 +69,8 @@ def own_files() -> dict[str, str]:
 
 def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
     """Find out the format of a file, and read it. Raises ManifestError if no format fits."""
+    # By text first: some formats are not YAML as a whole. Installed packages come last, so that none can take
+    # over a format that is built in.
     for dialect in DIALECTS.builtin:
         if dialect.claims(raw, path):
             return dialect, dialect.load(raw, path)

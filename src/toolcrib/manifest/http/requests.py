@@ -193,6 +193,7 @@ def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -
                 yield RequestFault("auth", (*path, "oauth2", field), message, "write {allow: [both hosts]}")
             for fault in url_faults(url, tool.permissions.network, Namespaces.of(tool)):
                 yield RequestFault("auth", (*path, "oauth2", field), fault.message, fault.hint)
+    # True if both are there, and if neither is.
     if (rule.client_id is None) is (auth.username_secret is None):
         yield RequestFault("auth", path, "oauth2 needs either `client_id` or `username_secret`")
     needed = {"refresh_token": "refresh_secret", "device_code": "device_url"}.get(rule.grant)

@@ -94,6 +94,8 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that each `${name}` is declared exactly once, and that each argument is used."""
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
+    # Each unknown name is compared with every argument for the nearest one, which must not take unbounded
+    # time.
     count = sum(_marks(block[key]) for key in kind_of(tool).templated if key in block)
     if count * len(names.arguments) > _MOST_COMPARED:
         message = f"{count:,} placeholders and {len(names.arguments):,} properties are too many to check"

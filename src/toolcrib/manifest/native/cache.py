@@ -205,6 +205,7 @@ class ManifestCache:
     def _entries(self, names: Collection[str]) -> Iterator[tuple[str, _Entry, bytes]]:
         for name in names:
             if name in self._fresh:
+                # What was read in this process is newer than what the file holds.
                 entry, content = self._fresh[name]
             elif name in self._stored.entries:
                 entry = _Entry(*self._stored.entries[name])
@@ -237,6 +238,8 @@ class ManifestCache:
             return None
         document, facts = read_one
         raw, json, mark, needed = document.raw, document.json, _mark(facts), secrets_of(document.data)
+        # A clock ticks in steps: a file written just now may change once more and keep its times. Such an
+        # entry is not kept, so the next start reads the file again.
         if not mark or max(mark[:2]) >= settled:
             mark = _once(mark)
         elif self._path is not None and KINDS.is_builtin(document.data["kind"]):
@@ -340,6 +343,7 @@ def read_cache(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
     import orjson
 
     try:
+        # No link is followed, and a named pipe in its place does not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
@@ -358,6 +362,7 @@ def read_cache(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
     start = at + 8
     begin = start + int.from_bytes(content[at:start], "big")
     head = content[start:begin]
+    # Only the head is checked here; each entry has a digest of its own, checked when it is used.
     if content[: len(key)] != key or content[len(key) : at] != hashlib.sha256(head).digest():
         return None
     return content, begin, orjson.loads(head)
@@ -368,6 +373,7 @@ def write_cache(path: Path, key: bytes, head: Any, parts: Iterable[bytes]) -> No
     import orjson
 
     encoded = orjson.dumps(head)
+    # A name for each process: two that start at once write two files, and the last to finish is kept.
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -64,6 +64,7 @@ def place_body(node: Node, request: Request, schemas: Schemas, document: OpenApi
         if flag(body.object.get("required")) is True:
             raise Unusable("the body is required, but has no content type")
         return
+    # JSON first: in no other form does every value keep its type.
     media = min(offered, key=lambda name: _ORDER.index(media_kind(name)))
     _note_choice(media, offered, request)
     inner = document.follow(offered[media]) if "$ref" in offered[media].value else offered[media]
@@ -273,6 +274,7 @@ class _Sender:
         A field may not have the name of a parameter, nor be required in an optional body.
         """
         found = fields_of(schema, needs, self._schemas)
+        # With a field and a parameter of one name the body stays one argument, so that neither is renamed.
         if found is None or found.properties.keys() & self._request.properties.keys():
             return None
         return found if self._required or not found.required else None

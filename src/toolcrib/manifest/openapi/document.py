@@ -145,6 +145,7 @@ class OpenApiDocument:
             return Resource(f"{base.uri}#{own[0]}", own[1])
         if "://" in address or self.folder is None:
             raise RefProblem(f"{address!r} is another document, which is not fetched")
+        # Resolved before it is compared: neither `..` nor a link leads out of the folder.
         path = os.path.realpath(Path(base.uri).parent / unquote(address))
         if path in self.resources:
             return self.resources[path]

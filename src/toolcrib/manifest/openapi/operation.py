@@ -215,6 +215,7 @@ def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str 
         return checked(given)
     if document.version == "2.0":
         return checked(_of_2_0(document, operation))
+    # The nearest level that names a server replaces those above it (OpenAPI 3.1, Operation Object).
     for level in (operation, path, document.root):
         servers = level.at("servers")
         for server in servers.items():

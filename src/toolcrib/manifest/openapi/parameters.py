@@ -60,6 +60,7 @@ def collect(document: OpenApiDocument, shared: Node, own: Node, notes: list[str]
             if position in ("body", "formData"):
                 found[str(position), str(name)] = Parameter(str(name), str(position), node)
             elif isinstance(name, str) and name and position in _PLACES:
+                # Names of headers have no case (RFC 9110, 5.1).
                 key = name.lower() if position == "header" else name
                 found[str(position), key] = Parameter(name, str(position), node)
             elif flag(node.object.get("required")) is True:

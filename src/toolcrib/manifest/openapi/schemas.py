@@ -155,6 +155,8 @@ class Schemas:
 
     def _translate(self, name: str) -> None:
         """Translate a definition and all that it refers to; then cut its circles."""
+        # A definition is translated in the middle of another schema, whose own references must not be mixed
+        # with it.
         outer = self._needed, self._taken
         fresh: list[str] = []
         waiting = [name]
@@ -216,6 +218,8 @@ def cut(names: Iterable[str], steps: Mapping[str, list[SchemaStep]], schemas: Ma
         if isinstance(schemas.get(name), dict)
     }
     lost: list[str] = []
+    # First the circles through `allOf`, which keep the own rules of the target; what is left accepts
+    # anything.
     for word_is_all in (True, False):
         for name in names:
             for step in list(steps[name]):
@@ -241,6 +245,7 @@ def _circled(names: Iterable[str], steps: Mapping[str, list[SchemaStep]]) -> dic
     found: dict[str, str] = {}
     for name in ahead:
         if name not in found:
+            # Two names are in one circle if each reaches the other.
             found |= dict.fromkeys(_reached(name, ahead) & _reached(name, behind), name)
     return found
 

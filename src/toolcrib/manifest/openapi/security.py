@@ -129,6 +129,7 @@ def _joined(parts: list[OperationAuth]) -> OperationAuth:
     for part in parts:
         notes += part.notes
         for one in part.auth:
+            # Two schemes may name the same header, and a request has it once.
             first = auth.setdefault(_place(one), one)
             names = {one.secret, one.username_secret}
             if first is one:

@@ -74,6 +74,8 @@ class Slimmer:
 
     def _piece(self, form: str, schema: Any) -> _Piece:
         """Return one definition in one form, cached because tools share it."""
+        # By identity: comparing large definitions would take longer than making them smaller. An id can be
+        # used again, so the source is compared too.
         key = (form, id(schema))
         piece = self._pieces.get(key)
         if piece is None or piece.source is not schema:
@@ -143,6 +145,7 @@ class _Opener:
         if loose:
             del node["$ref"]
         inside = {word for word, value in node.items() if self._has_loose(word, value)}
+        # A part that now accepts anything makes `not` refuse everything, and `oneOf` match twice.
         if "not" in inside:
             del node["not"]
         if "if" in inside:

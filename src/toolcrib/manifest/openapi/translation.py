@@ -68,6 +68,7 @@ class Translator:
         ref = value.get("$ref", value.get("$dynamicRef", value.get("$recursiveRef")))
         if isinstance(ref, str):
             return self._reference(node, ref, depth, in_place)
+        # Restored below: the handlers translate schemas inside this one.
         outer, self._place = self._place, in_place
         out: Schema = {}
         for key in value:
@@ -80,6 +81,7 @@ class Translator:
 
     def _reference(self, node: Node, ref: str, depth: int, in_place: str | None) -> Schema:
         value = node.value
+        # Before 3.1 everything beside a `$ref` is ignored, but documents describe references all the same.
         beside = value.keys() & _BESIDE_REF if self._legacy else value.keys() - {"$ref"}
         nullable = self._legacy and _nullable(value)
         out = self._refer(ref, node, "anyOf" if in_place and nullable else in_place)
@@ -329,6 +331,7 @@ def _allow_null(out: Schema) -> None:
     if kinds is not None and not any(word in out for word in ("allOf", "anyOf", "oneOf", "not", "const")):
         named = kinds if isinstance(kinds, list) else [kinds]
         out["type"] = named if "null" in named else [*named, "null"]
+        # Otherwise the `enum` would refuse the null that `nullable` allows.
         if "enum" in out and None not in out["enum"]:
             out["enum"] = [*out["enum"], None]
         return

@@ -101,6 +101,7 @@ def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool
             hint="Use --replace to replace their manifests, or --prefix TEXT for other names.",
             details={"names": taken},
         )
+    # Beside the tools, so that each is moved within one file system: at once, or not at all.
     tools.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(prefix=".import-", dir=tools))
     try:

@@ -27,8 +27,11 @@ class SourceFiles:
         """Refuse the file that was opened by a path, if it may not be read. Raises ManifestError."""
         if self is ANY_FILE:
             return
+        # The kernel names the file that is open now. The path could lead to another one by the time it is
+        # looked up.
         real = os.readlink(f"/proc/self/fd/{descriptor}")
         place, closed = f"{real}/", self.closed
+        # Reached by a link: a closed place may be a link too, so its target is closed as well.
         if real != path:
             closed = (*closed, *map(os.path.realpath, closed))
         why = ""

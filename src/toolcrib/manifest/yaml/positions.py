@@ -91,6 +91,7 @@ class Positions:
             path: KeyPath = ()
             if top is not None and top.mapping and top.key is None:
                 self._key(top, event, plain=kind == "ScalarEvent")
+                # A key may itself be a list or a mapping; what is in it gets a path that no value has.
                 path = (*top.path, _COMPLEX)
             else:
                 if top is not None:
@@ -156,6 +157,7 @@ def expansion_fault(text: str) -> tuple[str, Mark | None] | None:
         kind = type(event).__name__
         size = _NODE_COST
         if kind == "AliasEvent":
+            # None: the node is still open, so the alias is inside of what it stands for.
             known = sizes.get(event.anchor, -1)
             if known is None or known == -1:
                 return ("self" if known is None else "unknown"), _mark(event.start_mark)
@@ -192,6 +194,7 @@ def _events(text: str) -> Iterator[Any]:
             if count >= _MAX_EVENTS:
                 return
     except (YAMLError, RecursionError, ValueError, AttributeError, IndexError):
+        # The parser fails by other errors too. The places found so far are enough.
         return
 
 

@@ -164,6 +164,7 @@ def read(path: str, files: SourceFiles = ANY_FILE) -> bytes:
 def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os.stat_result]:
     """Return the bytes as `read`, and the state of the file just before."""
     try:
+        # Without blocking: a named pipe in the place of a manifest would hang the start.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
         raise
@@ -175,6 +176,7 @@ def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os
         if not stat.S_ISREG(facts.st_mode):
             kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
             raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
+        # One byte more than the size tells whether the file grew in between.
         raw = os.read(descriptor, min(facts.st_size, MAX_BYTES) + 1)
         if len(raw) != facts.st_size:
             raw = _read_on(descriptor, raw)
@@ -203,6 +205,8 @@ def load(raw: bytes, path: str) -> Document:
         data = document.data = loads(text)
     except ValueError as error:
         raise failure([_explain(str(error), document)]) from None
+    # The parser drops tags and merge keys, and reads `.nan`: each would be taken in another sense without a
+    # word. The quick looks at the text keep the usual manifest free of the slow checks.
     if "!" in text and _TAG.search(text):
         _refuse_tags(document)
     if "<" in text and "<<" in text:
@@ -339,6 +343,8 @@ def _refuse_tags(document: Document) -> None:
     import orjson
     from ryaml import loads
 
+    # With a letter in place of `!` a tag becomes part of its value, so the data differ by more than that
+    # letter.
     stand_in = next((char for char in map(chr, _STAND_INS) if char not in document.text), chr(_STAND_INS[0]))
     try:
         other = orjson.dumps(loads(document.text.replace("!", stand_in)))
@@ -369,6 +375,7 @@ def _refuse_merge_keys(document: Document) -> None:
 
 def _refuse_not_finite(document: Document) -> None:
     for path, node in _walk(document.data):
+        # Not a number and the infinities are the only floats whose difference to themselves is not 0.
         if isinstance(node, float) and node - node != 0:
             message = f"{node!r} is not a number that JSON has"
             raise failure([document.diagnostic("yaml-number", message, path, hint="quote it if it is text")])
@@ -396,6 +403,8 @@ def _walk(data: Any) -> list[tuple[KeyPath, Any]]:
         path, node = waiting.pop()
         found.append((path, node))
         if isinstance(node, dict):
+            # Reversed, because the list is taken from its end and the first finding must be the first in the
+            # file.
             waiting += [((*path, key), value) for key, value in reversed(node.items())]
         elif isinstance(node, list):
             waiting += [((*path, at), node[at]) for at in range(len(node) - 1, -1, -1)]
@@ -427,6 +436,7 @@ _UNPLACED = (
 
 def _explain(message: str, document: Document) -> Diagnostic:
     """Explain an error of the parser, with a position that it may not name."""
+    # By its code: nobody sees it in the line that is shown.
     if control := _CONTROL.search(document.text):
         explanation = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
         return document.diagnostic("yaml-character", explanation, at=place_of(document.text, control.start()))

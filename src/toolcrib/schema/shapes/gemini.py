@@ -43,6 +43,7 @@ def merged(rule: Any) -> Any:
 def _merged(made: dict[str, Any]) -> dict[str, Any]:
     parts = made.get("allOf", ())
     choices = sum("anyOf" in part or "oneOf" in part for part in (made, *parts) if isinstance(part, Mapping))
+    # Two `anyOf` in one schema cannot be one `anyOf` without listing all pairs.
     if parts and choices <= 1 and all(isinstance(part, Mapping) for part in parts):
         del made["allOf"]
         for part in parts:

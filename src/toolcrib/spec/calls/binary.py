@@ -35,6 +35,7 @@ def is_binary(data: bytes, media_type: str) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
+        # A cut at the end may part a character of up to four bytes; that is no sign of binary data.
         return len(head) - error.start > 3 or len(data) <= _LOOKED_AT
     return False
 

@@ -28,6 +28,7 @@ class CallSession:
 
     def end(self) -> None:
         """End the session."""
+        # Taken away first: an action that ends the session again finds nothing left.
         actions, self._at_end = self._at_end, []
         for action in actions:
             action()

@@ -208,6 +208,7 @@ def _body(draft: Draft, impl: dict[str, Any]) -> None:
         draft.put((*at[:-1], "body_format"), "form")
         return
     try:
+        # As JSON each value stays inside its own string; as text it could add keys.
         value = json_template(text)
     except ValueError:
         if content.startswith("application/json"):

@@ -135,6 +135,7 @@ def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
             draft.fault(message, ("command",), hint="write the program and its arguments as a list")
             return []
         try:
+            # Split before values are filled in, so a value stays one word.
             words = [*shlex.split(line), *more]
         except ValueError as error:
             draft.fault(f"the command line cannot be read: {error}", ("command",))

@@ -91,6 +91,7 @@ class _Unfolder:
         for number, line in enumerate(self._lines):
             indent = len(line) - len(line.lstrip(" "))
             line_text = line.strip()
+            # Inside a block of text `{{if}}` belongs to the text, and is read when the template is.
             if scalar >= 0 and (not line_text or indent > scalar):
                 self._copy(line)
                 continue
@@ -100,6 +101,7 @@ class _Unfolder:
                 self._control(number, line_text, *control)
                 continue
             self._copy(line)
+            # By its last sign first: most lines cannot begin a block of text.
             if (line_text and line_text[-1] in "|>+-0123456789") or "#" in line_text:
                 scalar = _scalar_indent(line)
         for frame in self._frames:
@@ -140,6 +142,7 @@ class _Unfolder:
         self._mark(number, line_text, frame, word, test if word == "else if" else None)
 
     def _begin(self, number: int, line_text: str, test: str) -> None:
+        # The content decides where the key stands: a control line may begin at any column.
         first = self._first_content(number)
         outer = self._frames[-1].shift if self._frames else 0
         line = "" if first is None else self._lines[first]
@@ -151,6 +154,7 @@ class _Unfolder:
             self._chains if first is not None else 0, indent, listed, outer + _STEP, number, line_text
         )
         self._frames.append(frame)
+        # Each condition adds a level of nesting, and the checks of manifests are recursive.
         if len(self._result.tags) >= _MOST or len(self._frames) > 20:
             self._report(number, line_text, "too many conditions")
             self._blank()
@@ -278,6 +282,7 @@ class Folded:
             if inner is not None and not isinstance(inner, list):
                 self.found.append((here, "the content of this condition must be a list, as around it"))
                 inner = None
+            # An item of a later branch is only there if no earlier test was true.
             others = [(test, ABSENT) for test in before]
             out += [
                 Choice((*others, (tag.test, value)))

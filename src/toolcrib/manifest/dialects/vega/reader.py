@@ -99,6 +99,7 @@ class VegaDocument(Document):
     def _place(self, path: KeyPath) -> KeyPath:
         """Return the position in the unfolded text for a position in the data."""
         written = self.source_path(path)
+        # A mapping of parameters became a list; in the file its positions are names.
         if self._named and written[:1] == ("params",) and len(written) > 1:
             written = ("params", self._named[int(written[1])], *written[2:])
         for length in range(len(written), 0, -1):

@@ -43,6 +43,7 @@ def _entry(document: Document, name: str, value: Any) -> Entry:
         hint = "write its keys below its name, one a line"
         return _unused(document, ("tools", name), "a tool is a mapping in lines of its own", hint)
     lines = decode(document.raw, document.path).splitlines(keepends=True)
+    # Behind as many empty lines as are before it, so that every position is that of the file.
     block = "\n" * first + "".join(lines[first : _end(document, first) - 1])
     try:
         read = load_vega(block.encode(), document.path)
