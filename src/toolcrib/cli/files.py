@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, NotFoundError, ToolcribError, UsageError
-from toolcrib.state.private import put_file
 
 
 def read_input(source: str, most: int = -1) -> bytes:
@@ -59,6 +58,8 @@ def write_new(files: Mapping[Path, bytes]) -> list[str]:
 
 def replace_file(path: Path, before: str | None, text: str) -> None:
     """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
+    from toolcrib.state.private import put_file
+
     path.parent.mkdir(parents=True, exist_ok=True)
     if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
         raise ConflictError(f"{path} has just changed", hint="Run the command again.")
@@ -67,6 +68,8 @@ def replace_file(path: Path, before: str | None, text: str) -> None:
 
 def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
     """Replace a file as `replace_file` does. Return where the old content is kept; None if there was none."""
+    from toolcrib.state.private import put_file
+
     path = path.resolve()  # A link to the file stays a link.
     backup = None
     if before is not None:
