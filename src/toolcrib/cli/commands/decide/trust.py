@@ -20,8 +20,7 @@ from toolcrib.cli.output import (
     print_note,
     print_result,
 )
-from toolcrib.errors import NotTrusted, ToolcribError, UsageError
-from toolcrib.spec.record import record
+from toolcrib.errors import NotTrusted, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Config, Project
@@ -55,7 +54,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
         note = "This project is no longer accepted." if revoked else "This project was not accepted."
         return print_change(as_json, {"revoked": revoked}, note)
     project = Project.inspect(root)
-    state = _State.of(project)
+    state = _State(project)
     if not as_json:
         state.print()
     if state.waits and not show and (yes or not as_json):
@@ -64,7 +63,7 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
             raise NotTrusted("nothing was accepted", hint="To read the manifests: toolcrib review --all")
         state.accept(channel)
     if as_json:
-        print_json(_document(_State.of(project)))
+        print_json(_document(_State(project)))
     return None
 
 
@@ -75,7 +74,7 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
     project = open_project(root)
     if not ask or project.acceptance.given or given_token() is not None or not at_terminal():
         return project
-    state = _State.of(Project.inspect(root))
+    state = _State(Project.inspect(root))
     state.print()
     channel = decide(state.question, _ABOUT, refuse=NotTrusted)
     if channel is None:
@@ -84,35 +83,22 @@ def accepted_project(root: str | None, *, ask: bool) -> Project:
     return open_project(root)
 
 
-@record
 class _State:
     """A project as it is shown to the person who accepts it."""
 
-    project: Project
-    known: bool
-    """True if it was accepted before."""
-    settings: Sequence[Weakening]
-    trusted: bool
-    """True if the settings are trusted as they are."""
-    sheets: Sequence[ReviewSheet]
-    errors: Sequence[ToolcribError]
-
-    @classmethod
-    def of(cls, project: Project) -> _State:
-        sheets, errors = project.reviewing.sheets()
+    def __init__(self, project: Project) -> None:
         config, trust = project.config, project.acceptance.trust
-        known, trusted = trust.current() is not None, trust.is_trusted(config.digest)
-        return cls(project, known, config.weakening(), trusted, sheets, errors)
-
-    @property
-    def waiting(self) -> list[ReviewSheet]:
+        self.project = project
+        self.known = trust.current() is not None
+        """True if it was accepted before."""
+        self.settings = config.weakening()
+        self.trusted = trust.is_trusted(config.digest)
+        """True if the settings are trusted as they are."""
+        self.sheets, self.errors = project.reviewing.sheets()
+        self.waiting = [sheet for sheet in self.sheets if sheet.waits]
         """The tools that need a review."""
-        return [sheet for sheet in self.sheets if sheet.waits]
-
-    @property
-    def waits(self) -> bool:
+        self.waits = not self.known or bool(self.settings and not self.trusted) or bool(self.waiting)
         """True if there is something to accept."""
-        return not self.known or bool(self.settings and not self.trusted) or bool(self.waiting)
 
     @property
     def question(self) -> str:

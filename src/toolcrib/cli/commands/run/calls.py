@@ -82,19 +82,18 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     """
     project, call_id = _chosen(chosen, root)
     call = asyncio.run(_waited(project, call_id, timeout))
+    result = call.outcome()
     if as_json:
         print_json(call.as_dict())
-        outcome = call.outcome()
-        return TimedOut.exit_code if not call.ended else outcome.error.exit_code if outcome.error else 0
-    if not call.ended:
+    elif not call.ended:
         print_note(f"The call has not ended: it is {call.state}.")
-        return TimedOut.exit_code
-    result = call.outcome()
-    if result.error is not None:
+    elif result.error is not None:
         print_error(result.error)
-        return result.error.exit_code
-    print_value(result.value)
-    return 0
+    else:
+        print_value(result.value)
+    if not call.ended:
+        return TimedOut.exit_code
+    return 0 if result.error is None else result.error.exit_code
 
 
 @command.command("cancel")
