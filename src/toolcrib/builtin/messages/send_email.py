@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from toolcrib.builtin.definition import Builtin, boolean, missing_extra, string
 from toolcrib.builtin.site import Site
@@ -17,7 +17,6 @@ from toolcrib.egress.connection import connect
 from toolcrib.egress.policy import HostPolicy, HostRule
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolFailed, ToolUnavailable, Violation
 from toolcrib.spec import Annotations, CallContext, Example, Network, Permissions, SecretSpec
-from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
@@ -29,18 +28,10 @@ _TIMEOUT_S = 20.0
 _VARIABLES = ("SMTP_HOST", "SMTP_PORT", "SMTP_USER", "SMTP_FROM")
 
 
-@record
 class _Server:
     """The server of one call, as the environment names it at that moment."""
 
-    host: str
-    port: int
-    user: str
-    password: str
-    sender: str
-
-    @classmethod
-    def read(cls, env: Mapping[str, str], password: str | None) -> Self:
+    def __init__(self, env: Mapping[str, str], password: str | None) -> None:
         """Read the variables. Raises ToolUnavailable for a missing or wrong one."""
         found = {name: env.get(name, "").strip() for name in _VARIABLES}
         missing = [name for name in ("SMTP_HOST", "SMTP_USER") if not found[name]]
@@ -53,15 +44,16 @@ class _Server:
         port = found["SMTP_PORT"] or "587"
         if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise ToolUnavailable(f"SMTP_PORT is {port!r}, which is not a port")
-        sender = found["SMTP_FROM"] or found["SMTP_USER"]
-        return cls(found["SMTP_HOST"], int(port), found["SMTP_USER"], password or "", sender)
+        self.host, self.port = found["SMTP_HOST"], int(port)
+        self.user, self.password = found["SMTP_USER"], password or ""
+        self.sender = found["SMTP_FROM"] or self.user
 
 
 async def send_email(
     site: Site, ctx: CallContext, to: str, subject: str, body: str, is_html: bool = False
 ) -> str:
     """Hand one message to the configured server, over TLS."""
-    server = _Server.read(os.environ, ctx.secrets.get("SMTP_PASS"))
+    server = _Server(os.environ, ctx.secrets.get("SMTP_PASS"))
     message = _message(server.sender, to, subject, body, is_html)
     await _deliver(site, server, message, to)
     return f"Email sent to {to} (Message-ID: {message['Message-ID']})"
