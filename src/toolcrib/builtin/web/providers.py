@@ -21,13 +21,13 @@ from toolcrib.spec import CallContext
 BRAVE = "https://api.search.brave.com"
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
-Provider = Callable[[Site, CallContext, str, int, str | None], Awaitable[list[dict[str, str]]]]
+Found = list[dict[str, str]]
+"""Results: `title`, `url` and `description` of each."""
+Provider = Callable[[Site, CallContext, str, int, str | None], Awaitable[Found]]
 """Returns results for a query, a number of them, and how new they must be."""
 
 
-async def _brave(
-    site: Site, ctx: CallContext, query: str, count: int, freshness: str | None
-) -> list[dict[str, str]]:
+async def _brave(site: Site, ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
     asked = {"q": query, "count": str(count), "text_decorations": "false"}
     if freshness is not None:
         # Brave's words: pd, pw, pm, py.
@@ -38,9 +38,7 @@ async def _brave(
     return [_result(one, "description") for one in (found.get("web") or {}).get("results") or ()]
 
 
-async def _searxng(
-    site: Site, ctx: CallContext, query: str, _count: int, freshness: str | None
-) -> list[dict[str, str]]:
+async def _searxng(site: Site, ctx: CallContext, query: str, _count: int, freshness: str | None) -> Found:
     asked = {"q": query, "format": "json"}
     if freshness is not None:
         asked["time_range"] = freshness
@@ -48,13 +46,11 @@ async def _searxng(
     return [_result(one, "content") for one in found.get("results") or ()]
 
 
-async def _index(
-    site: Site, _ctx: CallContext, query: str, count: int, freshness: str | None
-) -> list[dict[str, str]]:
+async def _index(site: Site, _ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
     index = site.kept.setdefault("index", LocalIndex())
     folder = str(Path(site.host.workspace().root, site.option("folder")))
     files = await site.in_files(folder, "read", index.refresh)
-    found: list[dict[str, str]] = await run_in_thread(lambda: files.search(query, count, freshness))
+    found: Found = await run_in_thread(lambda: files.search(query, count, freshness))
     return found
 
 

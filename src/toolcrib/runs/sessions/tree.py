@@ -157,14 +157,11 @@ class RunTree:
 def _cut(notes: RunNotes, run: Run, iteration: int | None) -> int:
     """Take everything after an iteration out of the conversation; return the iteration."""
     tx = notes.tx
-    query = "SELECT MAX(number) FROM run_iterations WHERE run_id = ? AND live = 1 AND ended_at IS NOT NULL"
-    (last,) = tx.one(query, run.id) or (None,)
-    keep = (last or 0) if iteration is None else iteration
-    exists = (
-        "SELECT 1 FROM run_iterations WHERE run_id = ? AND number = ? AND live = 1 AND ended_at IS NOT NULL"
-    )
-    if keep and tx.one(exists, run.id, keep) is None:
+    query = "SELECT number FROM run_iterations WHERE run_id = ? AND live = 1 AND ended_at IS NOT NULL"
+    complete = [int(number) for (number,) in tx.all(query, run.id)]
+    keep = max(complete, default=0) if iteration is None else iteration
+    if keep and keep not in complete:
         raise NotFoundError(f"run {run.id} has no complete iteration {keep}")
     tx.run("UPDATE run_messages SET live = 0 WHERE run_id = ? AND iteration > ?", run.id, keep)
     tx.run("UPDATE run_iterations SET live = 0 WHERE run_id = ? AND number > ?", run.id, keep)
-    return int(keep)
+    return keep
