@@ -133,10 +133,7 @@ class Works:
 
 
 async def serve_once(
-    server: PostgresServer,
-    works: Works,
-    silent_s: float,
-    limits: Callable[[str], int],
+    server: PostgresServer, works: Works, silent_s: float, limits: Callable[[str], int]
 ) -> None:
     """Serve until the works must stop, or a connection breaks: then raise StateUnavailable."""
     lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -44,11 +44,7 @@ def shell_tool(
     """
 
     async def run(
-        site: Site,
-        ctx: CallContext,
-        command: str,
-        workdir: str | None = None,
-        **seconds: int,
+        site: Site, ctx: CallContext, command: str, workdir: str | None = None, **seconds: int
     ) -> Outcome:
         return await _result(site, ctx, command, workdir, seconds.get(limit, default_s))
 
