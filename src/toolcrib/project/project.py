@@ -101,8 +101,6 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
-        if self.servers is not None:
-            self.pins.remote = self.servers.definitions
         self.reviewing = Reviewing(self.first_use, self._reviewable, self.audit, Trust(self.vault), config)
         """Shows what there is to review, and records the decisions."""
 
@@ -164,8 +162,7 @@ class Project(DurableParts):
         """Return the digest of the whole project: its settings, agents, workflows and all of its tools."""
         if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
             return Project.inspect(self.root).digest()
-        files = self._setup.files
-        tools = self.catalog.every(stored=False)
+        files, tools = self._setup.files, self.catalog.every(stored=False)
         return digest_of_project(self.config.digest, self.place, files, tools, self.fingerprint)
 
     @property
@@ -193,7 +190,6 @@ class Project(DurableParts):
         """Return every usable tool that this caller may see: by names of manifests, then as registered.
 
         Tools of bundles come last. `among` are names: then only these.
-
         Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
         """
         return self.catalog.tools(caller, identity, among)

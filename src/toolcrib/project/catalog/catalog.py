@@ -95,6 +95,7 @@ class ProjectCatalog:
 
             self.servers = Servers(self._setup, self.toolset, self.workspaces, steps.secrets)
             self.workspaces.server_programs = self.servers.programs
+            steps.pins.remote = self.servers.definitions
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ApprovalRequired, NotTrusted
 from toolcrib.guard import Review, Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
 from toolcrib.project.control.access import Acceptance
 from toolcrib.project.control.code import Pins
-from toolcrib.project.integrity.fingerprints import FileUse
-from toolcrib.project.root import Place
+from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.record import record
@@ -107,31 +107,25 @@ def _flat(text: str) -> str:
 class FirstUse:
     """The tools of one project that a person has to review before they run.
 
-    `fingerprint` returns a tool's digest as it is now, `parts` the tools that it calls, `find` the tool of a
-    name. With `asks` false (`review: off`) tools need no review; a tool that an agent made needs approval all
-    the same. Agents and workflows are reviewed as tools are (`as_reviewed`).
+    `find` returns the tool of a name. With `asks` false (`review: off`) tools need no review; a tool that an
+    agent made needs approval all the same. Agents and workflows are reviewed as tools are (`as_reviewed`).
     """
 
     def __init__(
         self,
         reviews: Reviews,
-        fingerprint: Callable[[Tool], ToolDigest],
-        parts: Callable[[Tool], Sequence[Tool]],
+        fingerprints: Fingerprints,
         find: Callable[[str], Tool],
-        place: Place,
+        root: Path,
         acceptance: Acceptance,
         pins: Pins,
         *,
         asks: bool,
     ) -> None:
-        self.reviews = reviews
-        self.acceptance = acceptance
-        self._fingerprint = fingerprint
-        self._parts = parts
-        self._find = find
-        self._place = place
-        self._pins = pins
-        self._asks = asks
+        self.reviews, self.acceptance = reviews, acceptance
+        self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
+        self._find, self._pins, self._asks = find, pins, asks
+        self._root = str(root)
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
         self.mask: Callable[[str], str] = str
         """Masks secrets in a text that is shown."""
@@ -214,7 +208,7 @@ class FirstUse:
             return
         yield from (line for line in may_touch(tool) if line.startswith(_EFFECTS))
         paths = [("read", path) for path in tool.permissions.read]
-        paths += [("run", path) for _, path in opened(tool, self._place.root)]
+        paths += [("run", path) for _, path in opened(tool, Path(self._root))]
         yield from (f"{access} {path}" for access, path in paths if not self._inside(path))
         yield from self.links(tool)
         if tool.retry is not None and tool.retry.max_attempts > _ATTEMPTS:
@@ -229,7 +223,7 @@ class FirstUse:
 
     def links(self, tool: Tool) -> list[str]:
         """Return the grants that pass through a symbolic link, in words. A review pins where each leads."""
-        root, permissions = str(self._place.root), tool.permissions
+        root, permissions = self._root, tool.permissions
         found = []
         for path in dict.fromkeys((*permissions.read, *permissions.write)):
             written = os.path.normpath(os.path.join(root, path))
@@ -242,11 +236,11 @@ class FirstUse:
 
     def _inside(self, path: str) -> bool:
         try:
-            real = os.path.realpath(self._place.root / path)
+            real = os.path.realpath(os.path.join(self._root, path))
         except (OSError, ValueError):
             return False
         # The project may be the folder `/` itself.
-        root = str(self._place.root).rstrip("/")
+        root = self._root.rstrip("/")
         return real == root or real.startswith(f"{root}/")
 
     def sheet(self, tool: Tool) -> ReviewSheet:

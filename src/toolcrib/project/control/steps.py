@@ -46,11 +46,12 @@ class ProjectSteps:
         find: Callable[[str], Tool],
     ) -> None:
         self.store = store
-        config, log, place = setup.config, setup.audit, setup.place
-        self.fingerprint = fingerprint = Fingerprints(place.root, parts).of
-        self.pins = pins = Pins(place.root, fingerprint, config.started)
-        known, asks = (fingerprint, parts, find, place, acceptance, pins), config.review == "ask"
-        self.first_use = first_use = FirstUse(Reviews(setup.vault, setup.files), *known, asks=asks)
+        config, log, root = setup.config, setup.audit, setup.place.root
+        fingerprints = Fingerprints(root, parts)
+        self.fingerprint = fingerprint = fingerprints.of
+        self.pins = pins = Pins(root, fingerprint, config.started)
+        reviews, asks = Reviews(setup.vault, setup.files), config.review == "ask"
+        self.first_use = first_use = FirstUse(reviews, fingerprints, find, root, acceptance, pins, asks=asks)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)

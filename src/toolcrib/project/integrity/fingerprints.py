@@ -60,7 +60,7 @@ class Fingerprints:
 
     def __init__(self, root: Path, parts: Callable[[Tool], Sequence[Tool]]) -> None:
         self._digests = Digests(root)
-        self._parts = parts
+        self.parts = parts
 
     def of(self, tool: Tool) -> ToolDigest:
         """Return the digest of a tool by parts: manifest, files beside it, programs, steps."""
@@ -68,7 +68,7 @@ class Fingerprints:
             assert tool.source is not None
             return ToolDigest(tool.source.sha256, {"manifest": tool.source.sha256})
         own = self._digests.of(tool)
-        steps = {f"step/{part.name}": self._digests.of(part).digest for part in self._parts(tool)}
+        steps = {f"step/{part.name}": self._digests.of(part).digest for part in self.parts(tool)}
         if not steps:
             return own
         whole = " ".join((own.digest, *steps.values()))
