@@ -53,6 +53,7 @@ class Cassette:
         """Answer a request from the cassette, or send and record it."""
         asked = self._asked(request)
         if self.mode == "replay":
+            # A cassette must not make a test pass that the permission would fail.
             policy.check(destination_of(request.url))
             return self._replayed(asked)
         response = await send(request, policy)
@@ -89,6 +90,7 @@ class Cassette:
                 details={"reason": "not_recorded"},
             )
         key = json.dumps(asked, sort_keys=True)
+        # Equal requests in turn: a poll gets `pending` first and `done` later, as when it was recorded.
         number = self._next.get(key, 0)
         self._next[key] = number + 1
         answer = found[min(number, len(found) - 1)]["answer"]

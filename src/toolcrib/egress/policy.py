@@ -113,6 +113,7 @@ class HostPolicy:
             raise self._error(destination, "is not a host this tool may reach", self.remedy)
         if self.ceiling is not None and not any(rule.matches(destination) for rule in self.ceiling):
             raise self._error(destination, "is not among the hosts the project allows", None)
+        # Somebody wrote exactly this host, so its private address or plain http is meant.
         if any(rule.named for rule in matching):
             return True
         address = destination.address

@@ -55,6 +55,7 @@ def masked(ctx: CallContext, done: Completed) -> Completed:
     if not done.stderr or (redactor := redactor_of(ctx)) is None:
         return done
     cut = done.stderr_total > len(done.stderr)
+    # Where it is cut, the end may be the beginning of a secret, and is left out.
     mask = BytesMasker(redactor).feed if cut else redactor.redact
     return replace(done, stderr=mask(done.stderr))
 

@@ -87,6 +87,7 @@ class SocketStream:
 
     def finish(self) -> None:
         """Signal that nothing more will be sent."""
+        # Half-closed: what the other end still sends can be read.
         self._shut(socket.SHUT_WR)
 
     def abort(self) -> None:

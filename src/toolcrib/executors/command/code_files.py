@@ -73,6 +73,7 @@ def code_files(
             reader.command(["node", *text.split()], folders)
     yield from (CodeFile("script", path) for path in reader.found if path != argv[0])
     packages = (path.partition(_PACKAGES)[0] for path in reader.found if _PACKAGES in path)
+    # A package counts by what pins it, so that the digest need not read all of node_modules.
     yield from (CodeFile("packages", f"{above}{_PACKAGES}") for above in dict.fromkeys(packages))
     environments = (reader.environment(path) for path in (argv[0], *reader.found))
     yield from (CodeFile("venv", path) for path in dict.fromkeys(environments) if path is not None)
@@ -93,6 +94,7 @@ class _Reader:
             yield CodeFile("entrypoint", name, "$.exec.command.entrypoint")
             return
         for folder in PROGRAM_FOLDERS:
+            # The first that has it, as the shell searches PATH.
             if self._is_file(path := f"{folder}/{name}"):
                 yield CodeFile("entrypoint", path)
                 return
@@ -115,6 +117,7 @@ class _Reader:
         folders = list(folders)
         for command in _commands(text):
             if command[0] == "cd" and len(command) > 1:
+                # The old ones stay: only at run time is it known if the `cd` succeeds.
                 folders += [_joined(folder, command[1]) for folder in folders]
             self.command(command, folders)
 
@@ -133,9 +136,11 @@ class _Reader:
                 self.found[path] = None
                 start = self._interpreter(path, folders)
                 named = path.endswith(IMPORTING) or "." not in os.path.basename(path)
+                # A file without an ending may be a script in any language.
                 scripted = named or any(one in start for one in (b"python", b"node", b"sh"))
                 if scripted and self._is_inside(path):
                     real = self._paths.real(os.path.join(self._root, path))
+                    # By both names: some languages start from the link, others from what it leads to.
                     for one in dict.fromkeys((os.path.join(self._root, path), real)):
                         self._imported([one], os.path.dirname(one), folders)
         return known

@@ -61,6 +61,7 @@ class CommandExecutor:
         """Run the command once."""
         tool, config = self._tool, self._config
         values = Values.of(tool, call, ctx)
+        # Worked out once, and again when a path that it depends on has changed.
         entrypoint, ground = self._grounds.get(None, self._prepare)
         network = self._workspace.network(tool)
         env = {name: text for name, t in self._env.items() if (text := render_env(t, values)) is not None}
@@ -69,6 +70,7 @@ class CommandExecutor:
         else:
             line = self._shell.line(values)
             arguments = ["-c", line.text]
+            # The shell reads values as variables, so nothing in them is its grammar.
             env |= line.environment(values, config.allow_dash, env)
         job = self._workspace.call_job(
             ground,

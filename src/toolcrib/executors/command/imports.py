@@ -70,6 +70,7 @@ def _javascript(text: bytes, file: str, paths: Paths) -> Iterator[str]:
 
 def _module(path: str, paths: Paths) -> Iterator[str]:
     ends = ("", *_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS))
+    # Each that is there, not only the one that Node would take: which it is depends on its settings.
     yield from (f"{path}{end}" for end in ends if _is_file(f"{path}{end}", paths))
     described = f"{path}/package.json"
     if _is_file(described, paths):
@@ -98,6 +99,7 @@ def _sourced(text: bytes, file: str, paths: Paths, working: Sequence[str]) -> It
     if file.endswith((".py", *_SCRIPTS)):
         return
     for line in _SOURCED.finditer(text):
+        # A variable in the path is left out: what stands beside it is tried from each folder.
         for name in _PATH.findall(_VARIABLE.sub(b"", line[1])):
             for folder in (os.path.dirname(file), *working):
                 path = os.path.normpath(os.path.join(folder, name.decode(errors="surrogateescape")))

@@ -257,6 +257,7 @@ class _Reading:
                 if self._given and not self._unsure and not program.mixes:
                     break
             self._at += 1
+        # Nothing else was the code, so such a program reads it from its input.
         if self._fed and program.stdin and not self._given:
             yield CodeWord(-1, self._name)
 
@@ -278,6 +279,7 @@ class _Reading:
             return
         name, equals, attached = word.partition("=")
         known = (*self._code, *self._loads)
+        # GNU programs take any beginning of a long option that only one option has.
         option = next((one for one in known if one == name or (len(name) > 4 and one.startswith(name))), None)
         if option is not None:
             yield from self._argument(option, attached if equals else None)
@@ -285,6 +287,7 @@ class _Reading:
             yield from self._any_option()
         elif name in self._takes:
             self._at += not equals
+        # It may take the next word, so whichever operand has a value counts as the code.
         elif not equals and not self._program.whole:
             self._unsure = True
 

@@ -59,6 +59,7 @@ class ShellLine:
             found[name] = text
         if sum(len(text.encode()) for text in found.values()) > MOST_IN_ALL:
             raise InvalidInput(f"the values of the shell line are longer than {MOST_IN_ALL:,} bytes together")
+        # `--` guards no program that does not know it, so the value itself is checked.
         for word in self.openings:
             _refuse_option(word, values, frozenset(allow_dash), env or {})
         return found
@@ -163,6 +164,7 @@ def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
     literal = variant.literals
     if "\0" in literal:
         raise Unsafe("a shell line cannot hold NUL")
+    # No value in it: the line is the author's own, in whatever shell it is written.
     if not variant.references and mentioned(literal, variables) is None:
         return ShellLine(literal)
     if PREFIX in literal:

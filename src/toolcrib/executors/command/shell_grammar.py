@@ -77,6 +77,7 @@ class ShellParser(WordReader):
             first = len(self.found)
             self._command()
             for command in self.found[first:]:
+                # Any of them may print what it was given, so its values can reach the next one.
                 command.fed += flows
             flows += [value for command in self.found[first:] for value in command.values]
             if self.peek() != "|" or self.ahead("||"):
@@ -91,6 +92,7 @@ class ShellParser(WordReader):
             self._expect("!")
             self.blanks()
         first = len(self.found)
+        # dash reads two subshells here, bash arithmetic.
         if self.ahead("(("):
             raise self.unsafe("arithmetic `((…))` cannot stand in a line with placeholders")
         if self.peek() == "(":
@@ -203,6 +205,7 @@ class ShellParser(WordReader):
             if self._redirects():
                 self._redirect(command)
             else:
+                # Only before the name of the program: after it `a=b` is an argument.
                 word = self.word(leads=not words)
                 command.values += word.values
                 if word.assigned is None:
@@ -246,6 +249,7 @@ class ShellParser(WordReader):
                 message = f"a placeholder cannot stand in `{name}`, which changes the shell itself"
                 raise self.unsafe(message, at=first.start)
         for word in words[1:]:
+            # After it no word is an option, whatever it begins with.
             if marked(word.pieces) == "--":
                 return
             self._opens(word.pieces)

@@ -193,6 +193,7 @@ class WordReader(ABC):
     def _place(self, word: Word, reference: Reference, text: str) -> None:
         if len(self._seen) == MOST_VALUES:
             raise self.unsafe(f"more than {MOST_VALUES} values stand in the line", "move it to a script")
+        # A value ends what may be a keyword or an assignment: the shell would not see one there either.
         word.closed = True
         word.pieces.append(reference)
         self._seen.append(reference)
@@ -289,6 +290,7 @@ class WordReader(ABC):
         """The name of a variable that begins there, or ""."""
         name = ""
         while isinstance(sign := self.peek(ahead + len(name)), str) and _NAME_SIGN.fullmatch(sign):
+            # `$12` is the first argument and a 2.
             if not name and sign.isdigit():
                 break
             name += sign

@@ -266,6 +266,7 @@ async def _end(tasks: set[asyncio.Task[None]]) -> None:
 def _failed(step: Step, error: ToolcribError, details: dict[str, Any]) -> ToolcribError:
     """Return the error of the whole tool. A pending approval stays one: a person may still approve."""
     if isinstance(error, ApprovalRequired):
+        # The same error, so that interfaces still show the question and a decision still finds it.
         error.details.update(details, step=step.id)
         return error
     return ToolFailed(

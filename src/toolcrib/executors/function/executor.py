@@ -66,6 +66,7 @@ class _Thread(_Callable):
 
     async def run(self, call: Call, ctx: CallContext) -> Any:
         value = await run_in_thread(partial(self._function, **self._arguments(call, ctx)))
+        # Only the call shows it: a plain function may return any of these.
         if inspect.isasyncgen(value):
             return await drained(cast(Any, value), ctx)
         if inspect.isgenerator(value):

@@ -105,6 +105,7 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
             lower = name.lower()
             if not TOKEN.fullmatch(name):
                 raise ManifestError(f"`{name}` is not a header name")
+            # Host and the length follow from URL and body; a second one would let a request look like two.
             if lower in SET_BY_CLIENT:
                 raise ManifestError(f"the header {name} is set by the client and cannot be given")
             if lower in seen:

@@ -141,6 +141,7 @@ class HttpExecutor:
             self._annotate(error, request, ctx)
             if self._config.error_mode != "empty" or (error.retryable and ctx.attempt < self._attempts):
                 raise
+            # Retries come first: only the last failure becomes an empty value.
             warning = f"error_mode is empty: {error.message}"
             return Outcome(
                 None, (warning,), {"status": error.details.get("status"), "error": error.as_dict()}
@@ -328,6 +329,7 @@ def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
 
 def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
     """Return the body as JSON. Text of another type stays text, unless it is `needed`."""
+    # Some servers send a byte order mark, which JSON does not allow (RFC 8259, 8.1).
     body = response.body.removeprefix(b"\xef\xbb\xbf")
     media = response.content_type
     is_json = media == "application/json" or media.endswith("+json")
@@ -380,6 +382,7 @@ def _masked(value: Any, secrets: list[str]) -> Any:
     """Return a text with every secret replaced, plain and percent-encoded; other values unchanged."""
     if not isinstance(value, str):
         return value
+    # In URLs a secret stands percent-encoded.
     for secret in secrets:
         value = value.replace(secret, _MASK).replace(quote(secret, safe=""), _MASK)
     return value

@@ -78,6 +78,7 @@ def compile_jsonpath(expression: str) -> Callable[[Any], Any]:
     """
     from jsonpath import JSONPathError
 
+    # Each one visits the whole answer for each node found so far: the time grows by a power.
     if expression.count("..") > _MAX_DESCENTS:
         raise ManifestError(f"response.jsonpath may descend (`..`) at most {_MAX_DESCENTS} times")
     try:
@@ -159,6 +160,8 @@ def _environment() -> JSONPathEnvironment:
             return matches(value, pattern, "search")
 
     environment = JSONPathEnvironment(strict=True)
+    # The expression may come from a manifest of somebody else, the text from any server: neither may take for
+    # ever.
     environment.function_extensions.update(match=LinearMatch(), search=LinearSearch())
     return environment
 

@@ -108,6 +108,7 @@ class PythonExecutor:
             links=links_on((python, *_home_of(python, paths)), paths),
         )
         own = files.folder(tool)
+        # Folders that no tool may write come first, so no tool can put a module in front of another's.
         path = [*([own] if own is not None else []), files.home, job.cwd]
         job = replace(
             job,
@@ -130,6 +131,7 @@ class PythonExecutor:
         if not is_known(real, paths) or within(real, files.root, files.home):
             return None
         prefix = os.path.dirname(os.path.dirname(real))
+        # Whoever can write one of these would run in the launcher, outside of every sandbox.
         parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
         if any(within(part, grant) or within(grant, part) for part in parts for grant in write):
             return None
@@ -160,6 +162,7 @@ class PythonExecutor:
         if "value" not in answer and answer["signal"] is None:
             from toolcrib.executors.trace.denials import of_exception
 
+            # Before it is cut for the error: a part of a secret is not recognised any more.
             if (redactor := redactor_of(ctx)) is not None:
                 answer["message"] = redactor.redact(answer["message"])
             if (denied := of_exception(self._workspace, self._tool, job, done, answer)) is not None:

@@ -12,13 +12,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from toolcrib.errors import ManifestError, PermissionDenied, ToolUnavailable
+from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import error_facts
 from toolcrib.executors.trace.block import quoted
 from toolcrib.executors.trace.reach import Access, Reach, nearest
 from toolcrib.executors.workspace.grants import FileGrants
+from toolcrib.executors.workspace.network import manifest_line
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.manifest import load
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import beginning, within
@@ -93,6 +93,7 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
     name, place = reach.name(path), reach.place(path)
     if reach.of_kernel(os.path.normpath(path)):  # The tool sees a /proc of its own.
         return None
+    # Outside of the project no answer may depend on what exists there.
     if reach.in_project(place):
         if not os.path.lexists(place):
             if access == "read":
@@ -142,7 +143,4 @@ def _location(workspace: Workspace, tool: Tool, keys: tuple[str, ...]) -> tuple[
     if tool.source is None:
         return "its manifest", None
     shown = os.path.realpath(tool.source.path).removeprefix(f"{workspace.root}/")
-    try:
-        return shown, load(tool.source.raw, tool.source.path).locate(keys, key=True)[0]
-    except ManifestError:
-        return shown, None
+    return shown, manifest_line(tool.source, keys)

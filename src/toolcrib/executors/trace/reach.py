@@ -81,6 +81,7 @@ class Reach:
         """
         name = os.path.normpath(os.path.join(self.cwd, path))
         place = self.place(path)
+        # normpath takes `a/..` away even if `a` is a link to elsewhere; then the names differ.
         same = self.place(name) == place and self.in_project(name) == self.in_project(place)
         return name if same else place
 
@@ -120,6 +121,7 @@ class Reach:
             *((len(grant), "read") for grant in (*self.read, *self.free) if within(path, grant)),
             *((len(grant), "write") for grant in self.write if within(path, grant)),
         ]
+        # The longest path is the innermost; of equal ones `write` sorts last.
         return max(grants)[1] if grants else None
 
     def verdict(self, path: str, access: Access) -> Verdict:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HostNotAllowed, ManifestError, PermissionDenied, TimedOut, ToolFailed, ToolSignal
 from toolcrib.manifest import load
-from toolcrib.spec import Tool
+from toolcrib.spec import Source, Tool
 from toolcrib.spec.naming import printable
 
 if TYPE_CHECKING:
@@ -141,11 +141,15 @@ class CallNetwork:
 
     def _place(self) -> str:
         """Return the manifest, and the line in it for the permission."""
-        source = self._tool.source
-        if source is None:
+        if self._tool.source is None:
             return "the tool's manifest"
-        try:
-            line, _ = load(source.raw, source.path).locate(("permissions", "network"), key=True)
-        except ManifestError:
-            return source.path
-        return f"{source.path}:{line}"
+        line = manifest_line(self._tool.source, ("permissions", "network"))
+        return self._tool.source.path + ("" if line is None else f":{line}")
+
+
+def manifest_line(source: Source, keys: tuple[str, ...]) -> int | None:
+    """Return the line of the nearest of these keys that a manifest has; None if it cannot be read."""
+    try:
+        return load(source.raw, source.path).locate(keys, key=True)[0]
+    except ManifestError:
+        return None
