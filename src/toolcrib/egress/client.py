@@ -72,8 +72,7 @@ class Egress:
     """The only way out for HTTP. One per project; usable from several event loops, closed once.
 
     `resolver` turns names into addresses (default: the machine's own), `ssl_context` verifies servers
-    (default: the system's certificate authorities), `user_agent` is sent if a request names none.
-    Proxy variables, netrc and cookies are never used.
+    (default: the system's certificate authorities). Proxy variables, netrc and cookies are never used.
     """
 
     def __init__(
@@ -81,11 +80,9 @@ class Egress:
         *,
         resolver: Resolver | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        user_agent: str = "toolcrib",
     ) -> None:
         self._resolver = resolver or SystemResolver()
         self._ssl = ssl_context
-        self._user_agent = user_agent
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sessions] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -269,7 +266,7 @@ class Egress:
             trust_env=False,
             # See `decoding`.
             auto_decompress=False,
-            headers={"User-Agent": self._user_agent, "Accept-Encoding": ACCEPTED},
+            headers={"User-Agent": "toolcrib", "Accept-Encoding": ACCEPTED},
         )
 
 

@@ -55,16 +55,13 @@ class Values:
         }
 
     @classmethod
-    def of(cls, tool: Tool, call: Call, ctx: CallContext, environ: Mapping[str, str] | None = None) -> Values:
-        """The values of one attempt. `environ` (default: the process environment) is read for
-        `permissions.env` names only; `call.arguments` must be the validated object.
-        """
-        source = os.environ if environ is None else environ
+    def of(cls, tool: Tool, call: Call, ctx: CallContext) -> Values:
+        """Return the values of one attempt; `call.arguments` must be the validated object."""
         arguments, name = call.arguments, short_name(tool.name)
         return cls(
             arguments if isinstance(arguments, dict) else {},
             secrets=ctx.secrets,
-            env=tool.permissions.environment(source),
+            env=tool.permissions.environment(os.environ),
             context={
                 "version": str(tool.version),
                 "name": name,

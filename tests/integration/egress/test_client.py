@@ -39,7 +39,7 @@ async def get(port: int, path: str = "/", **more: object) -> bytes:
 
 
 async def test_a_request_arrives_as_it_was_put() -> None:
-    async with serving(echo) as port, Egress(user_agent="crib/1") as egress:
+    async with serving(echo) as port, Egress() as egress:
         answer = await egress.request(
             EgressRequest(
                 "POST",
@@ -53,7 +53,7 @@ async def test_a_request_arrives_as_it_was_put() -> None:
     assert (got["method"], got["target"], got["body"]) == ("POST", "/a/../..%2Fb/%41?x=%20&y=a%26b", "body")
     headers = dict(got["headers"])
     assert headers["Host"] == f"127.0.0.1:{port}"
-    assert (headers["X-One"], headers["User-Agent"]) == ("1", "crib/1")
+    assert (headers["X-One"], headers["User-Agent"]) == ("1", "toolcrib")
     assert (answer.status, answer.content_type, answer.redirects) == (200, "application/json", 0)
 
 

@@ -59,11 +59,10 @@ class HttpExecutor:
 
     `egress` is shared by all tools of a project. `allowed_hosts` is the project's list, if it has one, and
     applies in addition to the tool's own permission. `retry` is the policy for tools that have none
-    (default: one attempt): with `error_mode: empty` only the last failure is empty. `permissions.env` names
-    are read from `environ` (default: the process environment). `on_check` is called with host and port of
-    each request, and True if they may be reached. `token_folder` returns the folder for access tokens, which
-    `learn` gets to mask. `now` returns seconds since 1970. Raises ManifestError, with `details["path"]`,
-    for a field that cannot be used.
+    (default: one attempt): with `error_mode: empty` only the last failure is empty. `on_check` is called with
+    host and port of each request, and True if they may be reached. `token_folder` returns the folder for
+    access tokens, which `learn` gets to mask. `now` returns seconds since 1970. Raises ManifestError, with
+    `details["path"]`, for a field that cannot be used.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class HttpExecutor:
         *,
         allowed_hosts: Iterable[str] | None = None,
         retry: Retry | None = None,
-        environ: Mapping[str, str] | None = None,
         on_check: Callable[[str, int, bool], None] | None = None,
         token_folder: Callable[[], Path] | None = None,
         learn: Callable[[Mapping[str, str]], None] = lambda _: None,
@@ -119,7 +117,7 @@ class HttpExecutor:
         self._limit = config.max_response_bytes or DEFAULT_RESPONSE_BYTES
         self._follow = not any(300 <= code < 400 for code in config.success_codes)
         self.grace_s = _GRACE_S if config.error_mode == "empty" else 0.0
-        self._tool, self._config, self._egress, self._environ = tool, config, egress, environ
+        self._tool, self._config, self._egress = tool, config, egress
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Send one request and return the value of its answer.
@@ -130,7 +128,7 @@ class HttpExecutor:
         for name in self._required:
             if name not in ctx.secrets:
                 raise SecretMissing(f"the secret {name} is not set", details={"name": name})
-        values = Values.of(self._tool, call, ctx, self._environ)
+        values = Values.of(self._tool, call, ctx)
         # Files are read in a thread.
         request = (
             await asyncio.to_thread(self._request, values, ctx) if self._reads else self._request(values, ctx)

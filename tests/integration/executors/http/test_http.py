@@ -333,9 +333,12 @@ async def test_the_projects_list_of_hosts_binds_too(http_server: Server) -> None
     assert http_server.got == []
 
 
-async def test_environment_names_are_read_where_they_are_declared(http_server: Server) -> None:
+async def test_environment_names_are_read_where_they_are_declared(
+    http_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGION", "eu")
     tool = a_tool(http_server.port, query={"region": "${REGION}"})
     tool = replace(tool, permissions=replace(tool.permissions, env=("REGION",)))
-    executor = HttpExecutor(tool, http_server.egress, environ={"REGION": "eu", "OTHER": "x"})
+    executor = HttpExecutor(tool, http_server.egress)
     await executor.run(Call("t", {}), Attempt())
     assert dict(http_server.got[0].query) == {"region": "eu"}
