@@ -133,13 +133,6 @@ def surroundings(word: str) -> dict[str, Any]:
     }
 
 
-def hog(mebibytes: int) -> int:
-    """Hold so much memory, in a child of this process as well."""
-    held = bytearray(mebibytes << 20)
-    held[::4096] = b"x" * len(held[::4096])
-    return len(held)
-
-
 def pools() -> list[int]:
     """Processes of its own."""
     import multiprocessing

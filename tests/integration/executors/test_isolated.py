@@ -13,12 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import need
 from tests.integration.executors import isolated_tools
 from toolcrib import Result, Retry, Toolset
-from toolcrib.errors import DefinitionError, ToolFailed
-from toolcrib.executors.function.isolated import run_in_process
-from toolcrib.sandbox.host.enforcement import groups
+from toolcrib.errors import DefinitionError
 from toolcrib.sandbox.host.pool import shared
 
 ROOT = Path(__file__).parents[3]
@@ -335,14 +332,6 @@ async def test_a_changed_environment_is_never_that_of_a_spare(monkeypatch: pytes
 
 async def test_it_may_have_processes_of_its_own() -> None:
     assert await toolset().execute("pools", {}) == [1, 2]
-
-
-async def test_memory_and_processes_are_limited_where_they_are_stated() -> None:
-    need("a control group that can be divided", groups()[0] is not None, of_root=True)
-    with pytest.raises(ToolFailed, match="used up its memory"):
-        await run_in_process(isolated_tools.hog, {"mebibytes": 300}, memory_bytes=100 << 20)
-    assert await run_in_process(isolated_tools.hog, {"mebibytes": 20}, memory_bytes=100 << 20) == 20 << 20
-    assert await run_in_process(isolated_tools.hog, {"mebibytes": 300}) == 300 << 20
 
 
 SCRIPTED = """

@@ -24,16 +24,10 @@ from toolcrib.executors.answers import raise_failure
 _CHILD = str(Path(__file__).with_name("isolated_child.py").resolve())
 
 
-async def run_in_process(
-    function: Callable[..., Any],
-    arguments: dict[str, Any],
-    *,
-    memory_bytes: int | None = None,
-) -> Any:
+async def run_in_process(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call `function(**arguments)` in a new process and wait for its answer.
 
-    `memory_bytes` limits the whole process tree. Raises SandboxUnavailable if that cannot be
-    enforced, DefinitionError if the call cannot be pickled, ToolFailed if the function raises.
+    Raises DefinitionError if the call cannot be pickled, ToolFailed if the function raises.
     """
     from toolcrib.sandbox.host.function import FunctionCall, call_function
 
@@ -45,10 +39,10 @@ async def run_in_process(
             f"the call cannot be sent to a process of its own: {error}",
             hint="Define the function, and the types of its arguments, at the top level of a module.",
         ) from None
-    done = await call_function(FunctionCall(_CHILD, _needs(function), call, memory_bytes))
+    done = await call_function(FunctionCall(_CHILD, _needs(function), call))
     if done.status is not None:
         code = os.waitstatus_to_exitcode(done.status)
-        raise ToolFailed(_death(code, done.out_of_memory), details={"exit_code": code})
+        raise ToolFailed(_death(code), details={"exit_code": code})
     try:
         answer = orjson.loads(done.data)
         return answer["value"] if "value" in answer else raise_failure(**answer)
@@ -85,9 +79,7 @@ def _needs(function: Callable[..., Any]) -> dict[str, Any]:
     return {"env": dict(os.environ), "like": like, "module": module}
 
 
-def _death(code: int, out_of_memory: bool) -> str:
-    if out_of_memory:
-        return "the tool's process used up its memory and was ended"
+def _death(code: int) -> str:
     if code >= 0:
         return f"the tool's process ended with exit code {code} before it answered"
     name = signal.strsignal(-code) or "unknown"

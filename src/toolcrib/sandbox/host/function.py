@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolcrib.sandbox.host.enforcement import check_limits
 from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.host.runner import SandboxRun, retried
@@ -34,8 +33,6 @@ class FunctionCall:
     prepared: Mapping[str, Any]
     """The argument of `prepare`. Spares are for calls with an equal one."""
     call: bytes
-    memory_bytes: int | None = None
-    """Memory of the whole tree; the call is refused where nothing can enforce it."""
 
 
 @record
@@ -44,7 +41,6 @@ class FunctionAnswer:
 
     data: bytes
     status: int | None
-    out_of_memory: bool = False
 
 
 async def call_function(call: FunctionCall) -> FunctionAnswer:
@@ -52,9 +48,7 @@ async def call_function(call: FunctionCall) -> FunctionAnswer:
 
     Raises:
         UnavailableError: no process could be started at the moment; nothing was run.
-        SandboxUnavailable: a limit is stated that nothing here can enforce.
     """
-    check_limits(call.memory_bytes, None, "function")
     return await retried(lambda: FunctionRun(call).complete(), FunctionRun.trouble)
 
 
@@ -75,8 +69,7 @@ class FunctionRun(SandboxRun):
             status = await self.result()
             if self.answered:
                 return FunctionAnswer(bytes(self.readers[0].kept), None)
-            slot = None if self.sandbox is None else self.sandbox.slot
-            return FunctionAnswer(b"", status, slot is not None and slot.events().oom_kills > 0)
+            return FunctionAnswer(b"", status)
         finally:
             self.close()
 
@@ -102,12 +95,10 @@ def order_of(call: FunctionCall) -> SandboxOrder:
     message = {
         "level": "function",
         "cwd": "/",
-        "memory_bytes": call.memory_bytes,
-        "processes": None,
         "warm": {"script": call.script, "executable": sys.executable},
     }
     digest = hashlib.sha256(prepared).digest()
-    key = (FUNCTIONS, call.script, digest, call.memory_bytes)
+    key = (FUNCTIONS, call.script, digest)
     return SandboxOrder(FUNCTIONS, message, key, sender(prepared))
 
 

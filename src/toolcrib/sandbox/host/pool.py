@@ -190,10 +190,9 @@ class WarmPool:
     def _make(self, order: SandboxOrder) -> SandboxHandle:
         launcher = self._launcher(order.launcher)
         job = order.job
-        stated = job["memory_bytes"] or job["processes"]
-        # Registered functions have the limits that are stated, and no other.
-        without = job["level"] == "function" and not stated
-        slot = None if without else group_for(job["memory_bytes"], job["processes"], job["level"])
+        # Registered functions are the user's own code, which nothing limits.
+        is_own = job["level"] == "function"
+        slot = None if is_own else group_for(job["memory_bytes"], job["processes"], job["level"])
         try:
             sandbox = launcher.make(job, slot)
         except BaseException:

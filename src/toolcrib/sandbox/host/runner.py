@@ -350,7 +350,7 @@ class SandboxRun:
         if alive and sandbox.executed:
             return signal.SIGKILL
         if alive:
-            check_memory(sandbox.slot, self._order.job["memory_bytes"])
+            check_memory(sandbox.slot, self._order.job.get("memory_bytes"))
             raise NeverStarted(sandbox.why)
         if sandbox.executed:
             raise UnavailableError(

@@ -53,10 +53,10 @@ def receive(fd: int) -> tuple[bytes, list[int]]:
     return data, [int.from_bytes(raw[n : n + 4], sys.byteorder) for n in range(0, len(raw), 4)]
 
 
-def report(control: int, message: str, fds: Iterable[int] = ()) -> None:
+def report(control: int, message: str) -> None:
     """Send a message to the server, if it still lives."""
     try:
-        send(control, message.encode("utf-8", "surrogateescape"), fds)
+        send(control, message.encode("utf-8", "surrogateescape"))
     except OSError:
         pass
 
