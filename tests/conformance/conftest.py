@@ -33,6 +33,12 @@ def suite() -> list[str]:
     return [str(folder / NODE_22), str(folder / PACKAGE / "dist" / "index.js")]
 
 
+def requirements(suite: list[str], version: str) -> list[str]:
+    """Return the names of the server scenarios that a revision requires, frozen at its release."""
+    text = (Path(suite[1]).parents[1] / "requirements" / f"{version}.yaml").read_text()
+    return re.findall(r"- (\S+)", text.partition("\nserver:")[2].partition("\nclient:")[0])
+
+
 def passed_of_required(suite: list[str], address: str, version: str) -> tuple[int, int]:
     """Run the server scenarios that a revision requires; give how many pass, and how many there are."""
     required, failed = required_and_failed(suite, address, version)
@@ -44,10 +50,7 @@ def required_and_failed(suite: list[str], address: str, version: str) -> tuple[l
 
     The suite exits with 0 if none does.
     """
-    requirements = Path(suite[1]).parents[1] / "requirements" / f"{version}.yaml"
-    required = re.findall(
-        r"- (\S+)", requirements.read_text().partition("\nserver:")[2].partition("\nclient:")[0]
-    )
+    required = requirements(suite, version)
     command = [*suite, "server", "--url", address, "--requirements", version]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     passed = set(re.findall(r"^✓ (\S+): [1-9]", ran.stdout.partition("=== SUMMARY ===")[2], re.MULTILINE))

@@ -112,8 +112,9 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("mounted", "version", "required"),
     [
-        ("fixture", "2025-11-25", 30),
-        ("fixture", "2026-07-28", 37),
+        # The example shows the same in `make test`: both know both protocols.
+        pytest.param("fixture", "2025-11-25", 30, marks=pytest.mark.soak),
+        pytest.param("fixture", "2026-07-28", 37, marks=pytest.mark.soak),
         ("example", "2025-11-25", 30),
         ("example", "2026-07-28", 37),
         ("sessions", "2025-11-25", 30),

@@ -8,19 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import HERE, LIMIT_S, passed_of_required
+from tests.conformance.conftest import HERE, LIMIT_S, requirements
 
 SCENARIOS = [tuple(line.split()) for line in (HERE / "scenarios.txt").read_text().splitlines()]
 """Version and name of every server scenario of these versions, and of the extension for tasks."""
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_every_scenario_of_a_version(version: str, suite: list[str], address: str) -> None:
+@pytest.mark.parametrize(("version", "required"), [("2025-11-25", 30), ("2026-07-28", 37)])
+def test_every_scenario_of_a_version(version: str, required: int, suite: list[str], address: str) -> None:
     words = ["server", "--url", address, "--suite", "all", "--spec-version", version]
     ran = subprocess.run([*suite, *words], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = re.findall(r"^=== Running scenario: (\S+) ===$", ran.stdout, re.MULTILINE)
     assert sorted(found) == sorted(name for given, name in SCENARIOS if given == version)
+    frozen = requirements(suite, version)
+    assert len(frozen) == required
+    assert set(frozen) <= set(found)
 
 
 @pytest.mark.parametrize("scenario", [name for version, name in SCENARIOS if version == "extension"])
@@ -39,8 +42,3 @@ def test_no_scenario_of_the_suite_is_left_out(suite: list[str]) -> None:
         named = [scenario for given, scenario in SCENARIOS if given == version]
         listed = [words[1] for words in lines if version in words[-1]]
         assert sorted(named) == sorted(name for name in listed if not name.startswith("sep-2640-skills"))
-
-
-@pytest.mark.parametrize(("version", "required"), [("2025-11-25", 30), ("2026-07-28", 37)])
-def test_the_frozen_requirements(version: str, required: int, suite: list[str], address: str) -> None:
-    assert passed_of_required(suite, address, version) == (required, required)
