@@ -20,7 +20,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from toolcrib.spec import ABSENT, Choice, Spelling, Tool
-from toolcrib.spec.naming import nearest, pointed
+from toolcrib.spec.naming import did_you_mean, pointed
 from toolcrib.spec.record import record
 from toolcrib.template.spellings import Part, TemplateProblem, scan, tested
 from toolcrib.template.tree import (
@@ -257,7 +257,11 @@ def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplatePro
     if name in names.arguments:
         # An argument must never take the place of a secret, nor the other way round.
         if name in names.secrets or name in names.env:
-            return _ambiguous(reference, name, secret=name in names.secrets)
+            other, hint = "an environment name", "rename the argument"
+            if name in names.secrets:
+                other, hint = "a secret", f"{hint}, or write `${{secret:{name}}}`"
+            message = f"`{name}` is ambiguous: it is an argument and also {other}"
+            return TemplateProblem(message, (), reference.offset, reference.length, hint)
         return replace(reference, name=name, path=path, namespace="argument")
     if name in names.secrets:
         return replace(reference, namespace="secret")
@@ -286,19 +290,9 @@ def _split(name: str, arguments: frozenset[str]) -> tuple[str, tuple[str | int, 
     return head.group(), tuple(path)
 
 
-def _ambiguous(reference: Reference, name: str, *, secret: bool) -> TemplateProblem:
-    other = "a secret" if secret else "an environment name"
-    message = f"`{name}` is ambiguous: it is an argument and also {other}"
-    hint = f"rename the argument, or write `${{secret:{name}}}`" if secret else "rename the argument"
-    return TemplateProblem(message, (), reference.offset, reference.length, hint)
-
-
 def _unknown(reference: Reference, known: Iterable[str], message: str) -> TemplateProblem:
-    near = nearest(reference.name, sorted(known))
-    if near is not None:
-        hint = f"did you mean `{near}`?"
-    else:
-        hint = "declare it in inputs.schema or under permissions.secrets"
+    otherwise = "declare it in inputs.schema or under permissions.secrets"
+    hint = did_you_mean(reference.name, sorted(known), otherwise)
     return TemplateProblem(message, (), reference.offset, reference.length, hint)
 
 

@@ -136,8 +136,7 @@ def render_path_segment(template: TextTemplate, values: Values, styles: Styles =
 
 def render_query_value(template: Text, values: Values) -> str | None:
     """One value of a query, values percent-encoded whole, literals as they are; None drops the entry."""
-    chosen = settled(template, values)
-    return None if chosen is MISSING else render_parts(chosen, values, lambda _, text: _encoded(text))
+    return render_parts(template, values, lambda _, text: _encoded(text))
 
 
 def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -> str | None:
@@ -155,12 +154,13 @@ def render_header(template: Text, values: Values, styles: Styles = _NO_STYLES) -
     return render_parts(chosen, values, _without_controls)
 
 
-def render_parts(
-    template: TextTemplate, values: Values, write: Callable[[Reference, str], str]
-) -> str | None:
+def render_parts(template: Text, values: Values, write: Callable[[Reference, str], str]) -> str | None:
     """Literals as they are, each value's text as `write` gives it; None when a value is absent."""
+    chosen = settled(template, values)
+    if chosen is MISSING:
+        return None
     out: list[str] = []
-    for part in template.parts:
+    for part in chosen.parts:
         if isinstance(part, LiteralText):
             out.append(part.text)
             continue
@@ -200,8 +200,7 @@ def render_argv(
 
 def render_env(template: Text, values: Values) -> str | None:
     """The value of an environment variable; None when a value in it is absent. NUL is invalid_input."""
-    chosen = settled(template, values)
-    return None if chosen is MISSING else render_parts(chosen, values, _without_nul)
+    return render_parts(template, values, _without_nul)
 
 
 def render_path(written: Text, values: Values) -> str:

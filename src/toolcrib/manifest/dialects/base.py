@@ -217,13 +217,13 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(item)
 
 
-def respelled(tool: Tool) -> Tool:
-    """Return the tool with every template in the spelling in which a secret is `${NAME}`.
+def respelled(tool: Tool, spelling: Spelling = Spelling.DOLLAR_BRACE) -> Tool:
+    """Return the tool with every template in a spelling; in the usual one a secret is `${NAME}`.
 
     Raises ManifestError for what cannot be said in it.
     """
     config: Any = tool.config
-    names, spelling = Namespaces.of(tool), Spelling.DOLLAR_BRACE
+    names = Namespaces.of(tool)
     changed = {key: respell(getattr(config, key), names, spelling) for key in kind_of(tool).templated}
     return replace(tool, config=replace(config, **changed))
 

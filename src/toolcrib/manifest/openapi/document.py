@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag
@@ -418,9 +419,5 @@ def clean(value: Any) -> str:
 
 def unique(name: str, taken: Container[str]) -> str:
     """Return the name, with the first number appended that makes it unique if it is taken."""
-    if name not in taken:
-        return name
-    number = 2
-    while (other := f"{name[: MAX_NAME - len(str(number)) - 1]}_{number}") in taken:
-        number += 1
-    return other
+    others = (f"{name[: MAX_NAME - len(str(number)) - 1]}_{number}" for number in count(2))
+    return next(other for other in chain((name,), others) if other not in taken)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -180,11 +181,10 @@ class OperationReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form without empty fields."""
-        block: dict[str, Any] = {"method": self.method, "path": self.path}
-        for key in ("operation_id", "tool", "reason", "notes"):
-            if getattr(self, key):
-                block[key] = getattr(self, key)
-        return block
+        given = {key: getattr(self, key) for key in ("operation_id", "tool", "reason", "notes")}
+        return {"method": self.method, "path": self.path} | {
+            key: value for key, value in given.items() if value
+        }
 
 
 @dataclass(slots=True)
@@ -210,10 +210,7 @@ class Imported:
 
     def reasons(self) -> dict[str, int]:
         """Return the number of skipped operations by reason, the most frequent first."""
-        counted: dict[str, int] = {}
-        for made in self.skipped:
-            counted[made.reason] = counted.get(made.reason, 0) + 1
-        return dict(sorted(counted.items(), key=lambda item: -item[1]))
+        return dict(Counter(made.reason for made in self.skipped).most_common())
 
     def as_json(self) -> dict[str, Any]:
         """Return the report in JSON form."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec.naming import dotted, nearest
+from toolcrib.spec.naming import did_you_mean, dotted, nearest
 
 _MOST = 50
 _MOST_NAMES = 20
@@ -119,8 +119,7 @@ class Form:
             known = [str(option) for option in options]
             one_of = "one of " if len(known) > 1 else ""
             explanation = f"must be {one_of}{', '.join(known)}, not {quoted(value)}"
-            close = nearest(value, known) if isinstance(value, str) else None
-            hint = f"did you mean `{close}`?" if close else None
+            hint = did_you_mean(value, known) if isinstance(value, str) else None
         elif keyword == "pattern":
             own_message = self._at(tuple(error.schema_path)[:-1]).get("patternErrorMessage")
             explanation = own_message or "has a form that is not allowed"

@@ -52,20 +52,17 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
         impl["headers"] = {name: literal_text(value) for name, value in config.headers.items()}
     if config.body is not None:
         impl["bodyTemplate"] = config.body if isinstance(config.body, str) else _body(tool, config.body)
-    if config.success_codes:
-        impl["successCodes"] = list(config.success_codes)
-    if config.timeout_ms:
-        impl["timeoutMs"] = config.timeout_ms
-    if tool.output.format == "text":
-        impl["responseEncoding"] = "text"
     expression = config.jsonpath or (
         f"re:{config.regex}" if config.regex else config.json_path and f"$.{config.json_path}"
     )
-    if expression:
-        impl["extractExpr"] = expression
-    if config.error_mode != "fail":
-        impl["errorMode"] = config.error_mode
-    return impl
+    more = {
+        "successCodes": list(config.success_codes),
+        "timeoutMs": config.timeout_ms,
+        "responseEncoding": tool.output.format == "text" and "text",
+        "extractExpr": expression,
+        "errorMode": config.error_mode != "fail" and config.error_mode,
+    }
+    return impl | {key: value for key, value in more.items() if value}
 
 
 def _url(tool: Tool, config: HttpExec) -> str:

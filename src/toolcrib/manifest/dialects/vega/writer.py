@@ -66,24 +66,14 @@ def _native_command(config: CommandExec, names: Namespaces) -> CommandExec:
 def _in_terms(tool: Tool, names: Namespaces) -> Tool:
     config = tool.config
     if isinstance(config, HttpExec):
-        tool = with_auth_written(tool, config)
-        assert isinstance(tool.config, HttpExec)
-        config = tool.config
-        keys = ("url", "headers", "query", "body")
-        changed = {key: respell(getattr(config, key), names, Spelling.DOUBLE_BRACE) for key in keys}
-        return replace(tool, config=replace(config, **changed))
+        return respelled(with_auth_written(tool, config), Spelling.DOUBLE_BRACE)
+    if isinstance(config, FileExec):
+        return respelled(tool, Spelling.DOUBLE_BRACE)
     if isinstance(config, CommandExec):
-        env, stdout = (
-            respell(config.env, names, Spelling.DOUBLE_BRACE),
-            config.stdout_format or ("text" if tool.output.format == "text" else "json"),
-        )
+        env = respell(config.env, names, Spelling.DOUBLE_BRACE)
+        stdout = config.stdout_format or ("text" if tool.output.format == "text" else "json")
         made = replace(config, shell=_line(tool, config, names), env=env, stdout_format=stdout)
         return replace(tool, config=replace(made, entrypoint="/bin/sh", args=()))
-    if isinstance(config, FileExec):
-        path, content = (
-            respell(text, names, Spelling.DOUBLE_BRACE) for text in (config.path, config.content)
-        )
-        return replace(tool, config=replace(config, path=path, content=content))
     raise ManifestError(f"it is of kind {tool.kind}; Vega only has {_KNOWN}")
 
 
