@@ -56,7 +56,8 @@ class Access:
         self.cookie = cookie
         """Name of the session's cookie. Ports of one host share their cookies, so each port has its own."""
         self._tokens = tokens
-        self._known: dict[str, Caller] = {}
+        self._known: dict[str, Client] = {}
+        """The clients of tokens that were verified."""
 
     def client(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, safe: bool) -> Client:
         """Return the sender of a request. `safe` means that its method changes nothing.
@@ -66,8 +67,7 @@ class Access:
         """
         scheme, _, text = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            caller = self._verified(text.strip())
-            return Client(f"token:{caller.name}", caller)
+            return self._verified(text.strip())
         session = cookies.get(self.cookie, "")
         found = self.sessions.find(session) if session else None
         if found is None:
@@ -93,17 +93,16 @@ class Access:
         It may have been revoked since. For calls alone: their path verifies the token once more.
         """
         scheme, _, text = authorization.partition(" ")
-        caller = self._known.get(text) if scheme == "Bearer" else None
-        return None if caller is None else Client(f"token:{caller.name}", caller)
+        return self._known.get(text) if scheme == "Bearer" else None
 
-    def _verified(self, text: str) -> Caller:
-        """Return the caller with this token. A known one costs no query, unless tokens have changed since."""
-        caller = self._known.get(text)
-        if caller is not None:
-            self._tokens.require_valid(caller)
-            return caller
+    def _verified(self, text: str) -> Client:
+        """Return the client with this token. A known one costs no query, unless tokens have changed since."""
+        client = self._known.get(text)
+        if client is not None:
+            self.require_valid(client)
+            return client
         caller = self._tokens.verify(text)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[text] = caller
-        return caller
+        client = self._known[text] = Client(f"token:{caller.name}", caller)
+        return client

@@ -221,12 +221,13 @@ class Connection:
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, "an id must be a string or an integer")
             if not isinstance(params, dict):
                 raise JsonRpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
+            meta = meta_of(params)
             modern = (
                 not channel.shared
                 or method == "server/discover"
-                or (VERSION_KEY in meta_of(params) and method != "initialize")
+                or (VERSION_KEY in meta and method != "initialize")
             )
-            request = McpRequest(params, request_id, modern, reply, channel, size)
+            request = McpRequest(params, meta, request_id, modern, reply, channel, size)
             if request.key in self._calls or request.key in self._changes:
                 text = f"the id {request_id!r} belongs to a request still running"
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
@@ -325,9 +326,9 @@ class Connection:
         request.reply(b"".join((head, page, end)))
 
     def _call_tool(self, request: McpRequest) -> None:
-        name = _text_of(request.params, "name")
+        name, who = _text_of(request.params, "name"), self._caller_of(request)
         try:
-            listed = self._listings.of(*self._caller_of(request)).get(name)
+            listed = self._listings.of(*who).get(name)
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
@@ -335,19 +336,21 @@ class Connection:
             request.channel.check(listed, arguments)
         if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
             require_tasks(request.meta)
-        self._call(request, tool, listed, arguments, AS_TOOL)
+        self._call(request, who, tool, listed, arguments, AS_TOOL)
 
     def _get_prompt(self, request: McpRequest) -> None:
         name = _text_of(request.params, "name")
         listed = self._verified_listing(request).prompt(name)
         if listed is None:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no prompt named {name[:200]!r}")
-        self._call(request, listed.tool.name, listed, _arguments_of(request.params), AS_PROMPT)
+        who = self._caller_of(request)
+        self._call(request, who, listed.tool.name, listed, _arguments_of(request.params), AS_PROMPT)
 
     def _read_resource(self, request: McpRequest) -> None:
         uri = _text_of(request.params, "uri")
         listed, arguments = self._resource(request, uri)
-        self._call(request, listed.tool.name, listed, arguments, ResourceResult(uri, request.modern))
+        form = ResourceResult(uri, request.modern)
+        self._call(request, self._caller_of(request), listed.tool.name, listed, arguments, form)
 
     def _complete(self, request: McpRequest) -> None:
         ref = request.params.get("ref")
@@ -389,13 +392,13 @@ class Connection:
     def _call(
         self,
         request: McpRequest,
+        who: tuple[str, Caller | None],
         tool: str,
         listed: AdvertisedTool | None,
         arguments: dict[str, Any],
         form: ResultForm,
     ) -> None:
-        caller, identity = self._caller_of(request)
-        meta, params = request.meta, request.params
+        (caller, identity), meta, params = who, request.meta, request.params
         about: Callable[[], bytes] = bytes
         state: dict[str, Any] = {}
         if request.modern:

@@ -61,6 +61,8 @@ class McpRequest:
     """One request whose form has been checked."""
 
     params: dict[str, Any]
+    meta: dict[str, Any]
+    """`params._meta`; empty if there is none."""
     id: RequestId
     modern: bool
     """True if it uses protocol 2026-07-28, which has an envelope in each request."""
@@ -73,11 +75,6 @@ class McpRequest:
     def key(self) -> object:
         """Distinguishes the request from all others that are open."""
         return self.id if self.channel.shared else self.channel
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """`params._meta`; empty if there is none."""
-        return meta_of(self.params)
 
 
 def meta_of(params: dict[str, Any]) -> dict[str, Any]:

@@ -85,6 +85,8 @@ class McpEndpoint:
         self._incoming = Incoming()
         self._host = b""
         """The header Host that was checked last."""
+        self._types: tuple[bytes | None, bytes | None] | None = None
+        """The headers Content-Type and Accept that were checked last."""
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
 
     async def close(self) -> None:
@@ -168,13 +170,10 @@ class McpEndpoint:
     # --- the methods of HTTP
 
     async def _post(self, http: Exchange) -> None:
-        if http.text(b"content-type").partition(";")[0].strip().lower() != _JSON:
-            raise UnsupportedMediaType("a message must come as application/json")
-        if not http.accepts(_JSON):
-            raise UsageError("the header Accept must allow application/json and text/event-stream")
+        self._check_types(http)
         body = await http.body(self._body_s)
         version = http.headers.get(b"mcp-protocol-version")
-        if body.lstrip()[:1] == b"[" and b"mcp-session-id" in http.headers:
+        if b"mcp-session-id" in http.headers and body.lstrip()[:1] == b"[":
             await self._in_session(http, None, body)
             return
         message = read_message(body)
@@ -184,6 +183,16 @@ class McpEndpoint:
             await self._begin(http, message)
         else:
             await self._in_session(http, message, body)
+
+    def _check_types(self, http: Exchange) -> None:
+        types = http.headers.get(b"content-type"), http.headers.get(b"accept")
+        if types == self._types:
+            return
+        if http.text(b"content-type").partition(";")[0].strip().lower() != _JSON:
+            raise UnsupportedMediaType("a message must come as application/json")
+        if not http.accepts(_JSON):
+            raise UsageError("the header Accept must allow application/json and text/event-stream")
+        self._types = types
 
     async def _get(self, http: Exchange) -> None:
         session = self._session(http)
