@@ -183,6 +183,26 @@ def test_unfit_requests_are_refused(server: HttpServerProcess) -> None:
     assert post(server, b" " * (17 << 20)).status == 413
 
 
+def test_a_message_of_another_type_is_refused_whatever_came_before_it(tmp_path: Path) -> None:
+    (tmp_path / "project" / ".toolcrib").mkdir(parents=True)
+    with http_server(tmp_path / "project", program=("-m", "tests.e2e.rest.rest_server")) as new:
+        connection = http.client.HTTPConnection("127.0.0.1", new.port, timeout=30)
+        for _ in range(2):
+            for content_type, accept, status in (
+                (None, None, 415),
+                ("text/plain", BOTH["Accept"], 415),
+                ("application/json", "text/html", 400),
+                ("application/json", BOTH["Accept"], 200),
+            ):
+                named = {"Content-Type": content_type, "Accept": accept}
+                headers = {name: text for name, text in named.items() if text is not None}
+                body = json.dumps(Session.message("initialize", BEGIN))
+                connection.request("POST", "/mcp", body, {"Authorization": f"Bearer {new.token}", **headers})
+                answer = connection.getresponse()
+                assert (answer.status, answer.read() != b"") == (status, True), named
+        connection.close()
+
+
 def test_a_call_ends_when_the_client_of_2026_leaves(server: HttpServerProcess, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     call = {"name": "hold", "arguments": {"mark": str(mark)}, "_meta": META}
