@@ -180,10 +180,10 @@ class Bundles:
         Raises UsageError for a query without a word too.
         """
         _check_limit(limit)
-        from toolcrib.project.catalog.stored_search import Filter, Question
+        from toolcrib.project.catalog.stored_search import Filter, PagedSearch
 
         within = Filter(bundles, tags, kinds, include_disabled, sees)
-        question = Question.of(query, within, page)
+        question = PagedSearch.of(query, within, page)
         return self.index.find(question, within, limit) if self.exist else ToolHits([], None, 0)
 
     def start(self) -> None:

@@ -63,7 +63,7 @@ def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -
     return Wanted(words, tuple(tags), tuple(kinds))
 
 
-class Question(NamedTuple):
+class PagedSearch(NamedTuple):
     """A search, and the place on its list to begin after."""
 
     wanted: Wanted
@@ -72,7 +72,7 @@ class Question(NamedTuple):
     after: HitPlace | None
 
     @classmethod
-    def of(cls, query: str, within: Filter, page: str | None) -> Question:
+    def of(cls, query: str, within: Filter, page: str | None) -> PagedSearch:
         """Raises UsageError for a query without a word, and for the page of another search."""
         wanted = asked(query, within.tags, within.kinds)
         filters = [sorted(one) for one in (within.bundles, within.tags, within.kinds)]
@@ -95,7 +95,7 @@ class StoredSearch:
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
 
-    def find(self, question: Question, within: Filter, limit: int) -> ToolHits:
+    def find(self, question: PagedSearch, within: Filter, limit: int) -> ToolHits:
         """Search as `Bundles.search`."""
         try:
             found = self._found(question, limit, within)
@@ -105,7 +105,7 @@ class StoredSearch:
         following = page_token(question.key, [*found.hits[-1].place]) if found.more else None
         return ToolHits(found.hits, following, found.total, found)
 
-    def _found(self, question: Question, limit: int, within: Filter) -> Found:
+    def _found(self, question: PagedSearch, limit: int, within: Filter) -> Found:
         sees, hidden = within.sees, None
         if sees is not None:
 
