@@ -65,6 +65,36 @@ def test_a_missing_permission_is_named(crib: Crib) -> None:
     assert '"write": ["data"]' in shown
 
 
+def test_a_folder_named_on_the_command_line_is_shown_and_written_after_one_review(crib: Crib) -> None:
+    for path in ("data/.keep", "other/.keep"):
+        crib.write(path, "")
+    crib.write("servers/db.py", f"import sys\nopen(sys.argv[2], 'a').write('x')\n{RAW}\nmain()")
+
+    def named(path: str) -> None:
+        entry = {"command": "python3", "args": ["servers/db.py", "--db-path", path]}
+        (crib.root / ".mcp.json").write_text(json.dumps({"mcpServers": {"db": entry}}))
+
+    def accept() -> str:
+        shown = toolcrib(crib, "trust", "--yes")
+        assert shown.returncode == 0, shown.stderr
+        return shown.stdout
+
+    named("data/x.db")
+    shown = accept()
+    assert "server db may: read .; write data (named on its command line or in its env)" in shown
+    assert "db  ready" in " ".join(toolcrib(crib, "servers", "list").stdout.split("   "))
+    assert (crib.root / "data/x.db").read_text() == "x"
+    named("other/x.db")
+    assert "not trusted" in toolcrib(crib, "servers", "list").stdout
+    assert not (crib.root / "other/x.db").exists()
+    shown = accept()
+    assert "gone: mcp_servers.db/write/data" in shown
+    assert "new: mcp_servers.db/write/other" in shown
+    (crib.root / "other").rename(crib.root / "moved")
+    (crib.root / "other").symlink_to("data")
+    assert "not trusted" in toolcrib(crib, "servers", "list").stdout
+
+
 def test_what_is_not_there_is_told(crib: Crib) -> None:
     assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}}
     assert "names no MCP server" in toolcrib(crib, "servers", "list").stderr

@@ -57,7 +57,11 @@ FIELDS: Fields = {
     },
     "mcpServers.NAME.permissions": {
         "network": Field("as in a manifest", "`false`", "`permissions.network`"),
-        "fs": Field("as in a manifest", "`{read: [.]}` for `stdio`", "`permissions.fs`"),
+        "fs": Field(
+            "as in a manifest",
+            "for `stdio`: `{read: [.]}`, and [its data](mcp-servers.md#data-of-a-server)",
+            "`permissions.fs`",
+        ),
         "secrets": Field("list of texts", "the `${NAME}` of its texts", "Names of `permissions.secrets`."),
         "env": Field("list of texts", "", "`permissions.env`"),
     },
@@ -94,6 +98,10 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict)
     permissions: Permissions = field(default_factory=Permissions)
     """The permissions of its process; for a remote server, the other hosts that it may redirect to."""
+    states_files: bool = False
+    """True if its `permissions` state `fs`: then nothing is added to that."""
+    data: tuple[str, ...] = ()
+    """The folders in `permissions.write` that are there because its command line names them."""
     oauth: OAuthClient = OAuthClient()
     prefix: bool = True
     """Its tools are named `SERVER__TOOL` here, else as they are."""
@@ -170,6 +178,7 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
     }
     parts["oauth"] = _oauth(entry.get("oauth"), local)
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
+    parts["states_files"] = "fs" in (entry.get("permissions") or {})
     _refuse_secret_arguments(parts)
     parts["prefix"] = entry.get("prefix", True)
     if not isinstance(parts["prefix"], bool):

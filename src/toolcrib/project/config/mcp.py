@@ -95,4 +95,5 @@ def server_line(spec: ServerSpec, root: Path) -> CommandLine:
     from toolcrib.executors.mcp.process.local import started_line, unconfined_program
 
     launch = started_line(spec, str(root))
-    return CommandLine(launch.argv, launch.cwd, launch.env, unconfined_program(spec, str(root)))
+    free = unconfined_program(spec, str(root))
+    return CommandLine(launch.argv, launch.cwd, launch.env, free, spec.data)

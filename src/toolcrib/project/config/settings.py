@@ -38,8 +38,14 @@ from toolcrib.project.config.reader import (
     truth,
 )
 from toolcrib.project.config.reader import database as read_database
-from toolcrib.project.config.secrets import ENVIRONMENT, SourceSetting, helper_lines, read_secret_sources
-from toolcrib.project.config.sources import ToolSource, read_source
+from toolcrib.project.config.secrets import (
+    ENVIRONMENT,
+    SourceSetting,
+    helper_folders,
+    helper_lines,
+    read_secret_sources,
+)
+from toolcrib.project.config.sources import ToolSource, place_of, read_source
 from toolcrib.project.config.started import CommandLine, parts_of
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
@@ -260,6 +266,17 @@ class Config:
         text = json.dumps({"policy": record.policy})
         return replace(self, accepted=config_of(text, Path("accepted")).policy)
 
+    def with_data(self, root: Path) -> Config:
+        """Return the same with the folders that the command lines of its servers name for data."""
+        specs = self.servers.specs
+        if not specs:
+            return self
+        from toolcrib.executors.mcp.process.local import with_data
+
+        closed = [*helper_folders(self.secret_sources, root), *(place_of(one, root) for one in self.sources)]
+        named = tuple(with_data(one, str(root), map(str, closed)) for one in specs)
+        return replace(self, servers=replace(self.servers, specs=named))
+
     def with_started(self, root: Path) -> Config:
         """Return the same with all that they start, as it is now."""
         lines = self.lines(root)
@@ -353,7 +370,7 @@ def load_config(path: Path, root: Path | None = None) -> Config:
         config = _config(document, document)
     if root is None:
         return config
-    return replace(config, servers=config.servers.beside(root, files)).with_started(root)
+    return replace(config, servers=config.servers.beside(root, files)).with_data(root).with_started(root)
 
 
 def config_of(text: str, path: Path) -> Config:

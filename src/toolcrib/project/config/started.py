@@ -31,6 +31,8 @@ class CommandLine(NamedTuple):
     env: Mapping[str, str] = {}
     unconfined: str = ""
     """The real path of its program, if that is started without a sandbox."""
+    data: tuple[str, ...] = ()
+    """Folders of the project that it may write because it names them."""
 
 
 def code_inside(line: CommandLine, root: Path, paths: Paths) -> list[CodeFile]:
@@ -59,6 +61,7 @@ def digest_of(line: CommandLine, root: Path) -> ToolDigest:
         inside = Path(path).is_relative_to(root)
         # Relative, so that trust and the lock are the same wherever the project is.
         parts[f"{kind}/{os.path.relpath(path, root) if inside else path}"] = value if inside else OUTSIDE
+    parts |= {f"write/{path}": "named on its command line or in its env" for path in line.data}
     return ToolDigest(found.digest, parts, found.files)
 
 

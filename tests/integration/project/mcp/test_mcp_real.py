@@ -69,7 +69,8 @@ async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
     venv, modules = python_servers() / "bin", node_packages() / "node_modules"
     repository(crib.root)
     crib.write("notes.txt", "some notes")
-    crib.write("data/.keep", "")
+    for folder in ("data", "docs"):
+        crib.write(f"{folder}/.keep", "")
     servers = {
         "time": {"command": str(venv / "mcp-server-time")},
         "fetch": {"command": str(venv / "python"), "args": ["-m", "mcp_server_fetch"]},
@@ -77,10 +78,12 @@ async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
         "sqlite": {
             "command": str(venv / "mcp-server-sqlite"),
             "args": ["--db-path", "data/x.db"],
-            "permissions": {"fs": {"read": ["."], "write": ["data"]}},
         },
-        "filesystem": {"command": "node", "args": [str(modules / ".bin/mcp-server-filesystem"), "."]},
-        "memory": {"command": str(modules / ".bin/mcp-server-memory")},
+        "filesystem": {"command": "node", "args": [str(modules / ".bin/mcp-server-filesystem"), "docs"]},
+        "memory": {
+            "command": str(modules / ".bin/mcp-server-memory"),
+            "env": {"MEMORY_FILE_PATH": str(crib.root / "data/memory.jsonl")},
+        },
         "everything": {"command": "node", "args": [f"{modules}/{SCOPE}/server-everything/dist/index.js"]},
     }
     async with started(crib, servers) as project:
@@ -92,10 +95,14 @@ async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
             query = {"query": "CREATE TABLE IF NOT EXISTS t (n INTEGER)"}
             (await project.call("sqlite__create_table", query)).unwrap()
         assert (crib.root / "data/x.db").stat().st_size > 0
-        read = await project.call("filesystem__read_text_file", {"path": f"{crib.root}/notes.txt"})
+        written = {"path": f"{crib.root}/docs/notes.txt", "content": "some notes"}
+        (await project.call("filesystem__write_file", written)).unwrap()
+        read = await project.call("filesystem__read_text_file", {"path": f"{crib.root}/docs/notes.txt"})
         assert "some notes" in json.dumps(read.unwrap())
         assert "hi" in str((await project.call("everything__echo", {"message": "hi"})).unwrap())
-        (await project.call("memory__read_graph", {})).unwrap()
+        entity = {"entities": [{"name": "Ann", "entityType": "person", "observations": []}]}
+        (await project.call("memory__create_entities", entity)).unwrap()
+        assert "Ann" in str((await project.call("memory__read_graph", {})).unwrap())
 
 
 async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> None:
@@ -111,10 +118,14 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
             "args": ["--ignore-robots-txt", "--allow-private-ips"],
             "permissions": {"network": {"allow": ["example.com"]}},
         },
-        "sqlite": {"command": str(venv / "mcp-server-sqlite"), "args": ["--db-path", "data/x.db"]},
+        "sqlite": {
+            "command": str(venv / "mcp-server-sqlite"),
+            "args": ["--db-path", "data/x.db"],
+            "permissions": {"fs": {"read": ["."]}},
+        },
         "memory": {
             "command": str(modules / ".bin/mcp-server-memory"),
-            "env": {"MEMORY_FILE_PATH": str(crib.root / "data/memory.jsonl")},
+            "env": {"MEMORY_FILE_PATH": str(crib.root / "data/memory.json")},
         },
     }
     async with started(crib, servers) as project:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ def add_command(
     entry = _entry(words, url, env, allow, read, write)
     spec = _spec(name, entry)
     project = _accepted(root)
+    only = replace(project.config, servers=replace(project.config.servers, specs=(spec,)))
+    spec = only.with_data(project.root).servers.specs[0]
     if project.servers is not None and name in project.servers.mounted:
         raise ConflictError(f"the project has a server {name} already", hint=_TAKEN)
     path = project.root / ".mcp.json"

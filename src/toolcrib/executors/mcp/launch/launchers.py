@@ -157,7 +157,8 @@ def _uv_tool(launch: Launch, path: str, given: Iterable[str], machine: MachineVi
     env = packages.uv_environment(wanted, command, python_version, machine)
     if env is None:
         spec = [word for one in words.options.get("--with", ()) for word in ("--with", one)]
-        line = ["tool", "run", "--no-config", "--no-build", *spec, "--from", words.one("--from") or name]
+        line = ["tool", "run", "--no-config", "--no-build", "--compile-bytecode", *spec]
+        line += ["--from", words.one("--from") or name]
         python = ["--python", python_version] if python_version else []
         uv = os.path.join(os.path.dirname(path), "uv")
         raise packages.missing("uvx", wanted[0].name, [uv, *line, *python, "python", "-I", "-S", "-c", ""])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
 from toolcrib.executors.mcp.launch.daemon_files import daemon_files
+from toolcrib.executors.mcp.launch.data import data_folders
 from toolcrib.executors.mcp.launch.line import is_within
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
@@ -71,7 +73,24 @@ def grants_of(spec: ServerSpec, root: str) -> list[str]:
     """List in words what a local server's process may use, one line each."""
     if unconfined_program(spec, root):
         return ["do all that you may: it runs unconfined, and this gives control of the machine"]
-    return [*may_touch(process_of(spec)), *(f"read {path} (its program)" for path in needs(spec, root))]
+    named = {f"write {path}": f"write {path} (named on its command line or in its env)" for path in spec.data}
+    lines = [named.get(line, line) for line in may_touch(process_of(spec))]
+    return [*lines, *(f"read {path} (its program)" for path in needs(spec, root))]
+
+
+def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
+    """Return the server with permission to write the folders that its command line names for data.
+
+    None in `closed`, absolute paths. A server that states its files, or runs unconfined, stays as it is.
+    """
+    if not spec.is_local or spec.states_files or unconfined_program(spec, root):
+        return spec
+    launch, read = _launched(spec, root)
+    code = code_files(launch.argv, root, launch.cwd, Paths(), launch.env)
+    written = (*closed, *read, *(os.path.join(root, file.path) for file in code))
+    data = data_folders(launch, MachineView(root), written)
+    write = (*spec.permissions.write, *data)
+    return replace(spec, data=data, permissions=replace(spec.permissions, write=write))
 
 
 def unconfined_program(spec: ServerSpec, root: str) -> str:

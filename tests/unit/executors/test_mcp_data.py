@@ -1,0 +1,88 @@
+"""Folders that a server may write because its command line names them, and those that it never may."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from toolcrib.executors.mcp.process.local import grants_of, with_data
+from toolcrib.manifest.dialects.mcp_servers import read_server
+
+FILES = (
+    "data/x.db", "docs/a.md", "deep/er/k", "src/s.py", "lib/k", "env/pyvenv.cfg", "env/bin/serve",
+    ".hidden/x.db", ".git/x.db", ".toolcrib/scratch/k", "node_modules/k", "settings/key.json", "tools/x.yml",
+)  # fmt: skip
+LINES = {
+    "serve --db-path data/x.db": ["data"],
+    "serve --db-path=data/x.db": ["data"],
+    "serve --db-path data/later.SQLITE": ["data"],
+    "serve docs data/x.db": ["docs", "data"],
+    "serve docs/../data": ["data"],
+    "serve ROOT/docs": ["docs"],
+    "serve deep/er": ["deep/er"],
+    "python3 src/s.py docs": ["docs"],
+    "python3 -I -m module docs": ["docs"],
+    "serve x.db": [],
+    "serve .": [],
+    "serve docs/a.md settings/key.json": [],
+    "serve gone/x.db": [],
+    "serve ../outside / /etc OUTSIDE/x.db": [],
+    "serve link linked/x.db": [],
+    "serve .hidden .hidden/x.db .git .git/x.db .toolcrib .toolcrib/scratch node_modules": [],
+    "serve tools": [],
+    "serve https://example.com/x.db": [],
+    "env/bin/serve env env/bin": [],
+    "python3 src/s.py src": [],
+    "python3 -X docs": [],
+    "ruby -I lib gone.rb": [],
+    "sh -c 'serve docs' docs": [],
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = Path(os.path.realpath(tmp_path)) / "p"
+    for name in FILES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    (root.parent / "outside").mkdir()
+    (root / "link").symlink_to("../outside")
+    (root / "linked").symlink_to("docs")
+    return root
+
+
+def data(root: Path, line: str, **more: object) -> list[str]:
+    line = line.replace("ROOT", str(root)).replace("OUTSIDE", str(root.parent / "outside"))
+    command, *args = shlex.split(line)
+    spec = with_data(
+        read_server("x", {"command": command, "args": args, **more}), str(root), [f"{root}/tools"]
+    )
+    assert spec.permissions.write == spec.data
+    return list(spec.data)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_names_the_folders_that_the_server_writes(root: Path, line: str) -> None:
+    assert data(root, line) == LINES[line]
+
+
+def test_a_variable_names_only_data_files(root: Path) -> None:
+    env = {"FILE": f"{root}/data/memory.jsonl", "PYTHONPATH": "lib", "KEY": "settings/key.json"}
+    assert data(root, "serve", env=env) == ["data"]
+
+
+def test_paths_start_at_the_working_folder(root: Path) -> None:
+    assert data(root, "serve er ../docs", cwd="deep") == ["deep/er", "docs"]
+
+
+def test_a_server_that_states_its_files_gets_no_more(root: Path) -> None:
+    assert data(root, "serve docs", permissions={"fs": {"read": ["."]}}) == []
+    assert data(root, "serve docs", permissions={"network": True}) == ["docs"]
+
+
+def test_the_reviewer_sees_the_reason(root: Path) -> None:
+    spec = with_data(read_server("x", {"command": "serve", "args": ["docs"]}), str(root), [])
+    assert "write docs (named on its command line or in its env)" in grants_of(spec, str(root))
