@@ -158,7 +158,7 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         for words, shown in (
             (["test"], "running examples "),
-            (["servers", "list"], "starting slow "),
+            (["servers", "list"], " s (slow)"),
             (["import", "openapi", url, "--list"], f"reading {url} "),
             (["run", "app.py", "nap"], "nap runs for "),
         ):

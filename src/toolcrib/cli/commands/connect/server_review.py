@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -59,8 +60,16 @@ async def started(
 ) -> list[dict[str, Any]]:
     """Start the servers, and return their states before they are stopped again."""
     async with project:
-        with waiting(f"starting {', '.join(names or servers.mounted)}"):
-            await servers.ready(wait_s, names)
+        left = dict.fromkeys(names or servers.mounted)
+        with waiting("starting MCP servers") as say:
+
+            async def ready(name: str) -> None:
+                await servers.ready(wait_s, [name])
+                del left[name]
+                say(f"({', '.join(left)})")
+
+            say(f"({', '.join(left)})")
+            await asyncio.gather(*map(ready, tuple(left)))
         return [project.redact(one.as_dict()) for one in servers.mounted.values()]
 
 
