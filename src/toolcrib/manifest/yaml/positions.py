@@ -20,6 +20,7 @@ _MAX_CHARS = 1 << 17
 _MAX_EVENTS = 6_000
 _MAX_EXPANDED = 1 << 22
 _NODE_COST = 16
+_UNCHECKED = "too-large", "the manifest is too large to have aliases", None
 _COMPLEX = "?"
 _TAGGED = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 
@@ -142,13 +143,13 @@ def second_document(text: str) -> Mark | None:
     return None
 
 
-def expansion_fault(text: str) -> tuple[str, Mark | None] | None:
-    """Return why aliases must not be expanded (`self`, `unknown`, `size`, `unchecked`) and where; or None.
+def expansion_fault(text: str) -> tuple[str, str, Mark | None] | None:
+    """Return why aliases must not be expanded, as rule, message and position; None if they may be.
 
     The YAML parser copies what an alias stands for, so 500 kB of text and a thousand aliases are 500 MB.
     """
     if len(text) > _MAX_CHARS:
-        return "unchecked", None
+        return _UNCHECKED
     sizes: dict[str, int | None] = {}
     open_nodes: list[tuple[str | None, int]] = [(None, 0)]
     count = 0
@@ -160,7 +161,10 @@ def expansion_fault(text: str) -> tuple[str, Mark | None] | None:
             # None: the node is still open, so the alias is inside of what it stands for.
             known = sizes.get(event.anchor, -1)
             if known is None or known == -1:
-                return ("self" if known is None else "unknown"), _mark(event.start_mark)
+                inside = "stands inside the very thing it stands for"
+                nothing = "stands for nothing: no such anchor before it"
+                message = f"the alias {inside if known is None else nothing}"
+                return "yaml-alias", message, _mark(event.start_mark)
             size = known
         elif kind in ("MappingStartEvent", "SequenceStartEvent"):
             open_nodes.append((event.anchor, 0))
@@ -177,8 +181,9 @@ def expansion_fault(text: str) -> tuple[str, Mark | None] | None:
         owner, total = open_nodes[-1]
         open_nodes[-1] = (owner, total + size)
         if total + size > _MAX_EXPANDED:
-            return "size", _mark(event.start_mark)
-    return ("unchecked", None) if count >= _MAX_EVENTS else None
+            message = "with its aliases written out the file is larger than 4 MiB"
+            return "too-large", message, _mark(event.start_mark)
+    return _UNCHECKED if count >= _MAX_EVENTS else None
 
 
 def _events(text: str) -> Iterator[Any]:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import stat
+from itertools import islice
 from typing import Any
 
 from toolcrib.errors import ManifestError
@@ -209,14 +210,14 @@ def load(raw: bytes, path: str) -> Document:
     # word. The quick looks at the text keep the usual manifest free of the slow checks.
     if "!" in text and _TAG.search(text):
         _refuse_tags(document)
-    if "<" in text and "<<" in text:
-        _refuse_merge_keys(document)
-    if _NOT_FINITE.search(text):
-        _refuse_not_finite(document)
+    if "<<" in text or _NOT_FINITE.search(text):
+        _refuse_foreign(document)
     try:
         document.json = b"%b" % orjson.dumps(data)  # orjson keeps a buffer of 4 KiB for a short text
     except TypeError:
-        _refuse_keys(document)
+        _refuse_foreign(document)
+        message = "the file holds a value that JSON does not have"
+        raise _refuse(document, "yaml-syntax", message, (1, 1)) from None
     return document
 
 
@@ -294,9 +295,9 @@ def _refuse_before(document: Document) -> None:
     """Refuse what must not reach the parser."""
     text = document.text
     if len(text) > _MAX_BRACKETS and text.count("[") + text.count("{") > _MAX_BRACKETS:
-        at = _nth_bracket(text, _MAX_BRACKETS)
+        bracket = next(islice(re.finditer(r"[\[{]", text), _MAX_BRACKETS, None))
         message = f"more than {_MAX_BRACKETS:,} `[` and `{{`: nested too deep, or not a manifest"
-        raise _refuse(document, "yaml-depth", message, at)
+        raise _refuse(document, "yaml-depth", message, place_of(text, bracket.start()))
     if "\r" in text and (found := _LONE_CR.search(text)):
         message = "a carriage return that ends no line; editors do not show the line break that it is"
         raise _refuse(document, "yaml-character", message, place_of(text, found.start()))
@@ -317,25 +318,10 @@ def _refuse_expansion(document: Document) -> None:
     if not used or used.isdisjoint(_ANCHOR.findall(document.text)):
         return
     fault = expansion_fault(document.text)
-    if fault is None:
-        return
-    kind, mark = fault
-    at = mark.at if mark is not None else (1, 1)
-    rule, message = {
-        "self": ("yaml-alias", "the alias stands inside the very thing it stands for"),
-        "unknown": ("yaml-alias", "the alias stands for nothing: no such anchor before it"),
-        "size": ("too-large", "with its aliases written out the file is larger than 4 MiB"),
-        "unchecked": ("too-large", "the manifest is too large to have aliases"),
-    }[kind]
-    hint = "write the value out" if kind != "unknown" else None
-    raise _refuse(document, rule, message, at, hint)
-
-
-def _nth_bracket(text: str, number: int) -> tuple[int, int]:
-    for count, found in enumerate(re.finditer(r"[\[{]", text)):
-        if count == number:
-            return place_of(text, found.start())
-    return 1, 1
+    if fault is not None:
+        rule, message, mark = fault
+        at = mark.at if mark is not None else (1, 1)
+        raise _refuse(document, rule, message, at, "write the value out, or quote it if it is text")
 
 
 def _refuse_tags(document: Document) -> None:
@@ -365,34 +351,24 @@ def _refuse_tags(document: Document) -> None:
     )
 
 
-def _refuse_merge_keys(document: Document) -> None:
-    for path, node in _walk(document.data):
-        if isinstance(node, dict) and "<<" in node:
-            message = "the merge key `<<` is not part of YAML 1.2; it would be an ordinary key"
-            at = document.locate((*path, "<<"), key=True)
-            raise _refuse(document, "yaml-merge-key", message, at, "write the keys out")
-
-
-def _refuse_not_finite(document: Document) -> None:
+def _refuse_foreign(document: Document) -> None:
+    """Refuse what the parser reads and JSON does not have: other keys, other numbers, and merge keys."""
     for path, node in _walk(document.data):
         # Not a number and the infinities are the only floats whose difference to themselves is not 0.
         if isinstance(node, float) and node - node != 0:
             message = f"{node!r} is not a number that JSON has"
             raise failure([document.diagnostic("yaml-number", message, path, hint="quote it if it is text")])
-
-
-def _refuse_keys(document: Document) -> None:
-    for path, node in _walk(document.data):
-        if not isinstance(node, dict):
-            continue
-        for key in node:
+        for key in node if isinstance(node, dict) else ():
             if not isinstance(key, str):
                 # The key as it is usually written: positions know nothing else of it.
                 written = "null" if key is None else str(key).lower()
                 at = document.locate((*path, written), key=True)
                 message = f"the key {quoted(key)} is not text"
                 raise _refuse(document, "yaml-key", message, at, "quote the key")
-    raise _refuse(document, "yaml-syntax", "the file holds a value that JSON does not have", (1, 1))
+            if key == "<<":
+                at = document.locate((*path, key), key=True)
+                message = "the merge key `<<` is not part of YAML 1.2; it would be an ordinary key"
+                raise _refuse(document, "yaml-merge-key", message, at, "write the keys out")
 
 
 def _walk(data: Any) -> list[tuple[KeyPath, Any]]:
