@@ -42,17 +42,25 @@ __all__ = [
 
 PROGRAM = str(Path(sys.executable).with_name("toolcrib"))
 LIMIT_S = 100
+SHARED = "TESTS_COMMAND_SERVER"
+"""The variable that names the folder of the server that all processes of a run of tests share."""
 LAZY = ("aiohttp", "jsonschema_rs", "rapidfuzz.process", "re2", "ruamel.yaml", "ryaml")
 """Libraries that the package imports when it first needs them."""
 
 
 class CommandServer:
-    """A process of `tests.command_server`; `modules` are further ones that it imports once."""
+    """A process of `tests.command_server`; `modules` are further ones that it imports once.
+
+    If the folder exists, it is that of a server which another process has started, and ends.
+    """
 
     def __init__(self, folder: Path, *modules: str) -> None:
         self.folder = folder
-        folder.mkdir()
         self._socket = folder / "socket"
+        self.process: subprocess.Popen[bytes] | None = None
+        if folder.exists():
+            return
+        folder.mkdir()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.command_server", str(self._socket), *modules],
             cwd=Path(__file__).parents[1],
@@ -114,13 +122,16 @@ class CommandServer:
         if not script.exists():
             script.parent.mkdir(exist_ok=True)
             self._connected().close()
-            script.write_text(f"#!{sys.executable} -IS\n" + CLIENT.replace("SOCKET", str(self._socket)))
-            script.chmod(0o755)
+            part = script.with_name(f"{os.getpid()}")
+            part.write_text(f"#!{sys.executable} -IS\n" + CLIENT.replace("SOCKET", str(self._socket)))
+            part.chmod(0o755)
+            part.replace(script)
         return script
 
     def close(self) -> None:
         """End the server."""
-        self.process.communicate(timeout=LIMIT_S)
+        if self.process is not None:
+            self.process.communicate(timeout=LIMIT_S)
 
 
 CLIENT = """\
@@ -139,7 +150,9 @@ sys.exit(status)
 
 @cache
 def shared_server() -> CommandServer:
-    """Start the server that all tests of this process share; it ends with the process."""
+    """Return the server that all tests of a run share; one that is started here ends with this process."""
+    if SHARED in os.environ:
+        return CommandServer(Path(os.environ[SHARED]))
     folder = Path(tempfile.mkdtemp(prefix="toolcrib-commands-")) / "server"
     made = CommandServer(folder, "pydantic_ai.direct", "pydantic_ai.models.function", "uvloop", *LAZY)
     atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.commands import SHARED, shared_server
 from tests.databases import close_databases
 from tests.postgres import PostgresProcess
 
@@ -35,6 +36,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 gc.set_threshold(20_000, 20, 1_000)
 
 ON_CI = bool(os.environ.get("CI"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the server of commands before the test processes, so that they share it (2 s of CPU each)."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        os.environ[SHARED] = str(shared_server().folder)
 
 
 def pytest_sessionfinish() -> None:
