@@ -25,6 +25,8 @@ LINES = {
     "serve deep/er": ["deep/er"],
     "python3 src/s.py docs": ["docs"],
     "python3 -I -m module docs": ["docs"],
+    "npx -y not-downloaded docs": ["docs"],
+    "uvx not-downloaded --db-path data/x.db": ["data"],
     "serve x.db": [],
     "serve .": [],
     "serve docs/a.md settings/key.json": [],

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from toolcrib.executors.command.programs import base_name, known_program
+from toolcrib.executors.mcp.launch.launchers import is_launcher
 from toolcrib.executors.mcp.launch.line import Launch, MachineView, is_within
 from toolcrib.sandbox.files.paths import Paths
 
@@ -36,7 +37,8 @@ def data_folders(launch: Launch, machine: MachineView, code: Iterable[str]) -> t
 
 def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterator[str]:
     """Yield the arguments that may be paths; those of an interpreter count from its script on."""
-    argv, program = launch.argv, known_program(base_name(launch.argv[0]))
+    argv = launch.argv
+    program = None if is_launcher(argv[0]) else known_program(base_name(argv[0]))
     modules = () if program is None else program.modules.split()
     code = frozenset(code)
     started = [

@@ -54,6 +54,11 @@ def is_daemon_client(program: str) -> bool:
     return os.path.basename(program) in _CLIENTS
 
 
+def is_launcher(program: str) -> bool:
+    """Return True for a launcher. Its command line has one only while its package is not on this machine."""
+    return os.path.basename(program) in _LAUNCHERS
+
+
 def launched(launch: Launch, machine: MachineView) -> Launch:
     """Return the command line that is really run, its program with an absolute path if there is one.
 
