@@ -95,6 +95,7 @@ class UserSecrets(LabelledSource):
     def __init__(self, vault: Vault) -> None:
         super().__init__("your own file")
         self._vault = vault
+        self._path = os.fspath(vault.path / _FILE)
 
     def find(self, name: str) -> str | None:
         """Return the value that was set last."""
@@ -108,11 +109,11 @@ class UserSecrets(LabelledSource):
         write_private(self._vault.folder / _FILE, kept)
 
     def _values(self) -> dict[str, str]:
-        if not os.path.lexists(self._vault.path / _FILE):
+        if not os.path.lexists(self._path):
             return {}
         values = read_private(self._vault.folder / _FILE)
         if not isinstance(values, dict):
-            raise UnreadableError(f"{self._vault.path / _FILE} is damaged", "Remove the file.")
+            raise UnreadableError(f"{self._path} is damaged", "Remove the file.")
         return values
 
 

@@ -40,7 +40,7 @@ class SecretsStep:
 
     def know(self, tools: Iterable[Tool]) -> None:
         """Mask the secrets that these tools declare from now on, whichever tool prints them."""
-        self.know_names(secret.name for tool in tools for secret in tool.permissions.secrets)
+        self.know_names({secret.name for tool in tools for secret in tool.permissions.secrets})
 
     def know_names(self, names: Iterable[str]) -> None:
         """Mask these secrets from now on."""
