@@ -134,7 +134,7 @@ toolcrib servers login linear
 toolcrib servers login linear --wait 300
 toolcrib servers logout linear
 toolcrib servers logout linear --root ~/shop
-toolcrib servers review github
+toolcrib servers review
 toolcrib servers review github --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json

@@ -57,6 +57,24 @@ def test_servers_are_shown_reviewed_and_their_tools_run(crib: Crib) -> None:
     assert "MCP_SERVER_REVIEWED" in {line.event for line in crib.audit()}
 
 
+def test_one_review_is_enough_for_all_servers_that_start(crib: Crib) -> None:
+    for name in ("first", "second"):
+        mount(crib, name, RAW + "\nmain()")
+    mount(crib, "bad", "import sys; sys.exit('no licence found')")
+    write(crib, {}, {"review": "ask"})
+    first, second, bad = document(toolcrib(crib, "servers", "review", "--json"))["servers"]
+    assert [list(one["unreviewed"]) for one in (first, second)] == [["first__hello"], ["second__hello"]]
+    assert (bad["name"], bad["error"]["code"]) == ("bad", "tool_unavailable")
+    assert toolcrib(crib, "run", "second__hello").returncode == 5
+    done = toolcrib(crib, "servers", "review", "--yes")
+    assert done.returncode == 0
+    assert "Reviewed 1 tool of first" in done.stderr
+    assert "Reviewed 1 tool of second" in done.stderr
+    assert "bad did not start" in done.stderr
+    assert toolcrib(crib, "run", "second__hello").stdout == "hello\n"
+    assert "Every tool of first has been reviewed" in toolcrib(crib, "servers", "review").stderr
+
+
 def test_a_missing_permission_is_named(crib: Crib) -> None:
     crib.write("data/.keep", "")
     mount(crib, "db", "open('./data/x.db', 'w')")

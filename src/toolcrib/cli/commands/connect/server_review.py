@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -31,32 +31,51 @@ def require_client() -> None:
 
 
 async def reviewed(
-    project: Project, servers: Servers, name: str, wait_s: float, *, yes: bool, as_json: bool
-) -> dict[str, Any]:
-    """Start a server, show its new and changed tools, and ask about them. Return the same as JSON."""
-    mounted = servers.get(name)
-    await started(project, servers, wait_s, [name])
-    if mounted.server.error is not None:
-        raise mounted.server.error
-    pending = _pending(mounted)
+    project: Project, servers: Servers, names: Sequence[str], wait_s: float, *, yes: bool, as_json: bool
+) -> list[dict[str, Any]]:
+    """Start servers, show their new and changed tools, and ask once about all. Return the same as JSON.
+
+    Of several servers those that start are reviewed. Raises the error of a single one.
+    """
+    chosen = [servers.get(name) for name in names]
+    await started(project, servers, wait_s, names)
+    errors = {one.spec.name: one.server.error for one in chosen if one.server.error is not None}
+    if errors and len(chosen) == 1:
+        raise errors[names[0]]
+    pending = {one.spec.name: _pending(one) for one in chosen if one.spec.name not in errors}
     if not as_json:
-        for line in _lines(pending):
-            print_result(line)
-        if not pending:
-            print_note(f"Every tool of {name} has been reviewed.")
+        for tools in pending.values():
+            for line in _lines(tools):
+                print_result(line)
+        for name, error in errors.items():
+            print_note(f"{name} did not start: {error}")
+    asked = [one for one in chosen if pending.get(one.spec.name)]
     channel = None
-    if pending and (yes or not as_json):
+    if asked and (yes or not as_json):
         channel = decide("Run these tools without asking?", "servers", yes=yes)
-    if channel is not None:
-        mounted.review()
-        project.audit.record("MCP_SERVER_REVIEWED", name=name, channel=channel, tools=sorted(pending))
-    if channel is not None and not as_json:
-        print_note(f"Reviewed {count(len(pending), 'tool')} of {name}: no question before the next calls.")
-    return {"name": name, "unreviewed": pending, "accepted": channel is not None}
+    for one in asked if channel is not None else ():
+        one.review()
+        reviewed_tools = sorted(pending[one.spec.name])
+        project.audit.record("MCP_SERVER_REVIEWED", name=one.spec.name, channel=channel, tools=reviewed_tools)
+    if not as_json:
+        for name, tools in pending.items():
+            if not tools:
+                print_note(f"Every tool of {name} has been reviewed.")
+            elif channel is not None:
+                print_note(
+                    f"Reviewed {count(len(tools), 'tool')} of {name}: no question before the next calls."
+                )
+    documents: list[dict[str, Any]] = [
+        {"name": name, "unreviewed": tools, "accepted": channel is not None}
+        for name, tools in pending.items()
+    ]
+    return documents + [
+        {"name": name, "error": project.redact(error.as_dict())} for name, error in errors.items()
+    ]
 
 
 async def started(
-    project: Project, servers: Servers, wait_s: float, names: list[str] | None = None
+    project: Project, servers: Servers, wait_s: float, names: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """Start the servers, and return their states before they are stopped again."""
     async with project:

@@ -71,21 +71,21 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
 
 
 @command.command("review")
-@click.argument("name")
+@click.argument("name", required=False)
 @project_options
 @wait_option
 @yes_option
-def review_command(name: str, root: str | None, as_json: bool, wait_s: float, yes: bool) -> None:
-    """Review the tools of a server before their first use.
+def review_command(name: str | None, root: str | None, as_json: bool, wait_s: float, yes: bool) -> None:
+    """Review the tools of servers before their first use.
 
-    Shows each new or changed tool of the server, then asks. Reviewed tools run without a question until they
-    change. With --json and without --yes the tools are only shown.
+    Shows each new or changed tool of one server or of all, then asks once. Reviewed tools run without a
+    question until they change. With --json and without --yes the tools are only shown.
     """
     project, servers = _require(root)
-    servers.get(name)
-    document = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json))
+    names = [servers.get(name).spec.name] if name is not None else list(servers.mounted)
+    documents = asyncio.run(reviewed(project, servers, names, wait_s, yes=yes, as_json=as_json))
     if as_json:
-        print_json(document)
+        print_json(documents[0] if name is not None else {"servers": documents})
 
 
 @command.command("login")

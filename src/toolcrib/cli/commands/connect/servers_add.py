@@ -89,7 +89,7 @@ def add_command(
     project = _trusted(project, name, program, channel)
     assert project.servers is not None
     try:
-        document = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
+        (document,) = asyncio.run(reviewed(project, project.servers, [name], 60.0, yes=yes, as_json=as_json))
     except ToolUnavailable:
         print_note(f"{name} was added, and did not start. Change it in {path}, then: toolcrib trust")
         raise
