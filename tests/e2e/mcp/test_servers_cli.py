@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sysconfig
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.commands import PROGRAM, Forked, run, text
 from tests.crib import Crib
-from tests.mcp_servers import RAW, mount, write
+from tests.mcp_servers import RAW, mount, trust, write
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -73,6 +76,43 @@ def test_one_review_is_enough_for_all_servers_that_start(crib: Crib) -> None:
     assert "bad did not start" in done.stderr
     assert toolcrib(crib, "run", "second__hello").stdout == "hello\n"
     assert "Every tool of first has been reviewed" in toolcrib(crib, "servers", "review").stderr
+
+
+def wheel(folder: Path) -> None:
+    """Write a Python package `tiny-server` whose command is an MCP server."""
+    info = "tiny_server-1.0.dist-info"
+    files = {
+        "tiny_server.py": RAW,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: tiny-server\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\ntiny-server = tiny_server:main\n",
+    }
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "tiny_server-1.0-py3-none-any.whl", "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD")))
+
+
+def test_a_review_downloads_what_a_launcher_lacks(
+    crib: Crib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path / "wheels")
+    monkeypatch.setenv("PATH", f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
+    for name, value in {"CACHE_DIR": "cache", "FIND_LINKS": "wheels", "TOOL_DIR": "tools"}.items():
+        monkeypatch.setenv(f"UV_{name}", str(tmp_path / value))
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    crib.write(".mcp.json", json.dumps({"mcpServers": {"tiny": {"command": "uvx", "args": ["tiny-server"]}}}))
+    trust(crib.root)
+    listed = toolcrib(crib, "servers", "list").stderr
+    assert "tiny-server is not on this machine" in listed
+    assert "To download what is missing, and review the tools: toolcrib servers review" in listed
+    looked = document(toolcrib(crib, "servers", "review", "--json"))  # which downloads nothing
+    assert looked["servers"][0]["error"]["code"] == "tool_unavailable"
+    done = toolcrib(crib, "servers", "review", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "Reviewed 1 tool of tiny" in done.stderr
+    assert toolcrib(crib, "run", "tiny__hello").stdout == "hello\n"
 
 
 def test_a_missing_permission_is_named(crib: Crib) -> None:

@@ -31,24 +31,24 @@ def require_client() -> None:
 
 
 async def reviewed(
-    project: Project, servers: Servers, names: Sequence[str], wait_s: float, *, yes: bool, as_json: bool
+    project: Project, servers: Servers, name: str | None, wait_s: float, *, yes: bool, as_json: bool
 ) -> list[dict[str, Any]]:
-    """Start servers, show their new and changed tools, and ask once about all. Return the same as JSON.
+    """Start one server or all, show their new and changed tools, and ask once. Return the same as JSON.
 
-    Of several servers those that start are reviewed. Raises the error of a single one.
+    Of all servers, those that start are reviewed. Raises the error of a single one.
     """
-    chosen = [servers.get(name) for name in names]
-    await started(project, servers, wait_s, names)
+    chosen = [*servers.mounted.values()] if name is None else [servers.get(name)]
+    await started(project, servers, wait_s, [one.spec.name for one in chosen])
     errors = {one.spec.name: one.server.error for one in chosen if one.server.error is not None}
-    if errors and len(chosen) == 1:
-        raise errors[names[0]]
+    if name in errors:
+        raise errors[name]
     pending = {one.spec.name: _pending(one) for one in chosen if one.spec.name not in errors}
     if not as_json:
         for tools in pending.values():
             for line in _lines(tools):
                 print_result(line)
-        for name, error in errors.items():
-            print_note(f"{name} did not start: {error}")
+        for failed, error in errors.items():
+            print_note(f"{failed} did not start: {error}")
     asked = [one for one in chosen if pending.get(one.spec.name)]
     channel = None
     if asked and (yes or not as_json):
@@ -58,19 +58,19 @@ async def reviewed(
         reviewed_tools = sorted(pending[one.spec.name])
         project.audit.record("MCP_SERVER_REVIEWED", name=one.spec.name, channel=channel, tools=reviewed_tools)
     if not as_json:
-        for name, tools in pending.items():
+        for server, tools in pending.items():
             if not tools:
-                print_note(f"Every tool of {name} has been reviewed.")
+                print_note(f"Every tool of {server} has been reviewed.")
             elif channel is not None:
                 print_note(
-                    f"Reviewed {count(len(tools), 'tool')} of {name}: no question before the next calls."
+                    f"Reviewed {count(len(tools), 'tool')} of {server}: no question before the next calls."
                 )
     documents: list[dict[str, Any]] = [
-        {"name": name, "unreviewed": tools, "accepted": channel is not None}
-        for name, tools in pending.items()
+        {"name": server, "unreviewed": tools, "accepted": channel is not None}
+        for server, tools in pending.items()
     ]
     return documents + [
-        {"name": name, "error": project.redact(error.as_dict())} for name, error in errors.items()
+        {"name": failed, "error": project.redact(error.as_dict())} for failed, error in errors.items()
     ]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.connect.server_packages import download
 from toolcrib.cli.commands.connect.server_review import require_client, reviewed, started
 from toolcrib.cli.commands.connect.servers_add import add_command
 from toolcrib.cli.confirm import decide
@@ -68,6 +69,8 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
             print_note(line)
     for name, text in wrong.items():
         print_note(f"{name}: {text}")
+    if any(one["error"] and "download" in one["error"]["details"] for one in found):
+        print_note("To download what is missing, and review the tools: toolcrib servers review")
 
 
 @command.command("review")
@@ -82,8 +85,14 @@ def review_command(name: str | None, root: str | None, as_json: bool, wait_s: fl
     question until they change. With --json and without --yes the tools are only shown.
     """
     project, servers = _require(root)
-    names = [servers.get(name).spec.name] if name is not None else list(servers.mounted)
-    documents = asyncio.run(reviewed(project, servers, names, wait_s, yes=yes, as_json=as_json))
+    chosen = servers.mounted.values() if name is None else [servers.get(name)]
+    if (
+        servers.trusted
+        and (yes or not as_json)
+        and download([one.spec for one in chosen], project.root, yes=yes)
+    ):
+        project, servers = _require(root)
+    documents = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json))
     if as_json:
         print_json(documents[0] if name is not None else {"servers": documents})
 

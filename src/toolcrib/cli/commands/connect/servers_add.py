@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.connect.server_packages import download
 from toolcrib.cli.commands.connect.server_review import require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
 from toolcrib.cli.files import read_inside, replace_file
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
 
 
-_MOST_WHY = 400
-"""Characters of a failed download's standard error that are shown, the last ones."""
-_DOWNLOAD_S = 600
 _ABOUT = "servers"
 _TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
 
@@ -60,7 +56,7 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
-    from toolcrib.executors.mcp.process.local import unconfined_program
+    from toolcrib.executors.mcp.process.local import missing_package, unconfined_program
 
     require_client()
     entry = _entry(words, url, env, allow, read, write)
@@ -80,7 +76,9 @@ def add_command(
     if not as_json:
         for line in _shown(spec, project.root):
             print_result(one_line(line))
-    _download(spec, project.root, yes=yes)
+    download([spec], project.root, yes=yes)
+    if (error := missing_package(spec, str(project.root))) is not None:
+        raise error
     program = unconfined_program(spec, str(project.root))
     channel = decide(_question(spec, program), _ABOUT, yes=yes, refuse=NotTrusted)
     if channel is None:
@@ -89,7 +87,7 @@ def add_command(
     project = _trusted(project, name, program, channel)
     assert project.servers is not None
     try:
-        (document,) = asyncio.run(reviewed(project, project.servers, [name], 60.0, yes=yes, as_json=as_json))
+        (document,) = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
     except ToolUnavailable:
         print_note(f"{name} was added, and did not start. Change it in {path}, then: toolcrib trust")
         raise
@@ -177,29 +175,6 @@ def _question(spec: ServerSpec, program: str) -> str:
     if program:
         return f"{one_line(program)} runs unconfined: this gives control of the machine. Start {spec.name}?"
     return f"{'Start' if spec.is_local else 'Call'} {spec.name} now, and list its tools?"
-
-
-def _download(spec: ServerSpec, root: Path, *, yes: bool) -> None:
-    """Download the package of a launcher that is not on this machine, without running any of its code."""
-    from toolcrib.executors.mcp.process.local import missing_package
-
-    error = missing_package(spec, str(root))
-    line = None if error is None else error.details.get("download")
-    if error is None:
-        return
-    if not line:
-        raise error
-    print_note(f"{error.message}. No code of it runs meanwhile.")
-    if decide(f"Download it with `{shlex.join(line)}`?", _ABOUT, yes=yes, refuse=NotTrusted) is None:
-        raise error
-    try:
-        done = subprocess.run(line, cwd=Path.home(), capture_output=True, text=True, timeout=_DOWNLOAD_S)  # noqa: PLW1510
-    except (OSError, subprocess.TimeoutExpired) as failure:
-        raise ToolUnavailable(f"the download failed: {failure}") from None
-    if done.returncode or missing_package(spec, str(root)) is not None:
-        why = " ".join(done.stderr.split()) or "it did not say why"
-        shown = why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"
-        raise ToolUnavailable(f"the download failed: {shown}", hint=error.hint)
 
 
 def _trusted(before: Project, name: str, program: str, channel: Channel) -> Project:
