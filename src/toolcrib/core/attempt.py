@@ -62,6 +62,7 @@ async def run_attempt(call: Call, ctx: Context, safe_retry: Retry) -> Outcome | 
     except BaseException as raised:
         error = own_exception(raised)
     retry = bound.retry
+    # `retries_timeouts` is True if the tool has a retry rule of its own, and that rule comes first.
     if ctx.run_id is not None and bound.tool.kind == "function" and not bound.retries_timeouts:
         retry = safe_retry
     policy = AttemptPolicy(retry, bound.retries_timeouts, safe_retry.max_attempts, ctx.limit_ms / 1000)
@@ -84,6 +85,8 @@ def decide(error: Exception, policy: AttemptPolicy, attempt: int, chance: float)
     delay = _backoff(policy.retry, attempt, chance)
     if isinstance(error, HttpFailed):
         asked = float(error.details.get("retry_after_s") or 0.0)
+        # A server chooses its Retry-After freely. It must not hold up a call for longer than the call's own
+        # limit.
         if asked > policy.max_wait_s:
             return Fail(error)
         delay = max(delay, asked)
@@ -101,6 +104,7 @@ def check_snooze(ctx: Context, snooze: SnoozeFor) -> None:
         raise ToolFailed(message, retryable=True)
     if ctx.bound.tool.kind == "function":
         return
+    # Without this, 100 snoozes of a day each would keep the caller waiting for three months.
     ctx.used_s += perf_counter() - ctx.started + snooze.seconds
     if ctx.used_s >= ctx.limit_ms / 1000:
         raise TimedOut(
@@ -118,6 +122,7 @@ def _allowed(error: Exception, policy: AttemptPolicy) -> int:
     if isinstance(error, HttpFailed):
         return attempts if error.retryable else 1
     if isinstance(error, TimedOut):
+        # It may have acted before its time was up, so only the tool's own rule can allow that it runs again.
         return attempts if policy.retries_timeouts else 1
     if isinstance(error, ToolcribError) and not isinstance(error, ToolFailed):
         return 1

@@ -79,6 +79,8 @@ class Bound:
 
     def _set_rules(self, approval: ApprovalRule, retry: Retry | None, default: Retry) -> None:
         self.retry = retry or default
+        # An attempt that timed out may have acted already. Only a rule of the tool's own says that a second
+        # one does no harm; the default rule does not.
         self.retries_timeouts = retry is not None
         self.approval_reason = (approval.reason or "no reason is given") if approval.required else None
 
@@ -154,6 +156,7 @@ class BoundTool(Bound):
 
     def renew(self) -> None:
         """Make a new executor for the next call; running calls keep theirs."""
+        # `cached_property` keeps its value there; without it, the next use makes a new one.
         self.__dict__.pop("executor", None)
 
 
@@ -267,6 +270,7 @@ class Options:
             if limit is not None and limit <= 0:
                 raise DefinitionError(f"{name} must be at least 1, not {limit}")
         if output_schema is not None:
+            # Made only for its error: a wrong schema fails where it is written, not at the first call.
             SchemaCheck(output_schema)
         self.adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
         """Makes keyword arguments of the checked arguments; None to derive that from the signature."""

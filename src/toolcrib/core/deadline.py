@@ -59,6 +59,7 @@ async def _continue(
             idle = None if idle_left is None else _Idle(limit, idle_left)
             result = await _resume(work, awaited, limit)
     except Exception as error:
+        # The work can turn its cancellation into any other error; its time was up all the same.
         if limit.expired():
             raise DeadlineExceeded from error
         raise
@@ -82,10 +83,12 @@ def _resume(work: Coroutine[Any, Any, T], awaited: Any, limit: asyncio.Timeout) 
                 work.close()
                 raise
             except BaseException as error:
+                # The second cancellation, which `_CleanUp` sent: the work was asked to stop and still waits.
                 if clean_up is not None and clean_up.is_over():
                     _close(work)
                     raise
                 awaited = _advance(work.throw, error)
+                # Not after a caller's own cancellation: then the work has all the time that it needs.
                 if clean_up is None and limit.expired():
                     clean_up = _CleanUp()
             else:
@@ -105,10 +108,12 @@ class _Idle:
         self.timer = asyncio.get_running_loop().call_later(left(), self._look)
 
     def _look(self) -> None:
+        # A report only notes its time and does not move this timer, so look when the last report was.
         left, loop = self._left(), asyncio.get_running_loop()
         if left > 0:
             self.timer = loop.call_later(left, self._look)
         elif not self._limit.expired():
+            # Only a limit that still runs can be moved; asyncio raises RuntimeError for one that is over.
             self._limit.reschedule(loop.time())
 
 
@@ -129,6 +134,8 @@ class _CleanUp:
     def is_over(self) -> bool:
         """Return True if the cancellation that just arrived is this one, and take it back."""
         if self._over:
+            # `asyncio.timeout` compares the number of cancellations. With this one left, it would take the
+            # end of its time for a cancellation from outside and raise no TimeoutError.
             self._task.uncancel()
         return self._over
 

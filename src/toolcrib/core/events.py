@@ -55,6 +55,8 @@ class _Mailbox:
                 dropped = self._events.popleft()
                 self._text -= len(dropped.text)
                 self._missed += 1 + dropped.missed
+            # One wake-up is enough for all events that wait; a thread that reports in a loop must not fill
+            # the queue of the event loop with them.
             known, self._announced = self._announced, True
         if threading.get_ident() == self._thread:
             self._arrived()
@@ -74,6 +76,8 @@ class _Mailbox:
 
     def _arrived(self) -> None:
         """Called on the event loop after events were added."""
+        # Before the events are taken: one that is put in between announces itself again, so none stays
+        # behind.
         with self._lock:
             self._announced = False
 
@@ -103,6 +107,7 @@ class Subscription(_Mailbox):
         while (event := self._take()) is None:
             if self._closed:
                 raise StopAsyncIteration
+            # Events set it on this loop only, so none can come between this line and the next one unnoticed.
             self._woken.clear()
             await self._woken.wait()
         return event
@@ -124,6 +129,7 @@ class _Relay(_Mailbox):
 
     def put(self, event: CallEvent) -> None:
         """Call the listener, now or when the loop gets to it."""
+        # Events of other threads that still wait come first, so this one must not overtake them.
         if threading.get_ident() == self._thread and not self._events:
             self._call(event)
         else:
@@ -187,6 +193,7 @@ class EventBus:
     def subscribe(self, wanted: Filter, size: int = _MAX_EVENTS) -> Subscription:
         """Return the events of all calls that `wanted` lets through, without chunks."""
         subscription = Subscription(size, self._remove)
+        # A new tuple, never changed in place: `publish` reads it from other threads without a lock.
         self.subscriptions = (*self.subscriptions, (subscription, wanted))
         return subscription
 
@@ -204,6 +211,7 @@ class EventBus:
         if not isinstance(text, str):
             raise TypeError(f"a chunk is text, not {type(text).__name__}")
         if ctx.redactor is not None:
+            # What the masker kept back from a failed attempt is not the beginning of this one's text.
             if ctx.chunks is None or ctx.chunks.attempt != ctx.attempt:
                 ctx.chunks = Chunks(ctx.redactor, ctx.attempt)
             text = ctx.chunks.feed(text)
@@ -255,4 +263,5 @@ async def stream_events(
     finally:
         if not task.done():
             task.cancel()
+            # Not `await task`: its CancelledError would take the place of what ended the stream.
             await asyncio.wait([task])

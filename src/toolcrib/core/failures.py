@@ -49,6 +49,8 @@ def own_exception(error: BaseException) -> Exception:
         return error
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
+        # Above zero only if somebody cancelled this task. Otherwise the tool cancelled a task of its own,
+        # or raised the error itself: its failure, not the end of the call.
         if task is None or task.cancelling():
             raise error
         return ToolFailed("the tool's own work was cancelled")

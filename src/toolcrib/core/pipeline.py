@@ -103,6 +103,7 @@ class Pipeline:
         except Exception as error:
             result = ctx.failed(to_error(error))
         except asyncio.CancelledError:
+            # Recorded like any other end: the tool may have acted before it was stopped.
             self._end(ctx, ctx.failed(Cancelled()), cancelled=True)
             raise
         return self._end(ctx, result)
@@ -113,6 +114,7 @@ class Pipeline:
         if bound is None:
             raise self.unknown(ctx.tool, ctx)
         ctx.bound = bound
+        # First: errors about arguments would show the schema to a caller who may not use the tool.
         for check in self._controls.authorise:
             check(ctx)
         ctx.arguments = bound.arguments.check(ctx.arguments)
@@ -136,6 +138,7 @@ class Pipeline:
 
     async def _run(self, ctx: Context) -> Result:
         """Run an approved call: middleware, attempts, and its outcome as a result."""
+        # Writes the start into the audit log; if that fails, the call is refused and nothing runs.
         if self._controls.start is not None:
             self._controls.start(ctx)
         ctx.started = perf_counter()
@@ -146,6 +149,7 @@ class Pipeline:
             outcome = await self._handler(ctx, ctx)
             blocks, value = outcome.blocks, outcome.value
             if value.__class__ is bytes:
+                # Masked now: in the Base64 of a content block, no mask recognises a secret.
                 value = value if ctx.redactor is None else ctx.redactor.redact(value)
                 value = content_of(value, media_type_of(value))
             if value.__class__ in _MAY_HOLD_CONTENT and (found := blocks_of(value)):
@@ -187,6 +191,7 @@ class Pipeline:
             ended = await run_attempt(call, ctx, self._safe_retry)
             if isinstance(ended, Outcome):
                 return ended
+            # A durable call: its dispatcher stores the decision and makes the next attempt.
             if ctx.single:
                 ctx.follows = ended
                 raise failure_of(ended)
@@ -195,6 +200,8 @@ class Pipeline:
                 raise ended.error
             if isinstance(ended, RetryAfter):
                 ctx.attempt += 1
+                # The number of attempts is small, so an instant retry needs no sleep. A snooze always sleeps,
+                # even for 0 seconds, so that a tool that snoozes again and again lets other tasks run.
                 if ended.seconds == 0:
                     continue
             else:
@@ -214,15 +221,18 @@ class Pipeline:
         result = self._record(ctx, result)
         if ctx.on_event is not None or self.bus.subscriptions:
             self.bus.end(ctx, result, cancelled=cancelled)
+        # A thread of the tool can outlive its call; nobody gets what it still reports.
         ctx.bus = None
         return result
 
     def _record(self, ctx: Context, result: Result) -> Result:
         """Return the result with secrets masked, once it is recorded; else the reason why it cannot be."""
         controls = self._controls
+        # The error may quote lines of the user's files, which do not go to an agent or over the network.
         if result.error is not None and not ctx.is_own:
             hide_lines(result.error)
         if controls.mask is not None:
+            # Masked before it is kept, so that an output on the disk contains no secret either.
             mask_result(result, controls.mask)
             if controls.keep is not None and result.error is None and not ctx.replayed:
                 controls.keep(ctx, result)
@@ -233,6 +243,7 @@ class Pipeline:
         try:
             controls.record(ctx, result)
         except ToolcribError as error:
+            # The tool may have run, but a call without a record is no success: the caller gets no value.
             return ctx.failed(error)
         return result
 

@@ -16,12 +16,15 @@ Mask = Callable[[Any], Any]
 """Returns a JSON value with every secret in it masked."""
 
 _PLAIN = frozenset({bool, type(None)})
+# The range of orjson: signed and unsigned integers of 64 bits.
 _MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
 def normalise(value: Any) -> Any:
     """Return a tool's value as JSON: dataclasses, models, dates, enums, sets and tuples become plain."""
     kind = value.__class__
+    # The usual values, without a copy. Other text can contain a lone surrogate, which no JSON text can hold,
+    # so it takes the long way, where that is found.
     if (kind is str and value.isascii()) or (kind is int and _MIN_INT <= value <= _MAX_INT) or kind in _PLAIN:
         return value
     try:

@@ -49,6 +49,7 @@ class ToolLifespan:
         if self._users == 0:
             target = self._target
             await _finish(target.open() if hasattr(target, "open") else target.__aenter__())
+        # Counted once it is open: if opening fails, the next user tries again.
         self._users += 1
 
     async def close(self) -> None:
@@ -81,6 +82,7 @@ reading_program: ContextVar[bool] = ContextVar("reading_program", default=False)
 """True while the command line reads a program for its tools."""
 
 
+# Not an Exception, so an `except Exception` in the program does not swallow it.
 class ProgramRead(BaseException):
     """Ends the reading of a program at the line where it would serve its tools."""
 
@@ -246,6 +248,7 @@ class Toolset:
                     self._wire[wire] = one.name
                 added.append(one.name)
         except ToolcribError:
+            # All or nothing: after half of a folder, a second try would fail at the names of the first.
             for name in added:
                 self._drop(name)
             raise
@@ -340,6 +343,7 @@ class Toolset:
     def announce(self) -> None:
         """Notify listeners that the list has changed."""
         self._revision += 1
+        # A copy, because a listener may end its own registration.
         for listener in list(self._listeners):
             listener()
 
@@ -485,6 +489,7 @@ class Toolset:
     def subscribe_where(self, visible: Callable[[str], bool], size: int = 1_000) -> Subscription:
         """Return the events of running calls of these tools, by name."""
         bus = self.pipeline.bus
+        # Views share the bus of their toolset, so events of tools outside this view arrive too.
         return bus.subscribe(lambda event: event.tool in self._bound and visible(event.tool), size)
 
     async def execute(
@@ -505,6 +510,7 @@ class Toolset:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self._call_once(name, arguments, options))
+        # What this loop has opened, such as a connection, does not work on the loop of another thread.
         if self._opened:
             raise UsageError("call_sync cannot use an open toolset", hint="Use `await tools.call(…)`.")
         with ThreadPoolExecutor(1, "toolcrib-call") as thread:
@@ -522,6 +528,7 @@ class Toolset:
                 await lifespan.open()
                 self._opened.append(lifespan)
         except BaseException:
+            # Also for a cancellation: what is open by then would never be closed.
             await self.aclose()
             raise
         return self
@@ -534,6 +541,7 @@ class Toolset:
         failures: list[Exception] = []
         while self._opened:
             try:
+                # Removed first: neither a failure nor a second `aclose` closes it twice.
                 await self._opened.pop().close()
             except Exception as error:
                 failures.append(error)
@@ -575,6 +583,7 @@ def _is_name(name: str) -> bool:
         return True
     return (
         0 < len(name) <= 64
+        # Without this, two different names could look the same.
         and unicodedata.is_normalized("NFC", name)
         and all(character.isalnum() or character in "_-." for character in name)
         and name.strip(".") != ""

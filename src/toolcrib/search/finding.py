@@ -144,6 +144,7 @@ class _Search:
             self._total = self._count(self._all)
             if len(words) > 1 and not self._total:
                 size = sum(searcher.num_docs for searcher in self._searchers)
+                # No tool has all of the words, so those with some of them are found, by the rarest ones.
                 rare = queries.rare(words, self._count, size)
                 self._classes, self._all = queries.some(rare), queries.any(rare)
                 self._total = self._count(self._all)
@@ -156,6 +157,7 @@ class _Search:
             return False
         searcher = self._searchers[number]
         query = self._narrowed(number, self._all)
+        # All hits, because the total and the counts by tag must not reveal that a hidden tool exists.
         found = searcher.search(query, max(searcher.num_docs, 1), False, "rank")
         ranks = [rank for rank, _ in found.hits if (one := card(rank)) is None or hidden(one)]
         if ranks:
@@ -177,6 +179,7 @@ class _Search:
                 shown.append(one.query)
             if query is None:
                 continue
+            # One more than the page holds says if there is a next page.
             for rank, card in self._best(query, hits, count + 1):
                 hits[rank] = Hit(card, one.match, one.field, number, rank)
             if len(hits) > count or len(hits) == self._total:
@@ -201,6 +204,7 @@ class _Search:
                 ask *= 4  # Some were known, or are gone and still in the index.
             found += usable
         if len(self._parts) > 1:
+            # Each index gives its own hits in this order; together they need it once more.
             found.sort(key=lambda one: one[0], reverse=True)
         return found[: most - len(known)]
 

@@ -25,6 +25,7 @@ from toolcrib.search.words import indexed_words, words_of
 if TYPE_CHECKING:
     from tantivy import Index
 
+# Raised with every change of the fields: an index of another form is made again.
 _FORM = 4
 _WAIT_S = 1.0
 _HEAP = 50_000_000
@@ -103,6 +104,7 @@ class SearchIndex:
         Raises IndexUnavailable: see `forget`.
         """
         if not self.is_current:
+            # The version first: what another process writes from here on then shows as new at the next look.
             seen, state = _version(self.folder), _saved_state(self.folder)
             if state is None:
                 return False
@@ -127,11 +129,13 @@ class SearchIndex:
             update = change(self.state)
             if update is None:
                 return
+            # If this process dies while it writes, there is no state, and the next one makes the index again.
             if not safe:
                 _save_state(self.folder, None)
             self._seen = None
             self._write(index, update)
             self.state = update.state
+            # After the commit: a state must never promise what the index does not contain.
             _save_state(self.folder, update.state)
             self._seen = _version(self.folder)
 
@@ -255,10 +259,12 @@ def _locked(folder: Path | None, wait_s: float) -> Iterator[None]:
 
 
 def _open_lock(folder: Path) -> int:
+    # Through a link, the index would be written, or removed, in another place.
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         folder.unlink()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.lstat()
+    # Not trusted: another user may have put an index of their own there, or may do so later.
     if facts.st_uid != os.geteuid() or facts.st_mode & _OTHERS:
         shutil.rmtree(folder)
         folder.mkdir(mode=0o700)
@@ -302,6 +308,7 @@ def _save_state(folder: Path | None, state: Any) -> None:
     if folder is not None:
         new = folder / f"state.{os.getpid()}"
         with suppress(FileNotFoundError):
+            # A process with the same number may have died before it renamed its file.
             new.unlink()
         new.write_bytes(orjson.dumps({"form": _FORM, "state": state}))
         new.replace(folder / "state.json")

@@ -47,6 +47,7 @@ def _best(part: SearchedIndex, meant: Sequence[Meaning], count: int) -> list[tup
         usable = [one for one in cards if one[1] is not None and not (part.hidden and part.hidden(one[1]))]
         if len(hits) < ask or len(usable) >= count:
             return usable[:count]
+        # Some of the best are hidden from this caller, or are gone and still in the index.
         ask *= 4
     return []
 

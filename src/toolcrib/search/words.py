@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+# `getUser` has the first kind of border, `HTTPServer` the second.
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Japanese, Chinese: written without spaces between words."""
@@ -39,6 +40,8 @@ def indexed_words(text: str) -> list[str]:
 
 def _runs(text: str) -> list[str]:
     if not text.isascii():
+        # NFKD separates letters from their accents, which are then left out. NFC puts together again what
+        # else it took apart, such as Korean syllables.
         apart = unicodedata.normalize("NFKD", text)
         text = unicodedata.normalize("NFC", "".join(c for c in apart if not unicodedata.combining(c)))
     if not text.islower():

@@ -36,6 +36,7 @@ ANCHOR = "audit-head"
 
 _KEY = "audit-key"
 """Name of the file of the key, beside the anchor."""
+# After the digest of 64 characters and a space.
 _STATE_AT = 65
 _LONGEST = 4 * 1024 * 1024
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -62,6 +63,7 @@ class Anchored(NamedTuple):
 
     def lacks_last(self, end: Head) -> bool:
         """Return True if a log that ends so lacks only a line whose writer was killed before writing it."""
+        # A line ends with its `prev` and a newline, so this is the digest of the line before it.
         before = Head(self.head.seq - 1, self.line[-65:-1].decode())
         # A process of another container cannot be seen; it may have been killed.
         return end == before and self.writer != "" and not is_alive(self.writer, -math.inf)
@@ -103,6 +105,7 @@ class Anchor:
         """Undo the last `announce`: its line could not be written."""
         self._record = self._before
         os.pwrite(self._fd, self._record, 0)
+        # Writing an empty record changes nothing, so the announced line would stay here.
         if not self._record:
             os.ftruncate(self._fd, 0)
 
@@ -126,6 +129,7 @@ class Anchor:
             except StateUnavailable as error:
                 raise _no_anchor(error) from None
             key = _read_key(path)
+            # Without this, the record under the lost key would count as damaged, and no call could run.
             found = _shape(os.pread(self._fd, _LONGEST, 0).partition(b"\n")[0])
             if found is not None:
                 os.pwrite(self._fd, _keyed(key, found), _STATE_AT + 2)
@@ -196,6 +200,7 @@ def _parse(data: bytes, path: Path, key: str) -> Anchored | None:
 
 
 def _is_genuine(found: re.Match[bytes], key: str) -> bool:
+    # Without the key the plain digest is all that can be checked; `verify` names the check that it skips.
     return not key or hmac.compare_digest(_keyed(key, found), found[3])
 
 

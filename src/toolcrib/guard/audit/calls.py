@@ -81,6 +81,7 @@ class CallTable:
 
     def text(self) -> str:
         """Return what the anchor says of this writer, and then of every other with running calls."""
+        # A dict keeps the order of its keys, and numbers only grow: the first key is the oldest start.
         first = next(iter(self._own)) if self._own else 0
         return f"{self._process},{first},{self._kept}{self._rest}"
 
@@ -91,6 +92,7 @@ def interrupted_calls(path: Path, table: Iterable[RunningCalls]) -> list[AuditEn
     oldest = min(dead.values(), default=0)
     ended: set[int] = set()
     found: list[AuditEntry] = []
+    # The newest first, so the end of a call is read before its start.
     for raw in newest_first(path) if dead else ():
         try:
             entry = parse(raw)

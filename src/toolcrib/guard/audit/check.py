@@ -79,6 +79,8 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     not be checked. Raises OSError for a file that cannot be read, AuditUnavailable for a damaged anchor.
     """
     with locked_files(path) as (parts, current, size):
+        # Read under the lock, so that it fits this size of the log. The check itself needs no lock: what is
+        # before that size never changes.
         known = None if anchor is None else read_anchor(anchor)
     if known is None and head is not None:
         known = Anchored(head)
@@ -186,6 +188,7 @@ class _Scan:
             self._fail(self.number, "gap", f"the log was {entry.fields.get('reason')} while in use; {known}")
         if entry.seq == self.anchor.seq and self.chain != self.anchor.hash:
             self._fail(self.number, "altered", f"seq {entry.seq} is not the line in the anchor")
+        # Toolcrib writes the anchor before the line, so no line of its own can be behind the anchor's.
         if entry.seq > self.anchor.seq and self.anchored.exact:
             ends = f"the anchor ends at seq {self.anchor.seq}"
             self._fail(self.number, "added", f"Toolcrib did not write seq {entry.seq}: {ends}")
@@ -215,6 +218,7 @@ class _Scan:
     def finish(self, name: str) -> Verdict:
         """Return the verdict after the last line; `name` is that of the current file."""
         if self.strays is not None:
+            # No line follows that could say which of the last two was altered; the earlier one is named.
             unsure = self.strays.message == _UNSURE and self.strays.line > 1
             self._fail(self.strays.line - unsure, self.strays.kind, self.strays.message)
         ended = Head(self.seq, self.chain)
@@ -225,6 +229,7 @@ class _Scan:
         files = tuple(name for _, name in self.begins)
         if self.problem is not None:
             self.open = {}  # Their ends may be in the part that was not checked.
+        # The anchor names every process with running calls, so a start of any other one was interrupted.
         alive = {calls.label for calls in self.anchored.calls if calls.is_alive}
         gone = [start for start in self.open.values() if start.fields.get("process") not in alive]
         return Verdict(

@@ -23,6 +23,7 @@ _FIRST_BYTES = 4 * 1024 * 1024
 _END_BYTES = (8 * 1024, 64 * 1024, 512 * 1024, 4 * 1024 * 1024)
 """Bytes searched backwards, in turn, for the last whole line; beyond that the file is something else."""
 _BLOCK = 256 * 1024
+# No link, because an untrusted project could point anywhere; and no waiting if a FIFO has the file's name.
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _number = re.compile(rb"\[[^\n]* seq=([1-9][0-9]{0,17}) prev=[0-9a-f]{64}\Z").match
 
@@ -79,6 +80,7 @@ def locked_files(path: Path) -> Iterator[tuple[list[Path], BinaryIO | None, int]
             found = os.fstat(file.fileno())
             if _is_at(path, found):
                 yield [part for _, _, part in rotated_files(path)], file, found.st_size
+                # The caller may have closed it, which unlocks it as well.
                 if not file.closed:
                     flock(file.fileno(), LOCK_UN)
                 return
@@ -107,6 +109,8 @@ def open_part(path: Path) -> BinaryIO:
 
 def lock_file(fd: int, operation: int, timeout: float) -> None:
     """Lock a file (`flock`); OSError (EAGAIN) after `timeout` seconds, as another process may be stopped."""
+    # flock(2) has no time limit, so it is tried again and again. A record takes a few microseconds, so the
+    # first pauses are short.
     pause, deadline = 20e-6, 0.0
     while True:
         try:
@@ -157,6 +161,7 @@ def _file_contains(path: Path, head: Head) -> bool:
         for raw in lines_backwards(fd, os.fstat(fd).st_size):
             number = _number(raw)
             if number is not None and int(number[1]) <= head.seq:
+                # Stray bytes can look like a line with this number, so only a lower number ends the search.
                 same = sha256(raw + b"\n").hexdigest() == head.hash
                 if same or int(number[1]) < head.seq:
                     return same
@@ -238,6 +243,7 @@ def _end_of(data: bytes, *, whole: bool) -> LogEnd | None:
 def _follows(entry: AuditEntry, before: LogEnd) -> bool:
     if (entry.seq, entry.prev) != (before.head.seq + 1, before.chain):
         return False
+    # Stray bytes count only once a line records exactly their number and continues their digest.
     return not before.strays or (
         entry.event == "AUDIT_RECOVERED" and entry.fields.get("bytes") == before.strays
     )

@@ -32,12 +32,14 @@ MAX_VALUE = 16_384
 
 _NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _WORD = r"[A-Za-z0-9_.:@/+-]+"
+# Not a word that JSON reads as a number or a literal: the text "2" and the number 2 must differ in a line.
 _bare = re.compile(rf"(?!(?:true|false|null|{_NUMBER})\Z){_WORD}\Z").match
 _word = re.compile(_WORD).match
 _literal = re.compile(rf"(?:true|false|null|{_NUMBER})\Z").match
 _start = re.compile(r"\[([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})\] ([A-Z][A-Z0-9_]*)").match
 _key = re.compile(r" ([a-z][a-z0-9_]*)=").match
 _end = re.compile(r" seq=([1-9][0-9]{0,17}) prev=([0-9a-f]{64})\Z").search
+# With bidirectional, zero-width and control characters, an argument could make a line look like another one.
 _hidden = re.compile(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
     "|[\U000e0000-\U000e007f]"
@@ -102,6 +104,7 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
         if kind is str:
             text = value if _bare(value) else _json(value)
         elif kind is float:
+            # False for NaN and the infinities, which JSON cannot write.
             text = repr(value) if value - value == 0.0 else "null"
         elif kind is int and -_BIG < value < _BIG:
             text = repr(value)
@@ -170,6 +173,7 @@ def _json(value: Any) -> str | None:
     except TypeError:  # A lone surrogate, an integer beyond 64 bits, a key that is no text, deep nesting.
         try:
             plain = _plain(value, _MAX_DEPTH)
+            # `json` escapes everything outside of ASCII; DEL is ASCII, and controls a terminal.
             return json.dumps(plain, separators=(",", ":")).replace("\x7f", "\\u007f")
         except (RecursionError, TypeError, ValueError):
             return None

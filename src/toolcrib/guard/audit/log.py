@@ -87,6 +87,7 @@ class AuditLog:
 
     def _start(self) -> None:
         """Start afresh: a new object, or a forked child, whose file lock would be the parent's."""
+        # Another thread may have locked the old one at the fork, and nobody would unlock it here.
         self._mutex = Lock()
         self._calls = CallTable()
         self._reported = False
@@ -152,6 +153,7 @@ class AuditLog:
                 lock_file(self._fd, LOCK_EX, self._lock_timeout)
                 try:
                     if start:
+                        # Before the line: the room that was kept for the end of this call is for it.
                         self._calls.remove(start)
                     now = self._clock()
                     # The file's length shows on every record if another process has written. Checking that
@@ -173,9 +175,11 @@ class AuditLog:
                 finally:
                     if self._fd >= 0:
                         flock(self._fd, LOCK_UN)
+                # Without the lock, so that others can write while the disk works.
                 if self._durable and body is not None:
                     os.fdatasync(self._fd)
             except (OSError, AuditUnavailable) as error:
+                # Without the line of its start a call does not run, so there is no record to lose.
                 self._lost += body is not None and not opens
                 raise self._unavailable(error) from error
             return self._seq
@@ -186,6 +190,7 @@ class AuditLog:
         seq = self._seq + 1
         line = f"{self._stamp}{body} seq={seq} prev={self._hash}\n".encode()
         if opens:
+            # Before the room is reserved, so that the end of this call has its room too.
             self._calls.add(seq, len(line))
         try:
             needed = self._end + len(line) + self._calls.reserved
@@ -193,6 +198,7 @@ class AuditLog:
                 self._room = reserve(self._fd, self._end, needed)
             digest = sha256(line).hexdigest()
             if self._anchor is not None:
+                # First: a log that ends without this line was cut, or its writer was killed right here.
                 self._anchor.announce(digest, line, self._calls.text())
             self._put(line)
         except OSError:
@@ -224,6 +230,7 @@ class AuditLog:
                     raise OSError(errno.EIO, "nothing was written")
                 written += more
         except OSError:
+            # -1 is the length of no file, so the next record looks for the end again.
             end, self._end = self._end, -1
             self._room = 0  # Cutting a file frees what is reserved beyond its end.
             with suppress(OSError):
@@ -253,10 +260,12 @@ class AuditLog:
         """Find the end of the log, and record how it differs from its last `known` line."""
         end = self._find_end()
         self._room = 0
+        # Half a line is never removed, so that no evidence is lost; AUDIT_RECOVERED then covers its bytes.
         if end.unterminated and self._end:
             self._end += write(self._fd, b"\n")
         killed = anchored is not None and known.seq <= end.head.seq and anchored.lacks_last(end.head)
         self._seq, self._hash = end.head.seq, end.chain
+        # The line that the dead writer announced; its `prev` does not cover stray bytes.
         if anchored is not None and killed and not end.strays:
             self._put(anchored.line)
             self._seq, self._hash = anchored.head.seq, anchored.head.hash
@@ -307,6 +316,7 @@ class AuditLog:
     def _rotate(self) -> None:
         """Close the file and continue in a new one. Writers waiting for the lock see it grow, and follow."""
         closed = self._rotated(self._seq + 1).name
+        # Before the rename: if this process dies in between, the next writer finds it and renames the file.
         self._write(f" AUDIT_ROTATED{encode_fields({'file': closed, 'next': self._seq + 2})}")
         os.ftruncate(self._fd, self._end)  # What is reserved beyond the end is needed in the new file.
         if self._durable:
@@ -330,6 +340,7 @@ class AuditLog:
         if not change:
             return ""
         ours = find_end(self._fd)
+        # A file that says that it is closed was renamed by a writer, not replaced by somebody else.
         reason = "" if ours is not None and ours.closed else change
         deadline = time.monotonic() + self._lock_timeout
         while change:
@@ -337,6 +348,7 @@ class AuditLog:
             self._fd = -1
             self._open()
             lock_file(self._fd, LOCK_EX, self._lock_timeout)
+            # Between the opening and the lock, another process may have rotated the log once more.
             change = self._change()
             if time.monotonic() > deadline:
                 raise OSError(errno.ESTALE, "the file is being replaced again and again")

@@ -67,6 +67,7 @@ class AuditQuery:
             written = encode_fields({key: value})
             if written == f" {key}={value}":  # A plain word has one spelling only.
                 marks.append(written.encode())
+        # A text that JSON escapes has two spellings in a line, so it cannot be looked for as bytes.
         if self.text is not None and self.text.isascii() and json.dumps(self.text) == f'"{self.text}"':
             marks.append(self.text.encode())
         return marks
@@ -75,6 +76,7 @@ class AuditQuery:
         """Return True if the line meets every condition."""
         entry = line.entry
         if entry is None:
+            # A stray line has no fields and no time, so it can only match by its text.
             return self == AuditQuery() or (self == AuditQuery(text=self.text) and self._has_text(line.raw))
         return (
             (self.event is None or entry.event == self.event)
@@ -144,6 +146,8 @@ class AuditReader:
         if ours is not None:
             with ours:
                 held = os.fstat(ours.fileno())
+            # Our file was renamed. Its inode finds it among the rotated ones; all files after it are new to
+            # us.
             behind = [n for n, part in enumerate(parts, 1) if os.path.samestat(part.stat(), held)]
             parts = parts[behind[0] if behind else len(parts) :]
         for part in parts:
@@ -157,6 +161,8 @@ class AuditReader:
             return
         self._file.seek(self._position)
         for raw in self._file:
+            # A line that is still being written, or half a line of a dead writer: the next call reads it
+            # again.
             if not raw.endswith(b"\n"):
                 return
             self._position += len(raw)

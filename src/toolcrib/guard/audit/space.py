@@ -20,6 +20,7 @@ _FS_IOC_RESVSP = 0x4030_5828
 _FORM = "hhxxxxqqiI4i"
 """`struct space_resv`: type, whence, start, length, and five fields that are not used."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+# ENOTTY is the usual answer to an ioctl that a file system does not have.
 _UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.ENOSYS})
 
 
@@ -43,6 +44,7 @@ def reserve(fd: int, end: int, needed: int) -> int:
             return _check_free(fd, end, needed)
         if error.errno not in _NO_ROOM:
             raise
+        # The disk has no room for a whole chunk, but perhaps for this line.
         _allocate(fd, end, needed)
         return needed
     return upto

@@ -10,6 +10,7 @@ from toolcrib.state import Vault, read_private, user_name, write_private
 
 Definition = Mapping[str, Any]
 _MAX_SHOWN = 160
+# A server chooses how deep its definitions are nested, and could exhaust the stack of `_changes`.
 _MAX_DEPTH = 8
 
 

@@ -35,6 +35,7 @@ _CHUNK = 1024 * 1024
 _READS = 3
 _KEPT = 20_000
 _KEPT_TOOLS = 4_096
+# A folder such as `/..2026_01_31/`, as Kubernetes makes one for each version of a ConfigMap.
 _VERSION = re.compile(r"(?<=/)\.\.[^/]+(?=/)")
 
 
@@ -239,6 +240,7 @@ class Digests:
             while data := file.read(_CHUNK):
                 content.update(data)
                 size += len(data)
+                # A file that grows while it is read could keep this loop busy forever.
                 if size > state.size:
                     return None
             if _FileState.of(os.fstat(file.fileno())) != state or size != state.size:
@@ -275,6 +277,7 @@ def _files_below(folder: str, looks: _Looks) -> Iterator[str]:
 def _digest(parts: dict[str, str], looks: _Looks) -> ToolDigest:
     whole = hashlib.sha256()
     for name, value in sorted(parts.items()):
+        # As JSON, one line each: no name can contain the border between two parts and so imitate others.
         whole.update(json.dumps([name, value]).encode() + b"\n")
     return ToolDigest(whole.hexdigest(), parts, looks.files, looks.names)
 

@@ -23,6 +23,8 @@ from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Vault
 
 _KEPT = 50
 """Reviews kept of one tool; the newest are."""
+# Unicode categories: control, format, private use, surrogates, unassigned, separators. They could hide from a
+# reviewer what really runs.
 _UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
 _LAST = (
     "SELECT digest, parts, manifest, reviewed_by, reviewed_at FROM reviewed WHERE tool = ? AND bundle = ?"
@@ -112,6 +114,7 @@ class Reviews:
             return False
         version, key = self._database.version, (tool.name, tool.bundle, digest)
         if self._reviewed[0] != version:
+            # Another process may have revoked a review, so what was read before no longer counts.
             self._reviewed = (version, set())
         if key not in self._reviewed[1]:
             with self._database.read() as tx:
@@ -148,6 +151,7 @@ class Reviews:
             for tool, digest in reviewed:
                 key, raw = (tool.name, tool.bundle), b"" if tool.source is None else tool.source.raw
                 parts = json.dumps(reviewed_parts(tool, digest))
+                # Reviewed again, a version becomes the newest, and `_OLDEST` keeps it.
                 tx.run(_DROP, *key, digest.digest)
                 row = (new_id(now), *key, digest.digest, parts, raw, by, now)
                 tx.run("INSERT INTO reviewed VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *row)
@@ -178,6 +182,8 @@ class Reviews:
         `manifest` is the SHA-256 of the manifest, in hex.
         """
         now = self._clock()
+        # The entry comes first: if the process dies in between, no tool of an agent looks like one that a
+        # person made.
         entry = new_id(now)
         with self._database.write() as tx:
             tx.run("INSERT INTO created VALUES (?, ?, ?, ?, ?)", entry, tool, creator, manifest, now)

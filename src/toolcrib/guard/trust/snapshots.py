@@ -113,6 +113,7 @@ class Snapshots:
                 elif not expected.startswith("special "):
                     os.link(self._file(store, path, expected), place)
             with suppress(FileExistsError):
+                # In one step, so that a call never sees a folder that is only half there.
                 new.rename(tree)
         except FileExistsError:
             pass
@@ -161,6 +162,7 @@ class Snapshots:
         before = time.time() - _KEPT_S
         for entry in os.scandir(store):
             with suppress(OSError):
+                # ctime is when the copy was made; its mtime is that of the original.
                 if entry.stat(follow_symlinks=False).st_ctime >= before:
                     continue
                 if entry.is_dir(follow_symlinks=False):

@@ -34,6 +34,8 @@ class ReviewedTexts:
         """Keep the texts that a person has reviewed. One that cannot be kept is shown whole the next time."""
         for path, content in self._code(tool, digest):
             place, data = self._place(self._vault.folder, content), _read(path, self._files)
+            # The file may have changed since the person looked at it: only the text with the reviewed digest
+            # is kept.
             if data is not None and content.endswith(hashlib.sha256(data).hexdigest()):
                 with suppress(StateUnavailable):
                     put_private(place, data, first=True)
@@ -62,6 +64,7 @@ class ReviewedTexts:
 
     def _code(self, tool: Tool, digest: ToolDigest) -> Iterator[tuple[str, str]]:
         """Yield path and content of each file of the project that decides what the tool runs."""
+        # The manifest has a diff of its own: `ReviewStatus.diff`.
         manifest = "" if tool.source is None else os.path.realpath(tool.source.path)
         for path, content in sorted(digest.files.items()):
             own = path.startswith(self._root) and path != manifest and f"venv/{path}" not in digest.parts

@@ -25,6 +25,7 @@ MOST = 1_000
 _FILE = "tokens.db"
 _NO_FILE = (0, 0, 0)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# 32 random bytes and the 4 bytes of the checksum, in Base64 without padding.
 _TEXT = re.compile(r"tcr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{6})")
 _LONGEST_S = 10 * 366 * 86_400
 _TABLES = (
@@ -73,6 +74,8 @@ class Tokens:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._clock = ForwardClock(vault.data)
+        # A change is in SQLite's write-ahead log first and reaches the file itself later, so both are looked
+        # at.
         self._paths = [f"{vault.path / _FILE}{suffix}" for suffix in ("", "-wal")]
         self._opened: Database | None = None
         self._seen, self._settled_ns = [_NO_FILE, _NO_FILE], 0
@@ -109,6 +112,7 @@ class Tokens:
             "expires": expires,
         }
         with self._database.write() as transaction:
+            # Counted in the transaction that inserts, so that two processes cannot pass the limit together.
             (count,) = transaction.one("SELECT COUNT(*) FROM token") or (0,)
             if count >= MOST:
                 raise ConflictError(
@@ -174,6 +178,8 @@ class Tokens:
             end = math.inf if token.expires is None else -math.inf if token.expired else token.expires
             self._ends[caller.digest] = end
         if end <= self._clock():
+            # Stored once (then the end is -inf), so that the token stays expired if the machine's clock is
+            # set back.
             if end > 0:
                 with self._database.write() as transaction:
                     transaction.run("UPDATE token SET expired = 1 WHERE digest = ?", caller.digest)

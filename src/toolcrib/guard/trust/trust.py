@@ -46,6 +46,7 @@ class Trust:
     def current(self) -> TrustRecord | None:
         """Return the acceptance; None if this user neither made nor accepted the project, or for a damaged
         file."""
+        # `folder` below creates the folder; only to look must not leave one.
         if not os.path.lexists(self._vault.path):
             return None
         stored = read_private(self._vault.folder / _FILE)
