@@ -41,6 +41,8 @@ class StoreLock:
 
     @contextmanager
     def _held(self, how: int) -> Iterator[None]:
+        # Opened anew each time: flock(2) belongs to the open file, so threads of one process exclude each
+        # other too. `turn` is held while waiting only, so one at most waits for `lock`, and nobody overtakes.
         with _opened(self._lock) as lock:
             with _opened(self._turn) as turn:
                 flock(turn, LOCK_EX)
@@ -67,8 +69,10 @@ def make_folder(path: Path) -> None:
     try:
         if not path.parent.is_dir():
             make_folder(path.parent)
+        # Another process may make it at the same moment.
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
+        # Else a crash could lose the new folder with the synced files in it.
         sync_folder(path.parent)
     except OSError as error:
         raise unavailable(path, error) from None

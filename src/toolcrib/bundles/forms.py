@@ -135,6 +135,7 @@ def _body(value: dict[str, Any]) -> ToolBody:
     try:
         return msgspec.convert(value, ToolBody)
     except msgspec.ValidationError as error:
+        # msgspec names the place at the end of its message only.
         message, _, path = str(error).partition(" - at `")
         violation = Violation(path.rstrip("`") or "$", message)
         raise InvalidError(f"{violation.path} {message}", violations=[violation]) from None
@@ -175,6 +176,7 @@ def slug_of(name: str) -> str:
 
 def require_one_name(slug: str, body: ToolBody | NamedTool, others: Iterable[NamedTool]) -> None:
     """Raise ConflictError if one of the other tools has the same slug, and another name in its manifest."""
+    # `a_b` and `a-b` have one slug: a version of one would count as a newer version of the other.
     name = _name(slug, body.type, body.impl)
     for other in others:
         if other.slug == slug and (taken := _name(slug, other.type, other.impl)) != name:

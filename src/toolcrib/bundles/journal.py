@@ -62,10 +62,13 @@ class Journal:
         """Add a line, before its change. The caller has the lock of the store."""
         line = f"{bundle} {file or '-'}\n".encode()
         try:
+            # Of writers that share the lock one creates it: `create_file` leaves one that is there as it is.
             if not self._path.exists():
                 create_file(self._path, _header())
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
+                # One write with O_APPEND: lines of writers that share the lock do not mix. If a full disk
+                # takes a part of the line only, the change is refused.
                 if os.write(descriptor, line) != len(line):
                     raise OSError(ENOSPC, os.strerror(ENOSPC))
             finally:
@@ -88,6 +91,7 @@ class Journal:
         with self._lock.alone():
             end = self.end
             begin = None if since is None else _place(since, end)
+            # Lines are not synced, so after a restart of the machine the last ones may be missing.
             if end.offset > _MOST_BYTES or not _is_of_this_boot(end):
                 begin = self._begin(begin, end, differing)
                 end = self.end
@@ -101,6 +105,8 @@ class Journal:
         changes = self._between(place, end.offset)
         if not _is_of_this_boot(end):
             changes += differing()
+        # A reader whose place lies in this part of the old journal goes on here, and need not look at every
+        # record. To read a change twice does no harm: it only says which record to look at.
         first = encoded(f"{_header()} after {_name(end)} {place} {end.offset}")
         lines = "".join(f"{bundle} {file or '-'}\n" for bundle, file in dict.fromkeys(changes))
         replace_bytes(self._path, first + lines.encode())

@@ -34,6 +34,7 @@ _PART = 50
 """nor does one in so many."""
 
 
+# No `gc`: it holds no cycles, and a collection need not walk 100,000 of them.
 class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     """The part of a tool's record that lists and search need."""
 
@@ -156,6 +157,7 @@ class Listing:
     def save(self) -> None:
         """Write the snapshot. Failures do not matter: it is made again."""
         if self._position is not None and self._snapshot is not None:
+            # What is built in comes with the program and is read at each start: it may be another then.
             built_in = {bundle.id for bundle in self.bundles.values() if bundle.is_built_in}
             own = [tool for tool in self._tools.values() if tool.bundle not in built_in]
             with suppress(StateUnavailable):
@@ -270,6 +272,7 @@ class Listing:
         """Return the tools whose files are not those that were read, and every bundle."""
         bundles = self._store.bundles()
         now = {(one.id, file): mark for one in bundles for file, mark in self._store.marks(one.id)}
+        # Built-in tools have no file, so their mark is 0.
         known = {key: tool.mark for key, tool in self._tools.items() if tool.mark}
         differ = [] if known == now else [Change(*key) for key, _ in known.items() ^ now.items()]
         return differ + [Change(one.id, None) for one in bundles]
@@ -326,6 +329,7 @@ class Listing:
                 insort(orders, after.order)
         if before != after:
             self._log.append((before, after))
+            # Whoever is that far behind looks at all tools; a log without an end would fill the memory.
             if len(self._log) > _MOST_LOGGED:
                 self._begin_log()
 
@@ -342,6 +346,7 @@ def _newest(lists: Sequence[list[_Order]], before: _Order | None) -> Iterator[_O
     backwards = [map(orders.__getitem__, range(end - 1, -1, -1)) for orders, end in ends]
     last = None
     for order in backwards[0] if len(backwards) == 1 else merge(*backwards, reverse=True):
+        # A tool with two of the tags is in two lists.
         if order != last:
             yield order
         last = order
@@ -371,5 +376,6 @@ def _listed(tool: ToolRecord, file: str, mark: int) -> ListedTool:
 
 def _kind_of(manifest: str) -> str:
     """Return the kind that a manifest names at the beginning of a line; `native` if it does not."""
+    # Not by the YAML reader: it would run for every native tool of the store.
     found = re.search(r"^kind:\s*([a-z]+)\s*$", manifest, re.MULTILINE)
     return "native" if found is None else found[1]

@@ -163,6 +163,7 @@ def _check_label(value: str, what: str, allowed: str, marks: str) -> None:
     for char in value:
         if char not in marks and unicodedata.category(char) not in _ALLOWED:
             raise InvalidSlug(f"the {what} {value!r} contains U+{ord(char):04X}: only {allowed} are allowed")
+    # Two forms of what looks like one word would be two tools.
     if unicodedata.normalize("NFC", value) != value:
         raise InvalidSlug(f"the {what} {value!r} is not in Unicode form NFC")
 
@@ -194,5 +195,6 @@ def file_of(slug: str, version: str) -> str:
     a pair never gets into a file name: 64 characters of Chinese are longer than a file name may be.
     """
     digest = bytearray(hashlib.sha256(f"{slug}\0{version}".encode()).digest()[:16])
+    # Version and variant of RFC 9562, 5.8.
     digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80
     return f"{uuid.UUID(bytes=bytes(digest))}.json"

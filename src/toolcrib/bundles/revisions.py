@@ -48,4 +48,5 @@ def keep(bundle: Path, tool: ToolRecord, change: ToolChange, by: str, seconds: f
 def revision_files(bundle: Path, slug: str, version: str) -> list[Path]:
     """Return the files of the revisions of one version of a tool, the newest first."""
     folder = bundle / FOLDER / file_of(slug, version).removesuffix(".json")
+    # A name that begins with a dot is a file that is being written.
     return sorted(folder.glob("[!.]*.json"), reverse=True)

@@ -34,6 +34,8 @@ def staged(bundles: Path, lock: StoreLock, files: Mapping[str, Any]) -> Iterator
     new = bundles / (_PREFIX + secrets.token_hex(8))
     held: list[int] = []
     try:
+        # Between `mkdir` and its lock a new folder looks like one that a killed process has left: the lock of
+        # the store prevents that another process removes it then.
         with lock.alone():
             remove_left(bundles)
             new.mkdir(mode=0o700)
@@ -45,6 +47,7 @@ def staged(bundles: Path, lock: StoreLock, files: Mapping[str, Any]) -> Iterator
     except OSError as error:
         raise unavailable(new, error) from None
     finally:
+        # After an exchange this is the old bundle.
         shutil.rmtree(new, ignore_errors=True)
         for descriptor in held:
             os.close(descriptor)
@@ -59,6 +62,7 @@ def put_in_place(new: Path, place: Path) -> None:
         there = place.is_dir()
         if there:
             _link_others(place, new)
+        # On disk before the rename: else a crash after it could leave a bundle without its tools.
         sync_folder(new / "tools")
         sync_folder(new)
         if there:

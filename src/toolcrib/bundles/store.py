@@ -59,6 +59,7 @@ REAP_AFTER_S = 48 * 3600
 """Seconds from the deletion of a bundle to its removal, if it is still empty."""
 _ON_THE_WAY = 100
 """Files that others may be about to create, with their lines in the journal already."""
+# O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _Form = TypeVar("_Form")
 Check = Callable[[BundleRecord | ToolRecord | None], None]
@@ -154,6 +155,7 @@ class Store:
                 created_at=now if before is None else before.created_at,
                 modified_at=now,
             )
+            # Before anything is changed, here and below: a change that cannot be recorded does not happen.
             self._changes.ensure()
             make_folder(self._folder / id / "tools")
             self._replace_bundle(bundle)
@@ -213,6 +215,7 @@ class Store:
         returns False. Raises StateUnavailable. A crash leaves all of it or nothing.
         """
         files = {f"tools/{file_of(tool.slug, tool.version)}": tool for tool in tools}
+        # The files are written before the lock is taken, so that others do not wait for the disk.
         with staged(self._folder, self._lock, {"bundle.json": bundle, **files}) as new, self._lock.alone():
             if not unchanged():
                 return False
@@ -266,6 +269,7 @@ class Store:
         if not any(self._is_due(bundle) for bundle in self.bundles()):
             return []  # The usual case keeps no writer waiting.
         with self._lock.alone():
+            # Looked at again: a PUT may have restored one since.
             due = [bundle for bundle in self.bundles() if self._is_due(bundle)]
             for bundle in due:
                 self._changes.ensure()
@@ -337,6 +341,7 @@ class Store:
             )
             self._changes.ensure()
             self.journal.add(bundle_id, file_of(slug, version))
+            # The file decides who was first: writers of new tools share the lock.
             if not create_file(self._tool_file(bundle_id, slug, version), tool):
                 raise ConflictError(
                     f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
@@ -412,6 +417,7 @@ class Store:
         """Return the names of the files of a bundle's tools."""
         with suppress(FileNotFoundError):
             names = os.listdir(self._folder / bundle_id / "tools")
+            # A name that begins with a dot is a file that is being written.
             return [name for name in names if not name.startswith(".")]
         return []
 
@@ -442,6 +448,7 @@ class Store:
             tool = self.tool(bundle_id, slug, version)
             check(tool)
             self._changes.ensure()
+            # First: a crash now leaves a revision without a change, never a change without its revision.
             self._keep(tool, "deleted")
             self.journal.add(bundle_id, file_of(slug, version))
             remove_file(self._tool_file(bundle_id, slug, version))
@@ -503,6 +510,7 @@ class Store:
         return self._all_switches().get(id, default)
 
     def _set_switch(self, id: str, enabled: bool) -> None:  # noqa: A002
+        # For a tool too a line of a bundle: readers then read again all that is built in.
         self.journal.add(id)
         replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
 
@@ -536,6 +544,7 @@ def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None)
         descriptor = os.open(path, _READ, dir_fd=folder)
         try:
             facts = os.fstat(descriptor)
+            # A record is replaced and never written in place, so its size is that of the whole.
             data = os.read(descriptor, facts.st_size)
         finally:
             os.close(descriptor)
@@ -554,6 +563,8 @@ def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None)
 
 
 def _mark(facts: os.stat_result) -> int:
+    # A new file may get the inode number of the old one, so the time counts too. The hash of numbers is
+    # the same in every process, and snapshots keep it.
     return hash((facts.st_ino, facts.st_mtime_ns))
 
 

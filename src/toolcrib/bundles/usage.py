@@ -59,6 +59,7 @@ class UsageCounts:
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        # Not durable: counts that a power cut takes are not worth a wait for the disk.
         self._database = SqliteDatabase(path, _TABLES, durable=False)
         self._clock = clock
         self._lock = threading.Lock()
@@ -108,6 +109,7 @@ class UsageCounts:
                     tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at)
         except StateUnavailable:
             with self._lock:
+                # Calls were counted in the meantime, so these are added, not put back.
                 for key, one in pending.items():
                     into = self._pending.setdefault(key, UsageOfTool())
                     _add(into, one.calls, one.failures, one.last_called_at or 0.0)
@@ -132,6 +134,7 @@ class UsageCounts:
                 self.flush()
             except StateUnavailable:
                 self._wake.set()  # another try
+            # All calls of this time go into one write.
             time.sleep(_FLUSH_S)
 
 

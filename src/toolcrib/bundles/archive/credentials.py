@@ -24,6 +24,7 @@ _VARIABLE = re.compile(
     r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|(?:API|ACCESS|PRIVATE)_?KEY)$|_KEY$"
 )
 """Names of environment variables whose values are taken for secrets, even if no tool names them."""
+# A shorter value may occur in other texts by chance.
 _SHORTEST = 8
 """Characters of such a value."""
 _TOKEN = re.compile(
@@ -81,6 +82,7 @@ def _problems(record: dict[str, Any], redactor: Redactor) -> Iterator[tuple[_Pat
         # The redactor returns the very same text where it finds nothing.
         if redactor.redact_text(text) is not text:
             yield path, "holds the value of a secret"
+    # A native manifest is one text in its record: its headers and queries are found only in its data.
     for path, text in (*_texts(record), *_texts(_manifest(record))):
         if _is_credential(path, text):
             yield path, "holds a credential"

@@ -229,6 +229,7 @@ def _records(
         if row.action in ("add", "replace"):
             values = {name: getattr(tool, name) for name in ToolBody.__struct_fields__}
             values["is_enabled"] = tool.is_enabled and keep_switch
+            # A time in the future would make it the newest version for good.
             created = min(tool.created_at, now)
             tools.append(
                 ToolRecord(

@@ -54,10 +54,12 @@ _SMALL = 64 * 1024
 _MAX_DIRECTORY = 4 * 1024 * 1024
 _NAME = re.compile(r"(manifest|bundle)\.json|tools/[0-9a-f-]+\.json", re.ASCII)
 _END = b"PK\x05\x06"
+# Bytes of the end record and of a local header without names and comments (APPNOTE, 4.3.16 and 4.3.7).
 _END_SIZE = 22
 _LOCAL_SIZE = 30
 # The first moment that a ZIP file can name, for the same bytes each time.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+# Flags of encryption, of strong encryption and of hidden headers (APPNOTE, 4.4.4).
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
 _DOS_FOLDER = 0x10
 _Form = TypeVar("_Form", ArchivedBundle, ArchivedTool)
@@ -157,6 +159,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], end: int) -> None:
     names = Counter(entry.filename for entry in entries)
     for entry in entries:
         name = entry.filename
+        # Readers differ in which of the two they take, so a check elsewhere may have seen the other one.
         if names[name] > 1:
             _refuse("duplicate", f"{name!r} is in the archive {names[name]} times", name)
         _check_name(entry)
@@ -209,6 +212,7 @@ def _check_manifest(files: Mapping[str, bytes]) -> None:
     if _MANIFEST not in files:
         _refuse("no_manifest", f"there is no {_MANIFEST}: this is no exported bundle")
     try:
+        # First the version: a later format may have other fields, and an unknown field says less.
         head = msgspec.json.decode(files[_MANIFEST], type=_Head)
         if head.format == _FORMAT and head.format_version != FORMAT_VERSION:
             message = f"the archive has the format version {head.format_version}, known is {FORMAT_VERSION}"

@@ -75,10 +75,13 @@ class Access:
                 "this request has no token and no session",
                 hint="Send `Authorization: Bearer <token>` (toolcrib token create), or use the login link.",
             )
+        # An Origin, if there is one, is checked already. Without it nothing shows which page sent the cookie
+        # (cross-site request forgery).
         if not safe and "origin" not in headers:
             raise DeniedError("a change by a session needs the header Origin, which browsers send")
         if found.identity is None:
             return Client("page")
+        # A session that a token has made ends with that token.
         self._tokens.require_valid(found.identity)
         return Client(f"token:{found.identity.name}", found.identity)
 
@@ -101,6 +104,7 @@ class Access:
         if client is not None:
             self.require_valid(client)
             return client
+        # Raises for an unknown token, so nobody can fill the memory below with invented ones.
         caller = self._tokens.verify(text)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()

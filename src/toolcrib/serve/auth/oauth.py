@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
 GRANTED: tuple[Scope, ...] = ("read", "invoke")
 """Scopes that an outside server can grant: deciding is for this project's own tokens."""
+# A token with HS256 could be signed with the public key as its secret, and `none` has no signature
+# (RFC 8725, 2.1).
 _ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 """Signatures with a public key only."""
 _KEYS_S = 3600.0
+# Else anybody who invents key ids makes this server ask the issuer with each request.
 _AGAIN_S = 10.0
 """Seconds between two readings of the keys because of a token with an unknown key."""
 _TIMEOUT_S = 10.0
+# Clocks of two machines differ a little (RFC 7519, 4.1.4).
 _LEEWAY_S = 30
 _MOST_KNOWN = 1_024
 _LONGEST = 16 << 10
@@ -135,6 +139,7 @@ class OutsideTokens:
         ends, begins = claims.get("exp"), claims.get("nbf", 0)
         if claims.get("iss") != self.resource.issuer:
             raise _invalid("it is of another issuer")
+        # A token for another service of this issuer must not work here (RFC 8707): that service could use it.
         if self.resource.resource not in audiences:
             raise _invalid("it is for another audience")
         if not isinstance(ends, int | float) or ends <= now - _LEEWAY_S:
@@ -147,6 +152,7 @@ class OutsideTokens:
 
     async def _key_set(self, *, again: bool) -> KeySet:
         """Return the keys; `again` reads them anew, unless that was done a moment ago."""
+        # One reading serves all requests that wait for keys.
         async with self._reading:
             age = time.monotonic() - self._read
             if self._keys is None or age > _KEYS_S or (again and age > _AGAIN_S):
@@ -161,12 +167,14 @@ class OutsideTokens:
 
         parts = urlsplit(self.resource.issuer)
         origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        # RFC 8414, 3.1 puts the well-known part before the path of the issuer; OpenID Connect puts it behind.
         for name in ("oauth-authorization-server", "openid-configuration"):
             found = await self._get(f"{origin}/.well-known/{name}{path}")
             if found is not None:
                 break
         else:
             found = await self._get(f"{origin}{path}/.well-known/openid-configuration")
+        # RFC 8414, 3.3: another issuer on the same host could otherwise give its keys for this one.
         if found is None or found.get("issuer") != self.resource.issuer:
             raise UnavailableError(f"{self.resource.issuer} does not describe itself as this issuer")
         keys = await self._get(str(found.get("jwks_uri")))
@@ -189,10 +197,12 @@ class OutsideTokens:
 
 
 def _caller(claims: Mapping[str, Any]) -> Caller:
+    # RFC 9068 has a text `scope`; some servers write `scp`, also as a list.
     given = claims.get("scope", claims.get("scp", ""))
     words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
     subject = str(claims["sub"])
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", subject).strip("-.")[:40]
+    # Different subjects may have the same plain form, and must not become one caller.
     mark = hashlib.sha256(f"{claims['iss']}\0{subject}".encode()).hexdigest()[:12]
     scopes = frozenset(scope for scope in GRANTED if scope in words)
     return Caller(f"oauth-{plain}-{mark}", scopes, owner=subject)

@@ -31,6 +31,8 @@ class TrustedHosts:
                 f"this server does not answer for the host {host!r}",
                 hint="Use the address it printed, or start it with --allow-host and the name.",
             )
+        # With the port: another server on this machine is another site. `null`, the origin of a page in a
+        # sandboxed frame, has no host, so it is refused too.
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             raise DeniedError(f"requests from pages of {origin!r} are refused")
 

@@ -45,7 +45,9 @@ class LoginSessions:
     def log_in(self, code: str) -> str:
         """Use up a code and return the name of a new session. Raises InvalidToken."""
         with self._lock:
+            # Taken out first: of two browsers that race with one link, one gets a session.
             link = self._codes.pop(_digest(code), None)
+        # Monotonic: a clock that is set back does not make a link last longer.
         if link is None or link.ends_at <= time.monotonic():
             raise InvalidToken(
                 "this login link was used, has expired or is incomplete",
@@ -60,6 +62,7 @@ class LoginSessions:
             found = self._sessions.pop(digest, None)
             if found is None or found.ends_at <= now:
                 return None
+            # Put in again at the end: the session that was not used for longest is the first to go.
             found = self._sessions[digest] = found._replace(ends_at=now + SESSION_S)
         return found
 

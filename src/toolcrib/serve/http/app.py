@@ -34,7 +34,9 @@ _SLOWEST = 16_384
 """Bytes of a body that give it another second."""
 
 _log = logging.getLogger("toolcrib.serve.http")
+# The id of a client is written to the log, so it has nothing that could look like a line of its own.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+# Answers hold outputs of tools: no browser may take one for a page, and no shared cache may keep it.
 SECURITY_HEADERS = {
     "cache-control": "no-cache, private",
     "cross-origin-resource-policy": "same-origin",
@@ -84,6 +86,7 @@ class _Frame:
             await send(message)
 
         try:
+            # Before any route: a page of another site does not even learn what is public here.
             self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
             await self._app(scope, receive, add_headers)
         except ClientDisconnect:
@@ -92,6 +95,8 @@ class _Frame:
             await problem(error)(scope, receive, add_headers)
         except Exception:
             _log.exception("request %s failed", request_id)
+            # A second head cannot be sent. The server then closes the connection, so that the client does not
+            # take a part of the answer for all of it.
             if begun:
                 raise
             fault = ToolcribError(
@@ -108,6 +113,7 @@ class _Address:
     def __init__(self, methods: Mapping[str, Route], services: Any, access: Access, body_s: float) -> None:
         self._methods = dict(methods)
         if "GET" in methods:
+            # RFC 9110, 9.3.2: the same as GET. The server leaves the body out.
             self._methods["HEAD"] = methods["GET"]
         self._services, self._access, self._body_s = services, access, body_s
 
@@ -128,6 +134,7 @@ class _Address:
             client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
             client.require(route.scope)
         query = read_query(http.query_params.multi_items(), route.query)
+        # The body is read last: who has no right here cannot make the server hold a large one in memory.
         data, media_type = b"", ""
         if route.body is not None or route.raw:
             allowed = [*([] if route.body is None else [JSON]), *route.raw]
@@ -142,9 +149,11 @@ class _Address:
 
 async def _body(http: Request, limit: int, seconds: float) -> bytes:
     """Read the whole body. Raises TooLarge as soon as it is known to be so, and SlowRequest."""
+    # A body in chunks names no length, so the bytes that come are counted below too.
     length = http.headers.get("content-length", "0")
     check_length(int(length) if length.isdecimal() else 0, limit)
     parts, size = [], 0
+    # A client that sends a byte now and then would occupy a connection for ever.
     until = asyncio.get_running_loop().time() + seconds
     try:
         async with asyncio.timeout_at(until) as timer:

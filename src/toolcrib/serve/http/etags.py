@@ -19,6 +19,7 @@ def etag_of(body: bytes) -> str:
 def matches(header: str | None, tag: str) -> bool:
     """Return True if a list of ETags, or `*`, names this one."""
     listed = "" if header is None else header
+    # A proxy that compresses an answer makes its ETag weak; the record is the same.
     return any(one.strip().removeprefix("W/") in (tag, "*") for one in listed.split(","))
 
 

@@ -159,6 +159,7 @@ def _parameters(route: Route, types: _RouteTypes) -> Iterator[dict[str, Any]]:
         for name, rule in schema["properties"].items():
             listed: dict[str, Any] = {}
             if rule.get("type") == "integer":
+                # `read_query` takes integers of 64 bits only.
                 rule.update({"minimum": -(2**63), "maximum": 2**63 - 1} | rule)
             elif rule.get("type") == "array":  # `tags=` could be no tag or an empty one, so it is refused.
                 listed, rule["minItems"] = {"style": "form", "explode": False}, 1

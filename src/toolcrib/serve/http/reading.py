@@ -22,6 +22,7 @@ from toolcrib.schema import SchemaCheck, decode_value
 from toolcrib.spec.naming import suggestion
 
 JSON = "application/json"
+# `int` also takes spaces, underscores and digits of other scripts. At most 19 digits fit in 64 bits.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _TRUTH = {"true": True, "false": False}
 
@@ -78,6 +79,7 @@ def read_query(items: Iterable[tuple[str, str]], form: Any) -> Any:
         elif kinds[name] is int and _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63:
             values[name] = int(text)
         else:
+            # Another text stays a text, and is refused below with its place.
             values[name] = _TRUTH.get(text, text) if kinds[name] is bool else text
     return _converted(values, form, "the query")
 

@@ -27,6 +27,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise UsageError(f"{host!r} is not an address of this machine: {error}") from None
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
+        # Else a restart fails for about a minute, while old connections are in TIME_WAIT (socket(7)).
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Its connections inherit this. Else the body of an answer waits for the client's acknowledgement.
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -89,12 +90,14 @@ class HttpServer:
 
         class Server(uvicorn.Server):
             async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+                # First, since uvicorn waits for running responses, and streams end only when they see this.
                 closing.set()
                 await super().shutdown(sockets)
 
             @contextmanager
             def capture_signals(self) -> Iterator[None]:
                 """Stop on signals. uvicorn would raise them again, and the project would stay open."""
+                # Python lets only the main thread set signal handlers.
                 numbers = (
                     (signal.SIGINT, signal.SIGTERM)
                     if threading.current_thread() is threading.main_thread()
@@ -118,6 +121,7 @@ class HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            # uvicorn would believe X-Forwarded-For and -Proto of any program on this machine.
             proxy_headers=False,
             ws="none",
             timeout_graceful_shutdown=GRACE_S,

@@ -30,6 +30,7 @@ def get_artifact(request: RestRequest) -> Response:
     headers = {
         "Accept-Ranges": "bytes",
         "ETag": f'"{found.sha256}"',
+        # An output may be HTML: shown as a page of this server, its scripts would act with the session.
         "Content-Disposition": "attachment",
         "X-Content-Type-Options": "nosniff",
     }
@@ -53,6 +54,7 @@ def _range(text: str, size: int) -> tuple[int, int] | None:
     if not match[1]:
         return (max(0, size - int(match[2])), size - 1) if int(match[2]) else (1, 0)
     first, last = int(match[1]), int(match[2]) if match[2] else size - 1
+    # RFC 9110, 14.1.1: such a range is invalid, so it is ignored and the whole output is sent.
     if match[2] and last < first:
         return None
     return (first, min(last, size - 1)) if first < size else (1, 0)

@@ -19,6 +19,7 @@ def noting_makers(request: RestRequest, made: Mapping[str, bytes]) -> Iterator[N
     """
     reviews, caller = request.services.project.first_use.reviews, request.client.caller
     named = made.items() if request.client.identity is not None else ()
+    # Noted first: a crash in between leaves a note without a tool, never a tool that counts as a person's.
     entries = [reviews.note(name, caller, sha256(text).hexdigest()) for name, text in named]
     try:
         yield

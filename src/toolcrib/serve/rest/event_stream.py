@@ -42,6 +42,7 @@ async def _stream(request: RestRequest, events: AsyncIterator[bytes]) -> AsyncGe
     following: asyncio.Future[bytes | None] | None = None
     try:
         while True:
+            # It stays over quiet times: to cancel `anext` would end the generator.
             following = following or asyncio.ensure_future(anext(events, None))
             ready: set[asyncio.Future[Any]] = {following, stopping}
             done, _ = await asyncio.wait(ready, timeout=_QUIET_S, return_when=asyncio.FIRST_COMPLETED)

@@ -42,6 +42,7 @@ def page_of(
     found: Sequence[T], query: PageQuery, question: object, place: Callable[[T], list[Any]]
 ) -> tuple[list[T], str | None]:
     """Return the first page of a list, and the token of the page after it if there is more."""
+    # Callers look for one more than a page: it shows that another page follows.
     page = list(found[: query.page_size])
     return page, page_token(question, place(page[-1])) if len(found) > len(page) else None
 

@@ -110,9 +110,12 @@ class OpenCall:
     def refusal(self) -> ToolcribError | None:
         """The reason why nothing of the tool ran; None if it ran, or has not ended."""
         error = None if self.result is None else self.result.error
+        # An answer 200 has the result of a tool that ran, its error too. Only a call of which nothing ran is
+        # answered with the HTTP status of its error.
         if error is None or isinstance(error, (ToolFailed, TimedOut, Cancelled)):
             return None
         ran = "enforcement" in error.details or error.details.get("started")  # In a sandbox.
+        # A plain ToolcribError is a fault of unknown cause: the tool may have run.
         if type(error) is ToolcribError or ran:
             return None
         by_tool = isinstance(error, InvalidInput) and error.details.get("raised_by") == "tool"
@@ -130,6 +133,7 @@ class OpenCall:
 
     def add(self, event: CallEvent) -> None:
         """Record an event. The oldest are dropped when there are too many."""
+        # The event `result` is the last one: `end` has it.
         if event.kind == "ended":
             return
         if event.kind == "approval":
@@ -224,6 +228,7 @@ class ServerCalls:
         """Make a call that continues whatever happens to this server. Raises as `start` and `submit` do."""
         call = OpenCall(ctx, client, self._clock())
         stored = await self._store(call)
+        # By its idempotency key it may be a call that this server follows already.
         return self._running.get(stored) or self._follow(call, stored)
 
     async def _store(self, call: OpenCall) -> str:
@@ -256,6 +261,7 @@ class ServerCalls:
         try:
             result = (await self._durable.wait(call.id)).outcome()
         except asyncio.CancelledError:
+            # The client has cancelled it. When the server stops, a stored call is left to the next worker.
             if not call.stops:
                 with suppress(ConflictError):  # It has just ended.
                     self._durable.cancel(call.id)
@@ -270,6 +276,8 @@ class ServerCalls:
         if call.is_durable or call.result is not None or call.task is None:
             return
         call.is_durable = True
+        # Its tool has not begun, so a worker can make the call once a person has decided. A tool that runs
+        # is not begun twice: the call stays here, and the store keeps a lease for it.
         if call.status == "awaiting_approval":
             call.moves = True
             call.task.cancel()
@@ -314,6 +322,7 @@ class ServerCalls:
             return None
         for call in self._running.values():
             other = call.ctx
+            # A key counts for its caller only: nobody gets the result of another by guessing one.
             if (other.idempotency_key, other.caller) == (key, ctx.caller):
                 return call if call.asked == (ctx.tool, ctx.arguments) else None
         return None
@@ -322,6 +331,7 @@ class ServerCalls:
         try:
             result = await self._invoke(call.ctx)
         except asyncio.CancelledError:
+            # `keep` has cancelled it, and puts it into the store: it has not ended.
             if call.moves:
                 return
             why = "the server stopped before the call had ended" if call.stops else "the call was cancelled"
@@ -400,6 +410,7 @@ class ServerCalls:
                 if gone is None:
                     gone = asyncio.ensure_future(_left(receive))
                 elif gone.done():
+                    # With a key the client can ask again, and gets this result.
                     if not call.kept and call.ctx.idempotency_key is None:
                         await self.cancel(call)
                     raise ClientDisconnect

@@ -83,6 +83,7 @@ async def rest_app(
     server stops, so that requests that last long end.
     """
     access = Access(Tokens(project.vault), LoginSessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
+    # Durable calls run here too: there may be no worker process.
     project.calls.serve()
     calls = ServerCalls(project.invoke, project.calls)
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())

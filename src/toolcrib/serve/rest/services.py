@@ -26,6 +26,7 @@ class Services:
     def name(self, bundle_id: str, slug: str, version: str) -> str:
         """Return the name by which a tool of a bundle is called, also if there is none."""
         stored = self.project.bundles.stored
+        # Another process may have made the bundle, or changed its name, a moment ago.
         stored.catch_up()
         return stored_name(stored.bundle_name(bundle_id), slug, version)
 

@@ -30,6 +30,7 @@ _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib<
 <a href="{prefix}/approvals">approvals</a>, <a href="{prefix}/tools/calls">calls</a>,
 <a href="{prefix}/runs">runs</a>; all of it is in <a href="{prefix}/openapi.json">openapi.json</a>.
 """
+# The page names the person who is logged in, so nothing keeps it. No other site may show it in a frame.
 _HEADERS = {
     "cache-control": "no-store",
     "vary": "accept, cookie",
@@ -87,6 +88,7 @@ def log_in(request: RestRequest) -> Response:
         return Response()
     access = request.services.access
     prefix = _prefix(request)
+    # To another address, so that a reload does not use the code again.
     response = RedirectResponse(f"{prefix}/", 303, {"cache-control": "no-store"})
     try:
         session = access.sessions.log_in(request.query.code)
@@ -95,6 +97,7 @@ def log_in(request: RestRequest) -> Response:
             return response  # The page says if this browser is logged in, and what to do.
         raise
     secure = request.http.url.scheme == "https"
+    # `strict`: a browser sends it with no request that another site begins; `httponly`: no script reads it.
     response.set_cookie(
         access.cookie, session, path=prefix or "/", httponly=True, samesite="strict", secure=secure
     )

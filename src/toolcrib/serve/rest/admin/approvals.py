@@ -179,6 +179,7 @@ async def show_approval(request: RestRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
     service = _service(request)
     sheet = service.show(request.path["approvalID"])
+    # As if there were none: a token does not learn of calls of tools that it does not cover.
     if not covers(request, sheet.approval.tool):
         raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
     return Answer(msgspec.convert({**sheet.document, "facts": service.facts(sheet)}, ApprovalDetails))
@@ -242,6 +243,7 @@ async def revoke_grant(request: RestRequest) -> Answer:
     if not covers(request, grant.tool):
         raise NotFoundError(f"no valid decision has the id {id_!r}")
     by, decider = _decider(request)
+    # Else an agent with a token could make way for a call that a person has refused.
     if decider is not None and grant.answer == "denied":
         raise DeniedError("a token cannot revoke a denial", hint="A person can: toolcrib approvals revoke ID")
     revoked = service.revoke(id_, by, channel=_CHANNEL)

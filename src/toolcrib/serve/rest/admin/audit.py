@@ -69,6 +69,7 @@ def list_audit_lines(request: RestRequest) -> Answer:
     names = ("tool", "event", "caller", "status", "code", "text", "since", "until")
     asked = {name: value for name in names if (value := getattr(query, name)) is not UNSET}
     for name in ("since", "until"):
+        # A time without a zone cannot be compared with those of the log.
         if name in asked and asked[name].tzinfo is None:
             asked[name] = asked[name].replace(tzinfo=UTC)
     question = ("audit", sorted((name, str(value)) for name, value in asked.items()))

@@ -44,6 +44,7 @@ def export_to_zip(request: RestRequest) -> Response:
     require_all(request)
     bundle = services.store.bundle(request.path["bundleID"])
     data = export_bundle(services.store, bundle.id, services.project.secrets)
+    # The id, not the slug: that may have letters that a header cannot.
     headers = {"content-disposition": f'attachment; filename="{bundle.id}.zip"'}
     return Response(data, headers=headers, media_type=_ZIP)
 

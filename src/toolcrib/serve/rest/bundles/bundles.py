@@ -87,6 +87,7 @@ def put_bundle(request: RestRequest) -> Answer:
     body: BundlePut = request.body()
     bundle_id = request.path["bundleID"]
 
+    # The store calls this under its lock, so nobody changes the bundle between the check and the write.
     def check(before: object) -> None:
         check_preconditions(request.http.headers, before)
         ours = {
@@ -141,6 +142,7 @@ def delete_bundle(request: RestRequest) -> Answer:
 def read_switch(request: RestRequest, built_in: Callable[[], bool]) -> bool:
     """Read a body that is a `Switch`. For something built in, other fields raise BuiltInReadOnly."""
     value = request.json()
+    # Before the form is checked, which would only say that the field is unknown.
     if isinstance(value, dict) and value.keys() - {"isEnabled"} and built_in():
         raise BuiltInReadOnly(hint="Send isEnabled only.")
     switch: Switch = request.body()

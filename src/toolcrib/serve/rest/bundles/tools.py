@@ -203,6 +203,7 @@ def named_tool(request: RestRequest) -> tuple[str, str, str]:
     """Return bundle, slug and version of the path. Raises ToolNotFound if the token covers no such tool."""
     path = request.path
     bundle_id, slug, version = path["bundleID"], path["toolSlug"], path["v"]
+    # As if there were none: a token does not learn of tools that it does not cover.
     if not covers_all(request) and not covers(request, request.services.name(bundle_id, slug, version)):
         raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
     return bundle_id, slug, version

@@ -107,6 +107,7 @@ def count_tools(request: RestRequest) -> Answer:
     tags: Counter[str] = Counter()
     types: Counter[str] = Counter()
     bundles: Counter[str] = Counter()
+    # For the whole loop: a change by another thread would end it with an error.
     with stored.lock:
         listing = stored.listing
         for tool in listing.tools():

@@ -17,6 +17,8 @@ from toolcrib.serve.http import SECURITY_HEADERS, problem
 from toolcrib.serve.rest.calls.routes import INVOKE, arguments_of, call_answer
 from toolcrib.serve.rest.services import Services
 
+# Origin, Cookie, Prefer, Idempotency-Key and others change what is checked or answered, so only the
+# application handles them.
 _HEADERS = frozenset(
     (b"accept", b"accept-encoding", b"authorization", b"connection", b"content-length", b"content-type")
 ) | frozenset((b"host", b"user-agent"))
@@ -47,6 +49,7 @@ class QuickInvoke:
             await problem(SlowRequest())(scope, receive, send)
             return
         body: bytes = message.get("body", b"")
+        # What has been received is given to the application again, which reads the rest of the body.
         arguments = None if message.get("more_body") else arguments_of(body)
         if arguments is None:
             await self._app(scope, _with(message, receive), send)
@@ -58,6 +61,7 @@ class QuickInvoke:
     def _client(self, scope: Scope) -> Client | None:
         """Return the client of a usual request, if it may call tools."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        # Of a header that is sent twice the dict has the last one, where the application may take the first.
         if len(headers) != len(scope["headers"]) or not headers.keys() <= _HEADERS:
             return None
         if headers.get(b"content-type") != b"application/json" or headers.get(b"accept", b"*/*") not in _ANY:

@@ -246,6 +246,7 @@ async def _invoke(request: RestRequest, tool: str) -> Handled:
     call = calls.same(ctx)
     if EVENT_STREAM in headers.get("accept", ""):
         call = call or calls.start(ctx, client)
+        # Once a stream has begun its status is 200, and can no longer say that the call was refused.
         await calls.begin(call, request.http.receive)
         if call.refusal is None:
             return event_stream(request, _events(call, 0))
@@ -253,6 +254,7 @@ async def _invoke(request: RestRequest, tool: str) -> Handled:
     wait_s = _wait_s(headers.get("prefer", ""))
     if call is None:
         call = await calls.submit(ctx, client) if wait_s == 0 else calls.start(ctx, client)
+    # A client that says how long it waits comes back for the result, so the call outlives its connection.
     call.kept = call.kept or wait_s is not None
     await calls.settle(call, request.http.receive, wait_s)
     await calls.keep(call)
@@ -268,6 +270,8 @@ def arguments_of(body: bytes) -> bytes | None:
         text = bytes(_decode(body).args)
     except msgspec.DecodeError:
         return None
+    # Of two keys `args` msgspec takes the last one; the strict reader refuses them. So the text must be all
+    # that the body has.
     alone = body[start.end() :].rstrip()[:-1].rstrip() == text
     return text if alone and text.startswith(b"{") else None
 
@@ -303,6 +307,7 @@ async def list_calls(request: RestRequest) -> Answer:
     states = _STATES[query.status] if query.status is not UNSET else tuple(chain(*_STATES.values()))
     stored = await request.services.calls.page(request.client, states, query.page_size + 1, before)
     here = request.services.calls.list(request.client)
+    # A call may be in both: what this server has comes last, since it is newer than the answer of the store.
     by_id = {call.id: call for call in (*stored, *here)}
     found = [
         call
