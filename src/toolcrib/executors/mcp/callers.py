@@ -60,6 +60,7 @@ class CallerConnection:
                 return
             ended = isinstance(error, asyncio.CancelledError)
             self._ready.set_exception(ToolUnavailable("the connection was closed") if ended else error)
+            # Marks it as seen: asyncio logs an exception that no call has waited for.
             self._ready.exception()
 
     @property
@@ -77,6 +78,7 @@ class CallerConnection:
     async def ready(self, relay: CallRelay) -> Connected:
         """Wait for the connection. What the server asks meanwhile goes to the client of this session."""
         with self.relays.while_running(relay) if relay.session is not None else nullcontext():
+            # Shielded: a call that is cancelled must not end the connection for the others that wait.
             return await asyncio.shield(self._ready)
 
 
@@ -106,6 +108,7 @@ class CallerConnections:
             try:
                 found = await one.ready(relay)
             except MCPError:
+                # A server of 2026-07-28 that refuses a session still works by the shared connection.
                 if up.in_session:
                     raise
                 self._refused, found = True, up
@@ -148,6 +151,7 @@ class CallerConnections:
             loop.call_later(_IDLE_S, self._close_idle, one, one.used)
 
     def _close_idle(self, one: CallerConnection, used: float) -> None:
+        # After a later call the time differs, and that call has a timer of its own.
         if not one.calls and one.used == used:
             one.task.cancel()
 
@@ -159,9 +163,11 @@ class CallerConnections:
             raise ToolUnavailable(
                 f"{self._most} callers use this server already", hint="Call again later.", retryable=True
             )
+        # Taken out at once: its task ends later, and the place is needed now.
         self._made.pop(min(idle, key=lambda pair: pair[0])[1]).task.cancel()
 
     def _forget(self, key: Hashable, one: CallerConnection, _: object) -> None:
+        # The key may belong to a newer connection by now.
         if self._made.get(key) is one:
             del self._made[key]
 

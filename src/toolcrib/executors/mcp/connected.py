@@ -76,6 +76,7 @@ async def connected(
 
     async def on_message(message: Any) -> None:
         inner = message.root if hasattr(message, "root") else message
+        # Before the connection is ready nothing has been listed, so nothing can be stale.
         if up is not None and isinstance(inner, changes):
             up.stale.set()
         elif isinstance(inner, types.ElicitCompleteNotification):

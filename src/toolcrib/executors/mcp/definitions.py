@@ -64,6 +64,7 @@ async def _fetch_list(
 ) -> None:
     """Read the pages of one list."""
     cursor: str | None = None
+    # A server can return a next cursor forever.
     for _ in range(_MAX_PAGES):
         page = await fetch_page(cursor=cursor)
         for entry in getattr(page, key):
@@ -113,6 +114,7 @@ def _of_resource(whole: dict[str, Any]) -> Definition:
 def resource_uri(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the URI of a resource by the name of its definition, with the names of a template filled in."""
     uri = name[len(RESOURCE) :]
+    # No `/`, `?` or `#` of a value may change which resource the URI names.
     return re.sub(r"\{(\w+)\}", lambda found: quote(str(arguments[found[1]]), safe=""), uri)
 
 
@@ -153,12 +155,14 @@ def names_of(server: str, tools: Iterable[str], *, prefix: bool = True) -> dict[
     all_of_them = tuple(tools)
     for tool in all_of_them:
         own = tool.removeprefix(PROMPT)
+        # A tool has the name already, so the prompt keeps its prefix.
         if own in all_of_them and own != tool:
             own = tool
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", own)
         name = f"{server}__{plain}" if prefix else plain
         if plain != own or len(name) > _MAX_NAME:
             tail = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            # 9 characters: the underscore, and 8 digits of the hash.
             name = f"{name[: _MAX_NAME - 9]}_{tail}"
         names[tool] = name
     return names
@@ -195,6 +199,7 @@ def tool_of(
 def _forms(definition: Definition) -> McpForms:
     """Return the forms in which our own clients find a definition: as it was with its server."""
     name, kind = definition["name"], definition.get("mimeType")
+    # MCP, Icons: other schemes, such as `javascript:` and `file:`, are unsafe for those who show them.
     icons = [one for one in definition.get("icons", ()) if one["src"].startswith(("https:", "data:"))]
     if name.startswith(RESOURCE):
         return McpForms(listed=False, resource=name[len(RESOURCE) :], mime_type=kind, icons=icons)

@@ -122,6 +122,7 @@ class OAuthTokens:
             scope = parse_qs(urlsplit(page).query).get("scope", [""])[0]
             held = ((self.stored.get("tokens") or {}).get("scope") or "").split()
             added = " ".join(one for one in scope.split() if one not in held)
+            # The next login asks for these rights too; without that it would be refused again.
             self.store(scope=scope)
             what = "asks for further rights: " + added if added and held else "asks for a new login"
             self.error = ToolUnavailable(
@@ -130,11 +131,13 @@ class OAuthTokens:
             raise self.error
 
         async def never() -> AuthorizationCodeResult:
+            # `expired` raises before the client waits for a code.
             raise AssertionError
 
         auth = _provider(url, self, _REDIRECT, expired, never)
         if (until := self.stored.get("until")) is not None:
             auth.context.token_expiry_time = until - _EARLY_S
+        # A new process has not discovered where tokens are renewed.
         if (metadata := self.stored.get("metadata")) is not None:
             auth.context.oauth_metadata = OAuthMetadata.model_validate(metadata)
         return auth
@@ -245,6 +248,7 @@ class Login:
 
         try:
             async with asyncio.timeout(self._limit_s):
+                # Shielded: the listener uses the same future, which a time-out would cancel.
                 values = await asyncio.shield(self._answer)
         except TimeoutError:
             raise TimedOut(
@@ -262,6 +266,8 @@ class Login:
             target = head.split(" ", 2)[1]
             parts = urlsplit(target)
             values = {name: given[0] for name, given in parse_qs(parts.query).items()}
+            # RFC 6749, 10.12: any page can send a browser to this port with a code of its own, but it cannot
+            # know the state.
             ours = parts.path == "/callback" and bool(self._state) and values.get("state") == self._state
             if ours and not self._answer.done():
                 self._answer.set_result(values)

@@ -20,6 +20,7 @@ from toolcrib.spec import CallClient, CallContext
 if TYPE_CHECKING:
     from mcp_types import ErrorData
 
+# The official client builds each request itself; the context leads from the call to `_Outgoing`.
 _CAPABILITIES: ContextVar[Mapping[str, Any]] = ContextVar("capabilities", default=MappingProxyType({}))
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
@@ -61,6 +62,7 @@ class CallRelay:
         client = self._client
         state = None if client is None else client.state
         responses: Mapping[str, Any] | None = None if client is None else client.responses or None
+        # A server that never stops asking must not hold a call forever.
         for _ in range(_MOST_ROUNDS):
             result = await self._unless_suspended(send(responses, state))
             if getattr(result, "result_type", "complete") != "input_required":
@@ -81,6 +83,7 @@ class CallRelay:
             try:
                 return await self._client.ask(requests) if requests else {}
             except InputRequired as rest:
+                # The server's state goes out with the questions, and comes back with their answers.
                 rest.details["state"] = state
                 raise
         # The answers of this round were sent already, so these are new questions under the same names.
@@ -155,6 +158,7 @@ class _Outgoing:
         if self._announced is not None and getattr(item.message, "method", "") == "initialize":
             params["capabilities"] = dict(self._announced)
         meta = params.get("_meta")
+        # Only requests of 2026-07-28 have this key; a session has announced them by `initialize`.
         if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
             meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
         await self._stream.send(item)
@@ -197,6 +201,7 @@ class Relays:
             try:
                 return await relay.run(send)
             except MCPError as error:
+                # Error -32042 sends the user to addresses; the server reports later that one was visited.
                 asked = error.data.get("elicitations") if isinstance(error.data, dict) else None
                 for one in asked if isinstance(asked, list) else ():
                     self._expect(one, relay)
@@ -214,6 +219,8 @@ class Relays:
     def _asked_call(self) -> CallRelay | None:
         """Return a call of the client that the server asks; None if that is not clear."""
         calls = list(self._running)
+        # In a session a request does not name its call. Passed to the wrong client it would show one
+        # caller's data to another.
         sessions = {id(call.session or call) for call in calls}
         return calls[-1] if len(sessions) == 1 else None
 
@@ -251,6 +258,7 @@ class Relays:
     def _expect(self, asked: Any, relay: CallRelay) -> None:
         """Remember the call that an elicitation belongs to: the server says when its user has been there."""
         name = asked.get("elicitationId") if isinstance(asked, Mapping) else None
+        # The server chooses how many it begins, and need not end any of them.
         if isinstance(name, str) and len(self._elicited) < _MOST_ELICITED:
             self._elicited[name] = relay
 

@@ -77,6 +77,7 @@ class HttpLink:
 
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
             limits = httpx2.Timeout(30.0, read=_EVENT_S)
+            # `trust_env` would let variables choose a proxy, and .netrc add a password.
             return httpx2.AsyncClient(transport=transport, auth=auth(url), timeout=limits, trust_env=False)
 
         async with AsyncExitStack() as stack:
@@ -86,6 +87,7 @@ class HttpLink:
                 http = await stack.enter_async_context(client())
                 connected = streamable_http_client(url, http_client=http, max_sse_event_size=_EVENT_BYTES)
                 streams = await stack.enter_async_context(connected)
+            # Only here does it stay open: if something above fails, what was opened before it is closed.
             self._stack = stack.pop_all()
         return streams
 
@@ -129,6 +131,7 @@ class HttpLink:
 
     def _saw(self, url: str, status: int) -> None:
         """Remember that the server itself refuses requests, until it answers one."""
+        # A host of the login also answers 401; that says nothing about the server.
         own = self._home is not None and Destination.parse(url).origin == self._home.origin
         if own and (status in (401, 403) or status < 300):
             self._refused = status if status >= 400 else 0

@@ -115,6 +115,8 @@ class McpServer:
     def start(self) -> None:
         """Start it in the background of this event loop, and keep it running."""
         loop = asyncio.get_running_loop()
+        # A task whose event loop was closed never runs again, so the server starts anew on this loop.
+        # On another loop that is still open it goes on there.
         if self._task is not None and self._loop is not None and not self._loop.is_closed():
             if self._loop is loop and self._task.done():
                 self._task = None
@@ -174,6 +176,7 @@ class McpServer:
             async with AsyncExitStack() as stack:
                 limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
                 up = await stack.enter_async_context(connected(link, Relays(), self._version))
+                # The limit includes the first list: a server that connects and then is silent has failed.
                 self._on_tools(*await fetch(up.client))
                 limit.reschedule(None)
                 self.protocol, self.enforcement = up.client.protocol_version, link.enforcement()
@@ -207,6 +210,7 @@ class McpServer:
                 up = await stack.enter_async_context(made)
                 limit.reschedule(None)
                 self._note_start(up.client.protocol_version, link.enforcement())
+                # Only the shared connection lists the tools, so a change that is announced here must wake it.
                 if self._up is not None:
                     up.stale = self._up.stale
                 yield up
@@ -258,6 +262,7 @@ class McpServer:
                 return
             except Exception:  # noqa: S110 - the next listing shows lost changes
                 pass
+            # Changes while no stream was open are lost, so the list is read again.
             await asyncio.sleep(_RELISTEN_S)
             up.stale.set()
 
@@ -392,6 +397,7 @@ class McpServer:
 
     async def _available(self) -> Connected:
         while True:
+            # After its end a connection stays here until `_session` has run its clean-up.
             if self._up is not None and not self._up.link.closed.is_set() and not self._up.broken.is_set():
                 return self._up
             failing = self.state == "waiting" and self.failures > _PATIENCE
@@ -405,6 +411,7 @@ class McpServer:
 
         if isinstance(error, (ToolcribError, TimedOut)):
             return error
+        # The client's error hides the cause that the link saw, such as HTTP 401 or a login that has ended.
         if isinstance(found := up.link.failure(), ToolcribError) and not up.link.closed.is_set():
             up.broken.set()
             return _copy_of(found)
@@ -423,6 +430,8 @@ class McpServer:
             ended
             or unknown
             or up.link.closed.is_set()
+            # The official client raises these for an answer that is an error or malformed. Any other
+            # error comes from the transport, so the connection is not used again.
             or not isinstance(error, (MCPError, RuntimeError, ValueError))
         ):
             up.broken.set()

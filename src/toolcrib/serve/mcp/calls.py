@@ -117,11 +117,13 @@ class ClientCalls:
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
         size, most = one.request.size, self._settings.max_running + self._settings.max_waiting
+        # While nothing else is open, even a message above the limit is taken: else it could never run.
         if len(self._tasks) >= most or (self._bytes and self._bytes + size > self._settings.max_bytes):
             raise busy("too many calls are waiting", "Call again later.")
         if self._settings.approver is not None:
             answers = one.request.params.get("inputResponses")
             if one.asks_by == "url" and opens_page(answers):
+                # The user goes to the page now, so this request waits for the decision and asks no more.
                 one.asks_by = None
                 one.call.wait = "pending" if one.may_be_task else "block"
             else:
@@ -156,6 +158,7 @@ class ClientCalls:
 
     def cancel(self, key: object) -> None:
         """Cancel a call at the client's wish. It gets no answer."""
+        # Taken out first: `_run` then finds that the call is not open, and sends no second answer.
         one = self._open.pop(key, None)
         if one is not None and one.task is not None:
             one.task.cancel()
@@ -185,8 +188,10 @@ class ClientCalls:
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
         key = one.request.key
         if one.claim is not None and self.tasks is not None and not isinstance(result, dict):
+            # The task was the answer to the request. The result goes to the store.
             self.tasks.record(one.call, one.claim, result)
         elif self._open.get(key) is one:
+            # A cancelled call never comes here, even if its id belongs to a later request by now.
             del self._open[key]
             self._answer(one, result or Result("error", error=Cancelled("the server is shutting down")))
 
@@ -195,11 +200,14 @@ class ClientCalls:
         if self.tasks is None or not one.may_be_task or one.listed is None:
             return await self._invoke(one)
         approval = None
+        # A tool with `mcp: {task: true}` is stored before it runs. Any other runs first, and is stored here
+        # only if it waits for a person whom this client cannot ask.
         if not one.listed.tool.mcp.task:
             result = await self._invoke(one)
             approval = waiting_for(result)
             if approval is None or one.claim is not None or self._question(one, result) is not None:
                 return result
+        # The timer of `_make_task` may end while the call is stored, and would store it again.
         one.may_be_task = False
         try:
             return await self.tasks.create(one.call, approval)
@@ -236,8 +244,10 @@ class ClientCalls:
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
         call, approver = one.call, self._settings.approver
+        # Answers that came with the request were taken by `start`, so the decision is recorded already.
         if one.asks_by is None or approver is None or "inputResponses" in one.request.params:
             return await self._catalog.invoke(call)
+        # Without waiting first, to find out which approval the call needs.
         result = await self._catalog.invoke(replace(call, wait="pending"))
         if waiting_for(result) is None or (one.request.modern and self._question(one, result) is not None):
             return result
@@ -247,6 +257,7 @@ class ClientCalls:
         send = one.request.channel.send
         answered = await self._questions.ask(question.request(), send)
         if question.url is not None and accepts(answered):
+            # The client says only that its user opens the page. The decision comes from there, later.
             result = await self._catalog.invoke(replace(call, wait="block"))
             send(notification("notifications/elicitation/complete", {"elicitationId": question.approval}))
             return result
@@ -308,6 +319,7 @@ class ClientCalls:
         question = self._question(one, result)
         if question is None:
             return None
+        # Sealed, so that a client cannot answer one question and have another call approved by it.
         sealed = self._seal.seal({"approval": question.approval}, one.about())
         return input_required({"requests": question.input_requests()}, sealed)
 
@@ -332,6 +344,7 @@ class ClientCalls:
                 message = event.text.rstrip().rpartition("\n")[2]
                 done = max(last, 0.0) + _CHUNK if message else None
             live = event.kind in ("progress", "chunk") and self._open.get(one.request.key) is one
+            # JSON has neither NaN nor infinities; both fail the comparison.
             if not live or done is None or not last < done < math.inf or channel.congested():
                 return
             last = done

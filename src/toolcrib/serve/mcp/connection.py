@@ -196,6 +196,7 @@ class Connection:
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, "only protocol 2025-03-26 has batches")
         batch = _BatchReply(reply, len(messages))
         for message in messages:
+            # Each message counts with its share, so the limit on the bytes that wait holds for batches too.
             self.handle(message, channel, batch.reply, len(line) // len(messages))
 
     def handle(self, message: Any, channel: Channel, reply: Reply, size: int) -> None:
@@ -210,6 +211,7 @@ class Connection:
                 if method is not None or not ("result" in message or "error" in message):
                     text = 'a message needs "jsonrpc": "2.0" and a "method"'
                     raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
+                # A result or an error without a method is the client's answer to a request of ours.
                 self._questions.receive(message)
                 return reply(None)
             params = message.get("params")
@@ -222,12 +224,15 @@ class Connection:
             if not isinstance(params, dict):
                 raise JsonRpcError(ErrorCode.INVALID_PARAMS, "params must be an object")
             meta = meta_of(params)
+            # The channel of one request belongs to no session. `server/discover` exists only in 2026-07-28,
+            # and `initialize` only before it, whatever the envelope says.
             modern = (
                 not channel.shared
                 or method == "server/discover"
                 or (VERSION_KEY in meta and method != "initialize")
             )
             request = McpRequest(params, meta, request_id, modern, reply, channel, size)
+            # A second request with this id would take the place of the first, which then gets no answer.
             if request.key in self._calls or request.key in self._changes:
                 text = f"the id {request_id!r} belongs to a request still running"
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
@@ -243,6 +248,8 @@ class Connection:
             self._changes.begin_session(self._channel)
         elif method == "notifications/cancelled" and isinstance(params, dict):
             request_id = params.get("requestId")
+            # Requests that stand alone over HTTP share one connection, and their ids may be equal. Such a
+            # client cancels by closing the stream of its request.
             if is_request_id(request_id) and channel.shared:
                 self._changes.cancel(request_id)
                 self._calls.cancel(request_id)
@@ -278,6 +285,7 @@ class Connection:
         wanted = params.get("protocolVersion")
         if not isinstance(wanted, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "initialize needs protocolVersion, a string")
+        # MCP, Lifecycle: the server answers with a version that it knows, and the client decides.
         self._version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
         self._caller = caller_name(params.get("clientInfo"))
         self._capabilities = params.get("capabilities")
@@ -305,6 +313,7 @@ class Connection:
 
     def _subscribe(self, request: McpRequest) -> None:
         uri = _text_of(request.params, "uri")
+        # Raises if there is no such resource, or the caller may not see it.
         self._resource(request, uri)
         self._changes.subscribe(self._channel, uri)
         request.reply(answer(request.id, {}))
@@ -362,6 +371,8 @@ class Connection:
             listed = listing.prompt(_text_of(ref, "name"))
         name, typed = completed_argument(request.params.get("argument"))
         tool, complete = None if listed is None else listed.tool, self._settings.complete
+        # A completion is computed by the mounted server, so none is asked for before a person has
+        # reviewed the tool.
         if complete is not None and tool is not None and tool.kind == "mcp" and not tool.approval.required:
             context = request.params.get("context")
             given = context.get("arguments") if isinstance(context, dict) else None
@@ -402,6 +413,7 @@ class Connection:
         about: Callable[[], bytes] = bytes
         state: dict[str, Any] = {}
         if request.modern:
+            # Not computed yet: most calls neither bring nor leave a state.
             about = partial(_about, caller, tool, arguments)
             if isinstance(sealed := params.get("requestState"), str):
                 state = self._calls.open_state(sealed, about())
@@ -412,6 +424,7 @@ class Connection:
             caller,
             session_id=self._session,
             identity=identity,
+            # With tasks, a call that waits for a person is stored as one, so the request itself never blocks.
             wait="pending" if tasks else wait_of(meta),
             idempotency_key=key_of(meta),
             client=self._client_of(request, state),
@@ -419,6 +432,7 @@ class Connection:
         )
         tasks = tasks and listed is not None and not call.dry_run
         if tasks:
+            # The id of a task is that of its call, so it must be known before the call begins.
             call.call_id = new_id()
         asks_by = mode_of(meta.get(CAPABILITIES_KEY)) if request.modern else self._asks_by
         self._calls.start(ClientCall(request, call, listed, asks_by, form, about, state, tasks))
@@ -503,5 +517,6 @@ class _BatchReply:
         self._open -= 1
         if data is not None:
             self._answers.append(data)
+        # JSON-RPC 2.0, Batch: notifications alone get no answer, not an empty array.
         if not self._open:
             self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None)

@@ -13,6 +13,7 @@ from toolcrib.spec import Result
 from toolcrib.spec.record import record
 from toolcrib.spec.views import error_text, pending_error, value_text
 
+# MCP, Completion: at most 100 values in one answer.
 _MOST_VALUES = 100
 
 
@@ -35,6 +36,7 @@ class _PromptResult:
         value = _value(result)
         blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
         messages: Any = [{"role": "user", "content": block} for block in blocks]
+        # A mounted server's prompt has messages with roles of its own, which stay as they are.
         if listed is not None and listed.tool.kind == "mcp" and isinstance(value, dict):
             messages = value.get("messages", messages)
         about = {} if listed is None else {"description": listed.tool.description}

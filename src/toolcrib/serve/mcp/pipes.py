@@ -103,6 +103,7 @@ class LineReader:
         self._size += len(part)
         if self._size <= self._limit:
             self._parts.append(part)
+        # Only at the part that passes the limit, so the line is reported once.
         elif before <= self._limit:
             self._parts.clear()
             self._on_oversize()
@@ -144,6 +145,7 @@ class LineWriter:
             return
         data = line + b"\n"
         if not self._size:
+            # Usually the descriptor takes all of it now, and no turn of the event loop is needed.
             sent = self._try(data)
             if sent == len(data) or self._broken:
                 return
@@ -192,6 +194,7 @@ class LineWriter:
             self._loop.remove_writer(self._fd)
             if self._flushed is not None:
                 self._flushed.set()
+        # Well below the mark at which reading stops, or a slow client would switch it with every line.
         if self._pressed and self._size < _LOW:
             self._pressed = False
             self._on_pressure(False)
@@ -218,6 +221,7 @@ def _non_blocking(fd: int) -> tuple[int, bool, bool]:
     With it: True if it must be closed, and True if `fd` must be made blocking again.
     """
     kind = os.fstat(fd).st_mode
+    # A regular file is always ready, whatever its flags are.
     if stat.S_ISREG(kind) or fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_NONBLOCK:
         return fd, False, False
     if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
@@ -227,5 +231,6 @@ def _non_blocking(fd: int) -> tuple[int, bool, bool]:
         except OSError as error:
             if error.errno == errno.ENXIO:  # nobody reads it: the first write will fail
                 return fd, False, False
+    # A socket cannot be opened by way of /proc, so its own flag changes until `close`.
     os.set_blocking(fd, False)
     return fd, False, True

@@ -74,6 +74,7 @@ class McpRequest:
     @property
     def key(self) -> object:
         """Distinguishes the request from all others that are open."""
+        # Ids of different clients may be equal where each request has a channel of its own.
         return self.id if self.channel.shared else self.channel
 
 

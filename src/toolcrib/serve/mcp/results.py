@@ -30,6 +30,7 @@ def call_result(
         return _error(result, result.error or pending_error(result), None, limit)
     value = result.value
     text = value_text(value)
+    # UTF-8 has at most 4 bytes for a character, so a short text need not be encoded to measure it.
     shown = text if len(text) * 4 <= limit else cut_text(text, limit, artifact_of(result))
     content = list(result.blocks) or [{"type": "text", "text": shown}]
     out: dict[str, Any] = {"content": content}
@@ -43,6 +44,7 @@ def call_result(
             )
             return _error(result, error, shown, limit)
         out["structuredContent"] = {"result": value} if listed.wraps_output else value
+    # The value of a mounted tool without structured content only repeats its blocks.
     elif shown is text and not isinstance(value, str) and value != {"content": list(result.blocks)}:
         out["structuredContent"] = value if isinstance(value, dict) else {"result": value}
     out["isError"] = False

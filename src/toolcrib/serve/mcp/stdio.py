@@ -87,6 +87,7 @@ async def serve_stdio(
         try:
             await ended.wait()
         finally:
+            # No new calls, then the answers of the running ones, then their bytes: else answers are lost.
             reader.stop()
             await connection.drain(_GRACE_S)
             await writer.flush(_FLUSH_S)
@@ -103,7 +104,9 @@ def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
 
 def _divert_output(undo: ExitStack) -> int:
     """Return a private descriptor of standard output. Until `undo`, descriptor 1 is standard error."""
+    # Text printed so far belongs to standard output, and must not move to standard error.
     sys.stdout.flush()
+    # Not below 3: the numbers of the standard streams may be free if one of them is closed.
     private = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
     undo.callback(os.close, private)
     try:
@@ -112,6 +115,7 @@ def _divert_output(undo: ExitStack) -> int:
         _point(1, os.O_WRONLY)
 
     def restore() -> None:
+        # Text that tools printed meanwhile goes to standard error, before descriptor 1 changes back.
         sys.stdout.flush()
         os.dup2(private, 1)
 

@@ -74,6 +74,7 @@ class Tasks:
         Raises the error of a call that would be refused anyway.
         """
         calls = self._calls()
+        # Without a worker in this process the stored call would wait for another process.
         calls.serve()
 
         def submit() -> str:
@@ -134,6 +135,7 @@ class Tasks:
 
         def take() -> None:
             found = self._find(task, caller)
+            # A task waits for a person's approval, or for answers to the tool's own questions.
             if self._question(found, meta) is not None and self._approver is not None:
                 take_answer(self._approver, found.approval, answers, caller)
             else:
@@ -158,6 +160,7 @@ class Tasks:
         try:
             return self._calls().find(task, caller)
         except NotFoundError:
+            # The same for a task of another caller, so nobody can find out which ids exist.
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no task {task[:100]!r}") from None
 
     def _created(self, task: str) -> dict[str, Any]:
@@ -196,6 +199,7 @@ def _status(found: DurableCall) -> str:
         return "input_required"
     if found.state == "cancelled" and found.error is None:
         return "cancelled"
+    # The process that ran it died, and the tool may not run twice.
     lost = found.state == "unknown"
     return "failed" if lost or protocol_error(found.outcome().error) is not None else "completed"
 

@@ -76,6 +76,7 @@ def busy(message: str, hint: str) -> JsonRpcError:
 
 def is_request_id(value: Any) -> TypeGuard[RequestId]:
     """Return True if MCP allows this value as the id of a request."""
+    # `isinstance` would also accept true and false: in Python they are integers.
     kind = type(value)
     return kind is int or kind is str
 
@@ -93,6 +94,7 @@ def read_message(line: bytes) -> dict[str, Any]:
     except RecursionError:
         reason = "the message is nested too deeply"
     try:
+        # Read once more without the strict rules, to answer with the right code and the message's id.
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         message = f"the message is not JSON in UTF-8: {error}"
@@ -144,6 +146,7 @@ def to_json(message: Any) -> bytes:
         return orjson.dumps(message)
     except TypeError:
         pass
+    # orjson refuses lone surrogates and integers beyond 64 bit; the standard library writes them.
     text = json.dumps(message, ensure_ascii=False, default=str)
     plain = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities are null, as in orjson
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

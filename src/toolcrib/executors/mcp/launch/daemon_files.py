@@ -70,6 +70,7 @@ def _of_line(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths
             yield f"{folder}/.env"
     for folder in (path for name, path in named if name in _SETTINGS):
         yield f"{folder}/config.json"
+        # The client runs these programs itself.
         yield from (f"{folder}/cli-plugins/{name}" for name in paths.names(f"{folder}/cli-plugins"))
 
 

@@ -40,6 +40,7 @@ class _Words:
             name, equals, value = word.partition("=")
             if name in taking and (equals or left):
                 options.setdefault(taking[name], []).append(value if equals else left.pop(0))
+            # An unknown option may take the next word; a wrong guess would start another program.
             elif word not in known:
                 raise _unreadable(launcher, word)
         return cls(options, tuple(left))
@@ -64,6 +65,7 @@ def launched(launch: Launch, machine: MachineView) -> Launch:
 
     Raises ToolUnavailable if a launcher's package is not on this machine, or its options are not supported.
     """
+    # A launcher may start another one, as in `uv run npx …`.
     for _ in range(_DEEPEST):
         program = launch.argv[0]
         path = machine.absolute(program) if "/" in program else machine.which(program)
@@ -86,6 +88,7 @@ def _of_pyenv(path: str, machine: MachineView) -> str | None:
     if os.path.dirname(path) != f"{base}/shims" or not os.path.isdir(f"{base}/versions"):
         return None
     text = machine.env.get("PYENV_VERSION") or packages.text_of(f"{base}/version")
+    # A name with a slash could lead out of the folder of versions.
     names = [name for name in text.replace(":", " ").split() if "/" not in name]
     if not names or names == ["system"]:
         return None
@@ -162,6 +165,8 @@ def _uv_tool(launch: Launch, path: str, given: Iterable[str], machine: MachineVi
     env = packages.uv_environment(wanted, command, python_version, machine)
     if env is None:
         spec = [word for one in words.options.get("--with", ()) for word in ("--with", one)]
+        # No code of the package may run while it is downloaded: `--no-build` refuses source packages, and
+        # Python with `-S` runs no .pth files.
         line = ["tool", "run", "--no-config", "--no-build", "--compile-bytecode", *spec]
         line += ["--from", words.one("--from") or name]
         python = ["--python", python_version] if python_version else []
@@ -193,6 +198,7 @@ def _npm_package(launch: Launch, path: str, given: Iterable[str], machine: Machi
     if script is None:
         specs = [f"--package={one.written}" for one in wanted]
         npm = _beside(path, "npm", machine)
+        # No code of the package may run: install scripts are off, and Node runs `0` in its place.
         line = [npm, "exec", "--yes", "--ignore-scripts", *specs, "--", node, "-e", "0"]
         raise packages.missing("npx", wanted[0].name, line)
     interpreter = (node,) if packages.is_for_node(script) else ()

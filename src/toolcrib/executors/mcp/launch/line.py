@@ -51,6 +51,7 @@ class MachineView:
 
     def which(self, name: str) -> str | None:
         """Return the program that the user's own shell would start for a name without a slash."""
+        # A relative folder would search the project, which could bring a program of that name.
         folders = [one for one in self.env.get("PATH", "").split(":") if one.startswith("/")]
         return shutil.which(name, path=":".join([*folders, "/usr/local/bin", "/usr/bin", "/bin"]))
 

@@ -59,6 +59,7 @@ class _Finder:
         self.path: dict[str, None] = {}
 
     def _grant(self, path: str) -> None:
+        # A link in /usr may lead to a file that the sandbox does not show.
         system = self._machine.is_system(path) and self._machine.is_system(self.paths.real(path))
         if not system and os.path.exists(path):
             self.read[path] = None
@@ -66,9 +67,12 @@ class _Finder:
     def program(self, path: str, depth: int = 0) -> None:
         """Add a program: the file, the environment that it is part of, and the interpreter of a script."""
         real = self.paths.real(path)
+        # The interpreter of a script may be a script, even the same one.
         if depth >= _DEEPEST or not stat.S_ISREG(self.paths.leads_to(real)):
             return
         self._grant(path)
+        # In a virtual environment the program may be a link: the environment is around the link, not
+        # around its target.
         for place in dict.fromkeys((path, real)):
             self._environment(place)
         name = os.path.basename(real)

@@ -58,6 +58,8 @@ class Requirement(NamedTuple):
         """Return True if it is installed in a folder of packages."""
         from packaging.specifiers import SpecifierSet
 
+        # PEP 503: case and these characters do not distinguish names. In the folder's name the first `-`
+        # comes before the version.
         plain = re.sub(r"[-_.]+", "_", self.name).lower()
         for entry in site.glob("*.dist-info"):
             name, _, version = entry.stem.partition("-")
@@ -70,6 +72,7 @@ def uv_environment(
     wanted: Sequence[Requirement], command: str, python: str | None, machine: MachineView
 ) -> str | None:
     """Return the newest environment of uv that has these packages and this program."""
+    # It becomes a part of a glob pattern below.
     if python is not None and not re.fullmatch(r"\d+(\.\d+)?", python):
         raise _unsupported("uvx --python", python)
     tools = machine.folder("UV_TOOL_DIR", ".local", "share", "uv", "tools")
@@ -142,6 +145,7 @@ def _bin(folder: str, command: str | None, package: str) -> str | None:
     programs = {short: named} if isinstance(named, str) else named if isinstance(named, dict) else {}
     name = command or (short if short in programs or len(programs) != 1 else next(iter(programs)))
     path = os.path.normpath(f"{folder}/{programs.get(name, '')}") if name in programs else ""
+    # A package may name a file outside of its own folder by `..`.
     return path if is_within(path, folder) and os.path.isfile(path) else None
 
 

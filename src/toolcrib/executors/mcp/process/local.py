@@ -87,6 +87,7 @@ def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
         return spec
     launch, read = _launched(spec, root)
     code = code_files(launch.argv, root, launch.cwd, Paths(), launch.env)
+    # A folder with any of these is not granted: the server could change code that runs later.
     written = (*closed, *read, *(os.path.join(root, file.path) for file in code))
     data = data_folders(launch, MachineView(root), written)
     write = (*spec.permissions.write, *data)
@@ -102,6 +103,7 @@ def unconfined_program(spec: ServerSpec, root: str) -> str:
     if not found.startswith("/"):
         return ""
     real, machine = os.path.realpath(found), MachineView(os.path.realpath(root))
+    # A cloned project could bring a program named `docker`; that one stays confined.
     inside = machine.is_inside(found) or machine.is_inside(real) or is_within(found, root)
     return real if is_daemon_client(real) and not inside else ""
 
@@ -134,10 +136,12 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     code = code_files(launch.argv, str(root), launch.cwd, paths, launch.env)
     written = [*(str(root / file.path) for file in code), *read]
     if unconfined_program(spec, str(root)):
+        # These files decide what the daemon starts, so they are code too.
         named = daemon_files(launch.argv, os.path.join(root, launch.cwd), launch.env, paths)
         written += filter(paths.exists, named)
     found = dict.fromkeys(place for path in written for place in paths.to_protect(path))
     for file in written:
+        # A virtual environment runs the interpreter and libraries that this file names.
         if paths.exists(f"{file}/pyvenv.cfg"):
             found |= dict.fromkeys(runs_in(f"{paths.real(file)}/bin/python", paths))
     return list(found)
@@ -176,6 +180,7 @@ def job_of(
     given = {name: value for name, value in secrets.items() if name not in used}
     launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
     path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
+    # The variables of the server's own entry win, `PATH` among them.
     env = {**path, **plain, **env}
     network = workspace.network(tool)
     more: dict[str, Any] = {"read": read, "network": network, "pinned": pinned, "stays": True}

@@ -34,6 +34,7 @@ _OFFLINE = re.compile(
 _QUOTED = re.compile(r"""['"`](\.{0,2}[^'"`\n]*/[^'"`\n]*)['"`]""")
 _PLAIN = re.compile(r"(?<![\w.:/])(/[^\s'\"`:,;()<>\[\]]+)")
 _URL = re.compile(r"https?://[^\s'\"<>]+")
+# Paths or URLs read from one text, which a server can make as long as it likes.
 _MOST = 50
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
 _NOISE = re.compile(r"(?:Node\.js v[\d.]+|npm (?:ERR!|error).*log.*|at .+|\^+|[{}\]]*)")
@@ -77,6 +78,7 @@ class LocalProcess:
         if read_only is None and _ABSENT.search(text) is None:
             return None
         reach = Reach.of(self.workspace, self.tool, self.job)
+        # SQLite's error does not name the file that it cannot write; the command line may.
         for path in _paths(text, self.spec.args if read_only else ()):
             denial = denial_of(reach, path, errno.EROFS if read_only else errno.ENOENT)
             if denial is not None and denial.grant is not None:
@@ -85,6 +87,7 @@ class LocalProcess:
 
     def _hosts(self, text: str, arguments: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the hosts that its proxy refused, or without a network those that the call names."""
+        # A host is named by one error only: the next error may have another cause.
         later = self.network.refused[self._reported :]
         self._reported += len(later)
         hosts = [one.entry for one in later if one.entry is not None]

@@ -62,6 +62,7 @@ class StdioLink:
             asyncio.streams.FlowControlMixin, os.fdopen(stream.take_stdin(), "wb", 0)
         )
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
+        # No buffer: a server that writes faster than its messages are read has to wait.
         came, incoming = anyio.create_memory_object_stream[Any](0)
         outgoing, leaving = anyio.create_memory_object_stream[Any](0)
         self._streams = (came, incoming, outgoing, leaving)
@@ -73,6 +74,7 @@ class StdioLink:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._stream is not None
+        # `failure` must not report an end that we cause ourselves.
         self._ended_by_us = not self.closed.is_set()
         try:
             if self._writer is not None:

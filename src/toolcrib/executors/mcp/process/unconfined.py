@@ -52,6 +52,7 @@ class UnconfinedStream(OwnPipes):
     async def aclose(self) -> None:
         """End it: close its input, then send SIGTERM and SIGKILL to its group. Waits until it is gone."""
         self.close_pipes()
+        # MCP, stdio, Shutdown: the end of its input comes first, then the signals.
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None and self._process.returncode is None:
                 os.killpg(self._process.pid, number)
@@ -72,6 +73,8 @@ async def start_unconfined(
 
     `argv` are its words, the first of which is its name.
     """
+    # Without O_CLOEXEC other children would inherit our ends, and this one would never see the end of
+    # its input.
     theirs_in, stdin = os.pipe2(os.O_CLOEXEC)
     stdout, theirs_out = os.pipe2(os.O_CLOEXEC)
     try:
@@ -83,6 +86,7 @@ async def start_unconfined(
             stdin=theirs_in,
             stdout=theirs_out,
             stderr=asyncio.subprocess.PIPE,
+            # A process group of its own, which `aclose` can end as a whole.
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )

@@ -78,6 +78,7 @@ class McpEndpoint:
         self._app, self._catalog, self._access = app, catalog, access
         self._settings, self._outside, self._body_s = settings, outside, body_s
         self._listings = Listings(catalog, settings.page_size, _LISTINGS)
+        # One connection serves all clients without a session, so it gets higher limits than one client.
         alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
         self._alone = Connection(catalog, _drop, alone, listings=self._listings)
         """Serves all requests that stand alone."""
@@ -105,6 +106,7 @@ class McpEndpoint:
             return
         try:
             headers = single_headers(scope["headers"])
+            # Before the token: a page of another site (DNS rebinding) must get no further than this.
             self._check_origin(headers)
             method = self._methods.get(scope["method"])
             if method is None:
@@ -126,6 +128,7 @@ class McpEndpoint:
 
     def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
         host, origin = headers.get(b"host", b""), headers.get(b"origin")
+        # Clients repeat one Host, so the last good one needs no second check. An Origin is always checked.
         if host != self._host or origin is not None:
             given = None if origin is None else origin.decode("latin-1")
             self._access.hosts.check(host.decode("latin-1"), given)
@@ -165,6 +168,7 @@ class McpEndpoint:
         The call was refused already, and that was recorded.
         """
         if self._outside is not None and message.get("method") in _CALLS:
+            # With our own tokens there is no server that could give the client a better one.
             http.client.require("invoke")
 
     # --- the methods of HTTP
@@ -198,6 +202,7 @@ class McpEndpoint:
         session = self._session(http)
         if not http.accepts(EVENT_STREAM):
             raise UsageError("the header Accept must allow text/event-stream")
+        # `_client` may have recalled a token that was revoked since; here no call checks it again.
         self._access.require_valid(http.client)
         event = http.text(b"last-event-id")
         found = session.find(event) if event else (session.own, None)
@@ -216,6 +221,7 @@ class McpEndpoint:
 
     @staticmethod
     def _is_alone(message: Mapping[str, Any], version: bytes | None) -> bool:
+        # An unknown version is treated as a newer one, so the answer names the supported ones.
         if version is not None and version.decode("latin-1").strip() not in SESSION_VERSIONS:
             return True
         params = message.get("params")
@@ -253,6 +259,7 @@ class McpEndpoint:
         try:
             await http.stream(stream, stream.events(), partial(self._require_valid, http))
         finally:
+            # Without a session nobody can read the answer later, so the call of a client that left ends.
             self._alone.abandon(channel)
 
     # --- sessions
@@ -302,6 +309,7 @@ class McpEndpoint:
             else:
                 session.connection.handle(message, channel, stream.reply, len(body))
             if not stream.is_plain:
+                # MCP 2025-11-25: a lost connection does not cancel a request; the client may read on later.
                 await http.settle(stream)
             if stream.is_plain:
                 self._require_right(http, message or {})

@@ -30,6 +30,7 @@ _SSE_HEAD = [
     *((name, value) for name, value in _OWN if name != b"cache-control"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"content-type", b"text/event-stream"),
+    # Without it nginx keeps events back until its buffer is full.
     (b"x-accel-buffering", b"no"),
 ]
 
@@ -61,6 +62,7 @@ class Exchange:
     def accepts(self, media_type: str) -> bool:
         """Return True if the client takes this media type."""
         given = self.headers.get(b"accept")
+        # RFC 9110, 12.5.1: a request without Accept takes any type.
         if given is None:
             return True
         kinds = {one.partition(";")[0].strip().lower() for one in given.decode("latin-1").split(",")}
@@ -74,6 +76,7 @@ class Exchange:
             raise SlowRequest("the message did not come in time", hint="Send it faster.") from None
 
     async def _body(self) -> bytes:
+        # A long body is refused before it is read. The header may be wrong, so the bytes are counted too.
         length = self.headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > MAX_BODY:
             raise _too_large()
@@ -83,6 +86,7 @@ class Exchange:
         data: bytes = message.get("body", b"")
         if not message.get("more_body"):
             return data
+        # Only bodies that come in parts are counted: slow clients could hold their bytes for long.
         parts, size, incoming = [data], len(data), self._incoming
         incoming.bytes += size
         try:
@@ -103,6 +107,7 @@ class Exchange:
 
     async def settle(self, stream: EventStream, gone: Callable[[], None] | None = None) -> None:
         """Wait until there is something to send, or for some seconds. Call `gone` if the client leaves."""
+        # In one turn of the event loop a call that never waits ends, and its answer is plain JSON.
         await asyncio.sleep(0)
         if stream.is_plain:
             return
@@ -160,6 +165,7 @@ class Exchange:
             await asyncio.gather(sending, *ending, return_exceptions=True)
             await events.aclose()
             stream.is_read = False
+        # ASGI expects the end of every response, also of one that was cut short.
         if not sending.done() or sending.cancelled():
             await self._send({"type": "http.response.body", "body": b""})
 

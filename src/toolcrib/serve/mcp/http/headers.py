@@ -95,16 +95,19 @@ def _decoded(text: str, header: str) -> str:
     if found is None:
         return text
     try:
+        # Strict: a lenient decoder skips wrong characters, and a proxy might read another value.
         return base64.b64decode(found[1], validate=True).decode()
     except (binascii.Error, ValueError):
         raise _mismatch(f"the header {header} is not Base64 of UTF-8") from None
 
 
 def _is_same(text: str, value: Any) -> bool:
+    # First, because in Python a bool is an int as well.
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float):
         try:
+            # 5 and 5.0 are the same number in JSON.
             return float(text) == float(value)
         except (ValueError, OverflowError):
             return False

@@ -24,6 +24,7 @@ class McpSession:
     """One session: its client, its connection, and its streams of events."""
 
     def __init__(self, client: Client, make: Callable[[EventStream], Connection]) -> None:
+        # MCP, Session Management: the id should be unique and cryptographically secure; it has 256 bits.
         self.id = secrets.token_urlsafe(32)
         self.client = client
         """The client that began it. To any other it does not exist."""
@@ -53,6 +54,7 @@ class McpSession:
         """Return the stream of an event and the event's number; None if it cannot be read on from there."""
         name, _, number = event.rpartition("-")
         stream = self._streams.get(name)
+        # The client writes this text, and `int` raises for more than 4,300 digits.
         if stream is None or not (number.isascii() and number.isdecimal() and len(number) < 16):
             return None
         return (stream, int(number)) if stream.holds(int(number)) else None
@@ -114,6 +116,7 @@ class McpSessions:
         return asyncio.get_running_loop().time()
 
     def _evict(self) -> None:
+        # The client with most sessions pays, so no client can push out the sessions of others.
         most = Counter(session.client.caller for session in self._open.values()).most_common(1)[0][0]
         idle = [one for one in self._open.values() if one.client.caller == most and one.is_idle]
         if not idle:
@@ -122,7 +125,9 @@ class McpSessions:
 
     def _end(self, session: McpSession) -> None:
         task = asyncio.get_running_loop().create_task(self.remove(session))
+        # At once, so that its place is free: the task needs some turns of the event loop.
         del self._open[session.id]
+        # The event loop has only a weak reference to a task.
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 

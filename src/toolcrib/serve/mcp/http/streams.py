@@ -92,6 +92,7 @@ class EventStream:
 
         None begins with the first event, and with one without data, so that the client knows an id at once.
         """
+        # The newest reader gets the stream: after a broken connection the old one may still seem alive.
         me = self._reader = object()
         self._begun = self.is_read = True
         self._changed.set()
@@ -100,6 +101,8 @@ class EventStream:
         position = after or 0
         try:
             while self._reader is me:
+                # Cleared before the events are read, so one that comes meanwhile is not missed. The copy is
+                # needed because `_note_read` removes events.
                 self._changed.clear()
                 for number, data in tuple(self._events):
                     if number > position:

@@ -104,6 +104,7 @@ class ListChanges:
         uris = [uri for uri in given if isinstance(uri, str)] if isinstance(given, list) else []
         uris = uris[:_MAX_SUBSCRIPTIONS]
         listener = _Listener(request.channel, lists, set(uris), request)
+        # Before the client is answered, so that it misses no change after the answer.
         self._watch()
         self._streams[request.key] = listener
         granted: dict[str, Any] = dict.fromkeys(sorted(lists), True)
@@ -115,6 +116,7 @@ class ListChanges:
         """End a stream at the client's wish."""
         ended = self._streams.pop(key, None)
         if ended is not None and ended.request is not None:
+            # A later try of `_notify` may be planned for it.
             ended.live = False
             ended.request.reply(None)
             self._rest()
@@ -148,14 +150,17 @@ class ListChanges:
 
     def _changed(self) -> None:
         """Note a change. Called in any thread."""
+        # A notification that is planned also covers this change: it compares the state of that moment.
         if not self._pending and self._loop is not None and not self._loop.is_closed():
             self._pending = True
             self._loop.call_soon_threadsafe(self._notify_all)
 
     def _notify_all(self) -> None:
+        # First: a change from now on needs another notification.
         self._pending = False
         now, before = self._marks(), self._seen
         self._seen = now
+        # The catalog reports only that some tool changed, and prompts and resources are tools as well.
         changed = frozenset(["toolsListChanged", *(name for name in now if now[name] != before.get(name))])
         for listener in (*self._sessions.values(), *self._streams.values()):
             self._notify(listener, changed)
@@ -163,6 +168,7 @@ class ListChanges:
     def _notify(self, listener: _Listener, changed: frozenset[str]) -> None:
         if not listener.live:
             return
+        # For a client that does not read, every message would only take memory.
         if listener.channel.congested():
             assert self._loop is not None
             self._loop.call_later(_RETRY_S, self._notify, listener, changed)

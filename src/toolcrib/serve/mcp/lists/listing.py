@@ -123,6 +123,7 @@ class CallerListing:
 
     def _advertised(self, wire_name: str) -> AdvertisedTool | None:
         tool = self._tools.get(wire_name)
+        # The list has only its JSON so far. It may be gone since the list was made.
         if isinstance(tool, memoryview):
             with suppress(ToolcribError):
                 tool = self._catalog.get(wire_name)
@@ -224,7 +225,9 @@ class Listings:
 
     def of(self, caller: str, identity: Caller | None) -> CallerListing:
         """Return the list of tools that this caller may see."""
+        # Callers are equal whatever their client is, but rules match the client as well.
         key = (caller, "" if identity is None else identity.client, identity)
+        # Taken out and put in again, so the mapping is in the order of the last use.
         listing = self._kept.pop(key, None)
         if listing is None:
             if len(self._kept) >= self._most:

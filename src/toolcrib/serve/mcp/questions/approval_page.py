@@ -88,6 +88,7 @@ class AnswerPage:
         if method != "POST" or given_answer not in ("approve", "deny"):
             from html import escape
 
+            # The text has arguments of the call, which must not become HTML.
             return "200 OK", _FORM.format(text=escape(question.text))
         del self._open[path]
         approved = given_answer == "approve"

@@ -40,6 +40,7 @@ class OpenQuestions(CallSession):
             send(to_json({"jsonrpc": "2.0", "id": name, **request}))
             return await answered
         except asyncio.CancelledError:
+            # Otherwise the user would still see a question whose answer changes nothing.
             params = {"requestId": name, "reason": "the call was cancelled"}
             send(notification("notifications/cancelled", params))
             raise

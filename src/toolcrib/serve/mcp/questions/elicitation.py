@@ -60,6 +60,7 @@ class ApprovalQuestion:
         """Return method and parameters of the question."""
         params: dict[str, Any] = {"mode": "form", "message": self.text, "requestedSchema": _FORM}
         if self.url is not None:
+            # The page shows the whole question, so the client need not.
             why = self.text.partition("\n")[0]
             params = {"mode": "url", "message": why, "url": self.url, "elicitationId": self.approval}
         return {"method": "elicitation/create", "params": params}
@@ -90,6 +91,7 @@ def mode_of(capabilities: Any) -> Mode | None:
     offered = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
     if not isinstance(offered, dict):
         return None
+    # MCP 2025-11-25: an empty object means forms, the only mode of earlier versions.
     return "form" if not offered or "form" in offered else "url" if "url" in offered else None
 
 
@@ -123,6 +125,7 @@ def read_answer(value: Any) -> UserAnswer | None:
     if value.get("action") == "decline":
         return UserAnswer(False, reason)
     approved = content.get("approve")
+    # `cancel` is no denial: the user closed the question without a decision, so the approval stays open.
     if value.get("action") != "accept" or not isinstance(approved, bool):
         return None
     return UserAnswer(approved, reason, content.get("dont_ask_again") is True)

@@ -26,6 +26,7 @@ class StateSeal:
     """Seals and opens states. They hold for a day by the clock, which all machines share."""
 
     def __init__(self, key: bytes) -> None:
+        # A key for this purpose alone: another use of the same secret never makes a valid seal.
         self._key = hmac.digest(key, b"toolcrib mcp request state", "sha256")
 
     def seal(self, state: dict[str, Any], about: bytes) -> str:
@@ -40,6 +41,7 @@ class StateSeal:
         except (binascii.Error, ValueError):
             raw = b""
         mac, data = raw[:_SIZE], raw[_SIZE:]
+        # Before anything in it is parsed, and in constant time: the text comes from the client.
         if len(raw) > _LONGEST or not hmac.compare_digest(mac, self._mac(data, about)):
             raise _refused("requestState was changed, or is of another call")
         ends, state = orjson.loads(data)
@@ -49,6 +51,7 @@ class StateSeal:
         return found
 
     def _mac(self, data: bytes, about: bytes) -> bytes:
+        # Without the length, bytes could move from one part to the other under the same seal.
         return hmac.digest(self._key, len(about).to_bytes(8, "big") + about + data, "sha256")
 
 
