@@ -73,6 +73,7 @@ def require_open(name: str, command: click.Command) -> None:
 def _admits(command: click.Command) -> bool:
     """Return True if the command, or each one below it, checks the token by `admit`."""
     if isinstance(command, click.Group):
+        # All of them: a group with one command that forgets the check is closed to tokens as a whole.
         return all(map(_admits, command.commands.values()))
     return any(option.callback is admit for option in command.params)
 

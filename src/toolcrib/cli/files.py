@@ -49,6 +49,7 @@ def write_new(files: Mapping[Path, bytes]) -> list[str]:
     for path, data in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # `x`: a file, or a link, that has appeared since the check above is not written through.
             with path.open("xb") as file:
                 file.write(data)
         except OSError as error:
@@ -61,6 +62,7 @@ def replace_file(path: Path, before: str | None, text: str) -> None:
     from toolcrib.state.private import put_file
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    # A person may have looked at the change for minutes, and an editor may have saved meanwhile.
     if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
         raise ConflictError(f"{path} has just changed", hint="Run the command again.")
     put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)

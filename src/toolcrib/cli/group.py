@@ -91,6 +91,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"toolcrib.cli.commands.{COMMANDS[cmd_name][0]}").command
+        # Here, because every command passes it: one that checks no token is closed to all tokens.
         require_open(cmd_name, command)
         _add_examples(command, f"toolcrib {cmd_name}")
         return command

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def print_json(document: Any) -> None:
     """Print the one document of `--json`."""
+    # Where the output is not UTF-8, JSON's own escapes keep every character.
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
     print_result(json.dumps(document, ensure_ascii=encoding != "utf8", indent=2, default=str))
 
@@ -100,6 +101,7 @@ def print_error(error: ToolcribError, *, as_json: bool = False) -> int:
         return error.exit_code
     violations = error.violations if len(error.violations) > 1 else ()
     message = error.message
+    # The message is the first of them, which the list below shows too.
     if violations and message.startswith(violations[0].path):
         message = f"{len(violations)} problems in the arguments:"
     _echo(f"{_paint(f'error[{error.code}]:', 'red')} {_indented(message)}")

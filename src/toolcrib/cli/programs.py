@@ -42,6 +42,7 @@ def load_program(text: str) -> Toolset:
                 f"{name} in {file} is not a Toolset", hint=_named(module) or "Make one: Toolset()"
             )
         return found
+    # By identity: one toolset may have several names in the module.
     toolsets = {id(one): one for one in vars(module).values() if isinstance(one, Toolset)}
     if len(toolsets) != 1:
         raise UsageError(
@@ -57,6 +58,7 @@ def _import(path: Path) -> ModuleType:
 
     from toolcrib.core.toolset import ProgramRead, reading_program
 
+    # As for a script that Python starts: it imports the modules beside it.
     sys.path.insert(0, str(path.parent))
     # A file that is named like a module of the standard library must not take its place.
     name = path.stem if path.stem not in sys.stdlib_module_names else f"_{path.stem}"

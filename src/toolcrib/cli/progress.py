@@ -42,6 +42,7 @@ def waiting(doing: str, *, elsewhere: str = "") -> Iterator[Callable[[str], None
                 return
 
     def say(text: str) -> None:
+        # It comes from the tool: control characters could change what the terminal shows.
         more[0] = printable(text)
 
     thread = threading.Thread(target=show, name="toolcrib-progress", daemon=True)
@@ -50,4 +51,5 @@ def waiting(doing: str, *, elsewhere: str = "") -> Iterator[Callable[[str], None
         yield say
     finally:
         ended.set()
+        # The thread clears its line at the end; a result printed before that would be lost in it.
         thread.join()

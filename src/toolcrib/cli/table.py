@@ -106,6 +106,7 @@ def cell_width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
+        # Wide and fullwidth characters take two cells (UAX 11), combining ones none.
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text
     )

@@ -30,6 +30,7 @@ async def read_file(
         masker = BytesMasker(redactor_of(ctx) or Redactor(()))
         data = masker.feed(data)
         end -= masker.kept_back
+        # Nothing whole fits into the limit: the caller would be sent back to the same offset forever.
         if end == offset:
             return await read_file(site, ctx, path, offset, 2 * limit)
     text = data.decode(errors="replace")

@@ -21,7 +21,9 @@ from toolcrib.spec import Annotations, CallContext, Example, Network, Permission
 if TYPE_CHECKING:
     from aiosmtplib import SMTP
 
+# Without commas, brackets, quotes and spaces: these could add recipients, or a header.
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
+# The port of RFC 8314 on which TLS begins at once; on others STARTTLS asks for it.
 _IMPLICIT_TLS = 465
 _TIMEOUT_S = 20.0
 """For the connection, and for each answer of the server."""
@@ -81,6 +83,7 @@ def _message(sender: str, to: str, subject: str, body: str, is_html: bool) -> Em
     message["To"] = to
     message["Subject"] = subject
     message["Date"] = formatdate(usegmt=True)
+    # By default its domain would be the name of this machine.
     message["Message-ID"] = make_msgid(domain=address.rpartition("@")[2])
     message.set_content(body, subtype="html" if is_html else "plain")
     return message
@@ -151,6 +154,7 @@ def _failure(server: _Server, error: Exception) -> ToolFailed:
     return ToolFailed(
         f"{server.host}:{server.port} did not take the message: {answer}",
         details=details,
+        # RFC 5321, 4.2.1: 4yz is for now, 5yz is final.
         retryable=isinstance(code, int) and 400 <= code < 500,
     )
 

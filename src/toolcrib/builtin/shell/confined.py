@@ -106,6 +106,7 @@ def _ground(site: Site, workdir: str) -> Confinement:
     def prepare(paths: Paths) -> Confinement:
         files = workspace.files(paths)
         folder = site.absolute(workdir)
+        # Resolved before it is compared: a link in a root may lead out of it.
         if not files.grants(site.tool).cover(files.resolve(folder)):
             raise PermissionDenied(f"path escapes sandbox: {workdir}", details={"path": workdir})
         return workspace.tool_job(files, site.tool, folder, read=(), links=())

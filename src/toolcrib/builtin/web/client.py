@@ -23,6 +23,7 @@ WEB_OPTIONS: Mapping[str, Any] = {
         }
     }
 }
+# A token of RFC 9110, 5.6.2: other characters could end the name or the line.
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
 """Headers that decide where a request goes or ends."""
@@ -74,6 +75,7 @@ def _header_fault(name: str, value: str) -> Violation | None:
         return Violation(path, "is not the name of a header")
     if name.lower() in _OURS:
         return Violation(path, "is set by the client itself")
+    # A line break would begin another header, or a second request (RFC 9110, 5.5).
     if any(ord(char) < 32 and char != "\t" for char in value) or "\x7f" in value:
         return Violation(path, "holds a line break or another control character")
     return None
@@ -102,6 +104,7 @@ def text_of(response: EgressResponse) -> str:
 
 def page_text(page: bytes) -> str:
     """Return HTML or XML as text in the character set that it names itself."""
+    # The HTML standard wants the declaration within the first 1,024 bytes.
     return _decoded(page, _DECLARED.search(page[:1024].decode("latin-1")))
 
 

@@ -34,6 +34,7 @@ async def fetch_url(
     details = {"status": response.status, "url": response.url}
     if is_binary(response.body, response.content_type):
         return Outcome(content_of(response.body, response.content_type), (), details)
+    # A large page takes long to parse, and other calls use this event loop.
     text: str = await run_in_thread(lambda: _text(response))
     if len(text) > maxChars:
         more = f"call again with a larger maxChars, at most {MAX_CHARS}" if maxChars < MAX_CHARS else ""

@@ -207,6 +207,7 @@ class Bundles:
             except StateUnavailable as error:
                 _log.warning("the bundles cannot be kept: %s", error)
                 await asyncio.sleep(_LATER_S)
+            # A task that ends by an error is noticed by nobody, and the list would never change again.
             except Exception:
                 _log.exception("the bundles cannot be kept")
                 await asyncio.sleep(_LATER_S)
@@ -245,6 +246,7 @@ class Bundles:
         if "stored" in self.__dict__:
             self.stored.close()
         if "usage" in self.__dict__:
+            # Counts are statistics: the project closes also if they cannot be written.
             with suppress(StateUnavailable):
                 self.usage.close()
 

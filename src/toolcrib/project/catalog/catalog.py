@@ -85,6 +85,7 @@ class ProjectCatalog:
         """Read all sources, and learn which secrets their tools declare."""
         steps, named = self._steps, self._setup.named_servers
         loaded = self.registry.load()
+        # All names of secrets before any call: one tool may print the secret that another declares.
         steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
         steps.secrets.know(self._external.load(loaded.rest))
         self.builtins.switch_on(name for name, _ in self._setup.config.builtins)
@@ -228,6 +229,7 @@ class ProjectCatalog:
 
     async def aclose(self) -> None:
         """Stop what runs: watching, servers, tools with resources, connections."""
+        # First what brings new tools in, last the connections that running tools still use.
         await self.bundles.stop()
         if self._hot_reload is not None:
             await self._hot_reload.stop()

@@ -49,6 +49,7 @@ class ExternalTools:
     def sort(self, names: list[str]) -> None:
         """Sort names as a new start would list them: manifests, folders beside them, sources, all others."""
         ranks = {
+            # Padded, because `source/10` comes after `source/9`.
             name: (1, place, number) if place.startswith("tools/") else (2, f"{place:>16}", number)
             for place, tools_of_place in self._tools.items()
             for number, name in enumerate(tools_of_place)
@@ -114,6 +115,7 @@ class ExternalTools:
             fresh.append(tool)
             if old is None:
                 change.added.append(tool.name)
+            # Where only the source differs, something else in the same file has changed: nothing to report.
             elif replace(old, source=None) != replace(tool, source=None):
                 change.changed.append(tool.name)
         self._tools[place] = now

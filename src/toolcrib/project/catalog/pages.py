@@ -61,10 +61,12 @@ def read_page_token(token: str, question: object, *types: type) -> list[Any]:
     try:
         padded = token + "=" * (-len(token) % 4)
         digest, *place = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        # Clients send it back, so it may be anything. `type`, because True is an instance of int.
         if [type(value) for value in place] != list(types):
             raise TypeError
     except (ValueError, TypeError, binascii.Error):
         raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
+    # A place in another list would silently leave tools out, or show them twice.
     if digest != _digest(question):
         raise UsageError(
             "this page belongs to another search", hint="Repeat the words and filters that it came from."

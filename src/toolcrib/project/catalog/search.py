@@ -106,6 +106,7 @@ class Search:
         """Ask the indexes, brought up to date, about tools that are not unusable and that the caller sees."""
 
         def hides(card: Card) -> bool:
+            # The index is shared by processes: it may hold a tool that is not, or no longer, in this list.
             if card.key in unusable or card.key not in self._toolset:
                 return True
             return sees is not None and not sees(self._toolset.get(card.key))
@@ -136,6 +137,7 @@ class Search:
             marks = self._registry.marks
             with uncollected():
                 self._registry.settle_marks()
+                # A full name with a slash is a tool of a bundle, and those have an index of their own.
                 names = [name for name in self._toolset.names if "/" not in name]
                 known = {name: marks.get(name) or self._mark(name) for name in names}
                 self._index.sync(known, self._entry)

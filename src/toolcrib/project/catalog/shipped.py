@@ -33,6 +33,7 @@ def _record(function: str, name: str) -> ToolRecord:
         display_name=name,
         description=tool.description,
         tags=(BUILTIN_BUNDLE,),
+        # The word of the record format for a function of the program (`goFunc`).
         type="go",
         impl={"goFunc": function},
         arg_schema=tool.input_schema,

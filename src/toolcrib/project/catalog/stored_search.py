@@ -127,6 +127,7 @@ class StoredSearch:
         `hidden` returns True for a tool that the caller may not see.
         """
         listing = self._refresh()
+        # Held until the search has ended: its hits are looked up in `_by_rank`, which changes.
         with self._stored.lock:
             self._follow(listing)
             off = [f"in:{one.id}" for one in listing.bundles.values() if not one.is_enabled]
@@ -211,6 +212,7 @@ class StoredSearch:
     def sync(self, wait_s: float = _WAIT_S) -> None:
         """Take up the changes since the index was written. Another process that does so is left to it."""
         with self._writing:
+            # The second time is for an index that was made again by `repair`.
             for _ in range(2):
                 try:
                     if self._writer.read() and self._is_level(self._writer):

@@ -63,6 +63,7 @@ class NamedServers:
             specs=(*self.specs, *(spec for spec in found if spec.name not in own)),
             wrong=wrong,
             shared=block or None,
+            # The zero byte divides it from the settings, so no other two files have the same bytes together.
             trusted_bytes=b"\0" + raw if block else b"",
         )
 

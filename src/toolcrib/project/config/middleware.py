@@ -66,5 +66,6 @@ def read_middleware(reader: Reader, entry: Any, at: KeyPath) -> MiddlewareSettin
 
 def middleware_lines(settings: Iterable[MiddlewareSetting]) -> dict[str, CommandLine]:
     """Return the files of the project that are run as middleware, as command lines, by the setting's name."""
+    # Written as if Python ran the file: so what it imports is found and pinned as for any script.
     files = ((number, one.file) for number, one in enumerate(settings))
     return {f"middleware[{n}]": CommandLine(("python3", file[0])) for n, file in files if file is not None}

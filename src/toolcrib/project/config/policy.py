@@ -43,6 +43,7 @@ def read_rules(reader: Reader, value: Any, at: KeyPath) -> tuple[Rule, ...]:
     rules: dict[str, Rule] = {}
     for number, item in enumerate(reader.items([] if value is None else value, at, _MOST_RULES)):
         rule = _rule(reader, item, (*at, number), number)
+        # An approval of a rule is stored by the rule's name: it must not count for a second one.
         if rules.setdefault(rule.name, rule) is not rule:
             raise reader.misfit((*at, number, "name"), "is the name of another rule as well")
     return tuple(rules.values())
@@ -67,6 +68,7 @@ def _name(reader: Reader, value: Any, at: KeyPath) -> str:
 
 def _patterns(reader: Reader, value: Any, at: KeyPath) -> tuple[str, ...]:
     written = reader.items(value, at, _MOST_PATTERNS)
+    # Nobody would notice that a deny rule with an empty list never applies.
     if not written:
         raise reader.misfit(at, "is empty, so the rule would never apply", "leave it out to match all")
     return tuple(reader.line(text, (*at, number), _LONGEST_PATTERN) for number, text in enumerate(written))

@@ -14,6 +14,7 @@ from toolcrib.state import is_database
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of the document down to a value."""
+# Unicode categories: with such characters a text looks like another one, or like several lines.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -71,6 +72,7 @@ class Reader:
         text = value.strip()
         if any(unicodedata.category(char) in _INVISIBLE for char in text):
             raise self.misfit(at, "holds a line break or an invisible character", "write one line")
+        # Names are compared in NFC, so that one that looks the same is the same.
         return unicodedata.normalize("NFC", text)
 
 
@@ -82,6 +84,7 @@ def number(low: float, high: float, *, whole: bool = True) -> Read:
     """Return a reader of numbers from `low` to `high`."""
 
     def read(reader: Reader, value: Any, at: KeyPath) -> int | float:
+        # `True` is an int in Python, so it is refused on its own below.
         right = isinstance(value, int) or (not whole and isinstance(value, float))
         if not right or isinstance(value, bool) or not low <= value <= high:
             kind = "a whole number" if whole else "a number"

@@ -194,5 +194,6 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
 
 def _searches_root(argv: Sequence[str], code: Sequence[str]) -> bool:
     """Return True for a Python that looks for modules in its working folder before anywhere else."""
+    # For a script it is the folder of the script; -I and -P leave both out (docs.python.org, sys.path).
     is_python = os.path.basename(argv[0]).startswith("python")
     return is_python and (not code or "-m" in argv) and not {"-I", "-P"} & set(argv)

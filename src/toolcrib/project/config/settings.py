@@ -244,6 +244,7 @@ class Config:
 
         The paths of programs without a sandbox are part of it. Trust is bound to it.
         """
+        # The zero bytes divide the parts: no text in one of them can pass for the next one.
         whole = (self.document.raw if self.document is not None else b"") + self.servers.trusted_bytes
         if self.started:
             whole += b"\0" + json.dumps(sorted(self.started.items())).encode(errors="surrogateescape")
@@ -255,6 +256,7 @@ class Config:
     def policy_document(self) -> dict[str, Any]:
         """The rules as they are written in the settings."""
         rules = [one.as_dict() for one in self.rules]
+        # A name with `#` is only the number of a rule, and would be refused when this is read again.
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
 
@@ -273,6 +275,7 @@ class Config:
             return self
         from toolcrib.executors.mcp.process.local import with_data
 
+        # Code that a helper or a source loads must never become a server's folder for data to write.
         closed = [*helper_folders(self.secret_sources, root), *(place_of(one, root) for one in self.sources)]
         named = tuple(with_data(one, str(root), map(str, closed)) for one in specs)
         return replace(self, servers=replace(self.servers, specs=named))
@@ -290,6 +293,7 @@ class Config:
 
     def weakening(self) -> list[Weakening]:
         """Return the settings that wait for trust; none of settings that a program made itself."""
+        # `.mcp.json` is a file of its own, so its servers are in no field of the settings below.
         shared = weak.mcp_servers(self.servers.shared)
         found = [Weakening(FILE, shared)] if shared else []
         found += weak.unconfined(self.unconfined)
@@ -370,6 +374,8 @@ def load_config(path: Path, root: Path | None = None) -> Config:
         config = _config(document, document)
     if root is None:
         return config
+    # In this order: `.mcp.json` adds servers, their data folders belong to what they start, and the
+    # digest of that is taken last.
     return replace(config, servers=config.servers.beside(root, files)).with_data(root).with_started(root)
 
 

@@ -81,6 +81,7 @@ def _resolved(argv: tuple[str, ...], root: Path) -> tuple[str, ...]:
     """Return a command line with the path of its program, if that is found in the project by `PATH`."""
     import shutil
 
+    # With a virtual environment or `node_modules/.bin` in PATH, a name alone may lead into the project.
     program = None if "/" in argv[0] else shutil.which(argv[0])
     if program is None or not _is_ours(Path(program).absolute(), root):
         return argv

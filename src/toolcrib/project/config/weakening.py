@@ -87,6 +87,7 @@ def unconfined(programs: Mapping[str, str]) -> list[Weakening]:
 def acts(one: Any) -> bool:
     """Return True for an entry of `middleware` that does more than limit, mask or observe."""
     use = one.get("use") if isinstance(one, Mapping) else one
+    # The harmless ones are listed, so whatever is added later waits for trust by itself.
     return use not in ("logging", "rate_limit", "redaction", "timeout", "tracing")
 
 
@@ -104,6 +105,7 @@ def policy(before: Rules, now: Rules) -> list[Weakening]:
     gone = [f"{one.effect} {one.name}" for one in lost(before, now)]
     found = [Weakening("policy.rules", f"rules that you accepted are gone: {_names(gone)}")] if gone else []
     free = [one.name for one in now.rules if one.effect == "allow" and not _has(before, one)]
+    # With the default `allow` such a rule adds nothing: `deny` and `ask` are stronger than it.
     if before.default != "allow" and free:
         found.append(Weakening("policy.rules", f"more calls are allowed by the rules {_names(free)}"))
     if EFFECTS.index(now.default) > EFFECTS.index(before.default):
@@ -168,6 +170,7 @@ def max_permissions(value: Mapping[str, Any]) -> str | None:
 
 def leads_out(source: Mapping[str, Any]) -> bool:
     """Return True for an entry of `sources` outside of the project."""
+    # As it is written; a link that leads out is refused when the source is read (`load_source`).
     path = os.path.normpath(source.get("dir") or source["file"])
     return os.path.isabs(path) or path == os.pardir or path.startswith(os.pardir + os.sep)
 

@@ -63,6 +63,7 @@ class AccessControl:
         return not self._is_off(tool, caller) and self._policy.visible(tool, caller, identity)
 
     def _is_off(self, tool: Tool, caller: str) -> bool:
+        # A built-in tool without an entry is on for everybody, so also for this caller.
         return tool.is_builtin and caller not in self.only_for.get(tool.name, (caller,))
 
     def admit(self, tool: Tool, caller: str, identity: Caller | None) -> None:

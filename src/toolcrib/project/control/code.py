@@ -71,9 +71,11 @@ class ApprovedCode:
     def _code(self, ctx: Context) -> Pinned:
         source = ctx.bound.tool.source
         digest = self.require_same(ctx)
+        # Beside a file that holds many tools lie files that are not part of this one, so no folder is copied.
         own = None if source is None or source.shared else os.path.realpath(os.path.dirname(source.path))
         try:
             return self._snapshots.of(digest, own)
+        # A file changed between digest and copy. To the caller that is the same as a change before.
         except ConflictError as error:
             raise ApprovalRequired(error.message, hint=error.hint, details=error.details) from None
 
@@ -154,6 +156,7 @@ class Pins:
     def _lock(self) -> Lock | None:
         """Return the lock as it is now; it is read again only if the file has changed."""
         try:
+            # Looked at before the file is read: a change between the two is seen at the next call.
             found = os.lstat(self.path)
         except FileNotFoundError:
             self._read = None

@@ -23,6 +23,7 @@ class Composites:
 
         Raises `ToolUnavailable` if a tool is missing, `ManifestError` if its manifest is wrong.
         """
+        # Each tool once: composite tools that call each other in a circle must not be followed forever.
         seen = {tool.name}
         waiting = [tool]
         while waiting:

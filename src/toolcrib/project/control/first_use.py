@@ -23,9 +23,11 @@ FIRST_USE = "first-use"
 STATUS = {"new": "not reviewed yet", "changed": "changed since its last review", "reviewed": "reviewed"}
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
+# Beginnings of the lines of `may_touch` about more than reading files inside the project.
 _EFFECTS = ("network", "write ", "secret ", "environment variable ", "code:")
 _DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
 """The limits of a confined tool that states none."""
+# The default of `retry.max_attempts`: to have a tool run more often is a change to review.
 _ATTEMPTS = 2
 
 
@@ -238,6 +240,7 @@ class FirstUse:
         try:
             real = os.path.realpath(os.path.join(self._root, path))
         except (OSError, ValueError):
+            # A path that cannot be resolved counts as outside, so a person looks at it.
             return False
         # The project may be the folder `/` itself.
         root = self._root.rstrip("/")
@@ -256,6 +259,7 @@ class FirstUse:
         touches = list(reasons) if is_file else [*may_touch(tool), *self.links(tool)]
         last = None if review.last is None else review.last.parts
 
+        # Called only for a sheet that is printed: all else about it needs no text of a file.
         def code() -> list[str]:
             lines = list(self.reviews.texts.lines(tool, digest, last, self.mask))
             for part in () if is_file else self._parts(tool):

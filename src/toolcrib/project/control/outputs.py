@@ -21,6 +21,7 @@ _INLINE_BYTES = 1024 * 1024
 
 def owner_of(caller: str, identity: Caller | None) -> str:
     """Return the name under which a caller's artifacts are kept."""
+    # A client chooses its own name, so another one could take it; nobody can forge the token's.
     if identity is not None:
         return f"token:{identity.name}"
     return "local" if caller in OWN_CALLERS else caller
@@ -61,6 +62,7 @@ class KeptOutputs:
         # A character has at most four bytes in UTF-8.
         if value.__class__ is str and len(value) * 4 <= limit:
             return
+        # The path has masked the value before this step, so no secret gets into the file.
         data = value_text(value).encode("utf-8", "replace")
         if len(data) > limit:
             media_type = "text/plain" if isinstance(value, str) else "application/json"

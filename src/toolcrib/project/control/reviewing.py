@@ -42,6 +42,7 @@ class Reviewing:
     def accept(self, by: str, sheets: Sequence[ReviewSheet] = (), *, channel: str = "program") -> None:
         """Record that a person accepts the project with its settings and these tools, as they were shown."""
         digest, names = self._config.digest, [one.tool.name for one in sheets]
+        # The log comes first: if it cannot be written, this raises and nothing is accepted.
         self._audit.record("PROJECT_ACCEPTED", approver=by, channel=channel, digest=digest, tools=names)
         self._first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
         self._trust.accept(digest, by, self._config.started, self._config.policy_document)

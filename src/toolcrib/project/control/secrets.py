@@ -33,6 +33,7 @@ class SecretsStep:
             if permissions.secrets:
                 ctx.secrets = resolve(permissions, self._source)
                 self.learn(ctx.secrets)
+            # After `learn`, so that it masks the secrets of this very call too.
             ctx.redactor = self.redactor
             return proceed(ctx)
 

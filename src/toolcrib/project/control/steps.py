@@ -66,6 +66,8 @@ class ProjectSteps:
             visible=self.access.visible,
             authorise=(self.access.authorise, acceptance.require),
             require=(audit.ensure, code.require_pinned),
+            # The first one is outermost. A repeated key gets its result without a question; a call that is
+            # not approved gets no secrets and counts for no rate; `code` looks again after all that waits.
             approve=(
                 IdempotencyStep(store, self.access, self.secrets.mask),
                 self.approval,
@@ -127,7 +129,9 @@ class IdempotencyStep:
             caller=ctx.caller,
             arguments=canonical(dict(ctx.arguments)),
             repeatable=bool(tool.annotations.idempotent or tool.annotations.read_only),
+            # A caller waits for the first call at most as long as a call of its own may take.
             timeout_s=ctx.limit_ms / 1000,
+            # The next attempt of a durable call takes over the key of an attempt whose process died.
             call=ctx.call_id if ctx.single else None,
         )
         return None if recorded is None else Result.from_dict(orjson.loads(recorded))
@@ -139,6 +143,7 @@ class IdempotencyStep:
         if result is None or again or result.status == "pending" or was_refused(ctx, result):
             self._store.recorded.abandon(key, ctx.caller)
         else:
+            # Masked before it is stored: the path masks results only later, and the database keeps this one.
             mask_result(result, self._mask)
             self._store.recorded.finish(key, ctx.caller, orjson.dumps(result.as_dict()))
 

@@ -103,6 +103,7 @@ class DecisionStore:
     def _project_database(self, *, durable: bool) -> Database:
         if self._server is not None:
             return self._opened(self._server.database("state", PROJECT, durable=durable))
+        # A database that came with a clone could bring calls that are ready to run, and recorded results.
         origin = self._vault.origin()
         return self._opened(SqliteDatabase(self._place.state, PROJECT, origin=origin, durable=durable))
 

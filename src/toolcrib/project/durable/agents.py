@@ -32,6 +32,7 @@ from toolcrib.spec import Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
+# Files are read for each use, but parsed only if path or bytes differ from the last time.
 _read = lru_cache(maxsize=256)(read_agent)
 
 
@@ -65,6 +66,7 @@ class ProjectAgents(ReviewedFiles[Agent]):
         """Return the tools of each agent whose runs may begin."""
         found: dict[str, Sequence[str]] = {name: agent.tools for name, agent in self._added.items()}
         for name, (agent, document) in self._in_files()[0].items():
+            # An agent that waits for a review, or is not the pinned one, switches on no tool.
             with suppress(DeniedError):
                 self._first_use.require(self._as_tool(agent, document))
                 found[name] = agent.tools
@@ -97,6 +99,7 @@ def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool], builtins: Built
             name,
             arguments,
             caller=agent_caller(run.agent),
+            # The token that began the run limits every call of it, also those of sub-agents.
             identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
             variables=json.loads(run.variables),
             session_id=run.session_id,

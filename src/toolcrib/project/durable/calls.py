@@ -180,6 +180,7 @@ class ProjectCalls:
         try:
             return await self.wait(call_id, timeout_s)
         finally:
+            # The event loop ends with this call. What is given back now need not wait for its lease to end.
             await self.stop()
 
     @property
@@ -221,6 +222,7 @@ class ProjectCalls:
 
     def cancel(self, call_id: str) -> None:
         """End a call; a result that comes later is refused. Raises `ConflictError` if it has ended."""
+        # Stored first: the result of an attempt that ends before it can be dropped is refused.
         self.stored.cancel(call_id)
         if self._served is not None:
             self._served[0].drop(call_id)
@@ -260,6 +262,7 @@ class ProjectCalls:
 
     def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall:
         """Store a direct call that this process runs in a task, and keep its lease from now on."""
+        # First, because the lease of the call begins below and only a worker renews it.
         self.serve()
         assert self._served is not None
         ready = self.prepare(
@@ -298,5 +301,6 @@ class ProjectCalls:
             served[1].cancel()
             with suppress(asyncio.CancelledError):
                 await served[1]
+        # After the worker, which takes no new steps by now: so nothing is left when these have stopped.
         while self.on_stop:
             await self.on_stop.pop()()

@@ -87,6 +87,7 @@ class DurableParts:
     def _serve_runs(self) -> None:
         from toolcrib.project.durable.agents import serve_runs
 
+        # At each beat too: a file that is added meanwhile may list further built-in tools.
         self.calls.on_beat.append(switch_on := partial(self.agents.switch_on, self.catalog.builtins))
         switch_on()
         serve_runs(self.calls, self._steps.store.runs, *self._agent_parts)
@@ -110,5 +111,6 @@ class DurableParts:
 
     async def _stop_serving(self) -> None:
         """Stop serving calls, if this process does."""
+        # Not `self.calls` alone, which would make what is only to be stopped.
         if "calls" in self.__dict__:
             await self.calls.stop()

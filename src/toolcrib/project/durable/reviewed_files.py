@@ -48,6 +48,7 @@ class ReviewedFiles(ABC, Generic[T]):
         Raises `NotFoundError`, `ManifestError`, and for a file what `FirstUse.require` does.
         """
         one, document = self._find(name)
+        # Without a document the program itself has added it: that is its own code and needs no review.
         if document is not None:
             self._first_use.require(self._as_tool(one, document))
         return one

@@ -36,6 +36,7 @@ _COMMON = (
     " there this to us was we what when where which who with you your"
 )
 """Words that say nothing about a task."""
+# No link is followed: a clone could bring one, and have any file of its user written.
 _FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _is_id = re.compile(r"[0-9a-f-]{36}\Z").match
 
@@ -162,6 +163,7 @@ class ProjectTasks:
             call.on_event = listen
             result = await self._invoke(call)
         output.end()
+        # Before the result is looked at: also after a failure the next task can continue the session.
         if output.session is not None:
             record["agents"][call.tool] = output.session
         result.unwrap()
@@ -204,6 +206,7 @@ class ProjectTasks:
             folder.mkdir(exist_ok=True)
         except OSError as error:
             raise StateUnavailable(f"{folder} cannot be made: {error.strerror}") from None
+        # For the same reason as in `_FLAGS`: `mkdir` accepts a link to a folder anywhere.
         if folder.is_symlink():
             raise StateUnavailable(f"{folder} is a link; it must be a folder of the project's own")
         return folder
@@ -214,6 +217,7 @@ class ProjectTasks:
         # The same for a session of another caller, which must not learn that it exists.
         unknown = NotFoundError(f"there is no session {str(session)[:100]!r} of tasks")
         path = self._folder("agent_sessions") / f"{session or new_id()}.json"
+        # Only an id: any other text could be the path of a file somewhere else.
         if session is not None and not (_is_id(session) and path.is_file()):
             raise unknown
         try:
@@ -230,6 +234,7 @@ class ProjectTasks:
                     hint="Wait for its end, or begin another session.",
                 ) from None
             new: dict[str, Any] = {"id": path.stem, "caller": caller, "last": None, "agents": {}}
+            # It is empty if it is new, or if a process died before it wrote the record.
             record: dict[str, Any] = json.loads(file.read() or "null") or new
             own = identity is None or identity.may("admin") or record["caller"] == caller
             if not own:
@@ -244,6 +249,7 @@ class ProjectTasks:
                 file.truncate()
 
 
+# A program prints it, and it is an argument of its next start: it must not look like an option.
 _is_session = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z").match
 
 

@@ -53,6 +53,7 @@ class Builtins:
                 self._bound[name] = bound
                 added.append(bound)
         if added:
+            # Before they can be called: no first output may show a secret.
             self._steps.secrets.know([bound.tool for bound in added])
             self._toolset.add_all(added)
 

@@ -30,6 +30,7 @@ def _of_file(setup: Setup, setting: MiddlewareSetting, name: str) -> Middleware:
         made: list[Handler] = []
 
         async def handle(call: Call, ctx: CallContext) -> Outcome:
+            # A file that does not load is tried again at the next call: its user may have trusted it by then.
             if not made:
                 made.append(_load(setup, setting, name)(following))
             return await made[0](call, ctx)

@@ -81,6 +81,7 @@ class Mounted:
         found = {str(one["name"]): one for one in definitions}
         self.known, self.left = True, left
         self.pins.see(found)
+        # Only the first offer: a server that changes a definition later must not do so unseen.
         if self._servers.unreviewed and not self.pins.reviewed():
             self.pins.accept(found)
         self._mount(found)
@@ -291,9 +292,11 @@ class Servers:
 
             nonlocal process
             line = server_line(spec, self.root)
+            # At every start: this compares the files of now with what the user has trusted and the lock pins.
             code = self._starts.code(f"mcp_servers.{spec.name}", line)
             secrets = resolve(spec.permissions, self._secrets)
             if line.unconfined:
+                # Without a sandbox there are no mounts, so the files could be replaced after this check.
                 if code:
                     raise ToolUnavailable(
                         f"it runs unconfined, so not with code of the project ({', '.join(dict(code))})",
@@ -303,6 +306,7 @@ class Servers:
                 environment = environment_of(spec, secrets)
                 return await start_unconfined(line.unconfined, line.argv, folder, environment)
             process = job_of(spec, self._workspaces.workspace(), secrets, code)
+            # The program is looked up twice and only `line` is checked: a link may have changed meanwhile.
             if process.job.argv != line.argv:
                 raise ConflictError("its program has changed while it was started", hint="Try again.")
             return await open_stream(process.job)
@@ -345,6 +349,7 @@ class Servers:
         await self.mounted[name].server.aclose()
         port = spec.oauth.callback_port
         async with Login(self._tokens(spec), show, allow=allow, port=port, limit_s=limit_s) as login:
+            # A person logs in while the server is being started; 30 s are left for the start itself.
             patient = replace(spec, start_timeout_s=limit_s + 30)
             once = McpServer(
                 patient,

@@ -120,6 +120,7 @@ class Workspaces:
     def token_folder(self) -> Path:
         """Return the user's folder for the access tokens of this project's tools."""
         folder = self._setup.vault.folder / "oauth"
+        # Other users of this machine must not read access tokens.
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 

@@ -14,6 +14,7 @@ from toolcrib.runs import worker_name
 from toolcrib.runs.executors import Executors
 from toolcrib.state import named_database
 
+# -P: otherwise Python searches the working folder first, and runs modules that a project put there.
 _EXECUTOR = (sys.executable, "-P", "-m", "toolcrib.project.worker.execution")
 
 
@@ -49,6 +50,7 @@ async def serve_worker(
         here = project.calls.concurrency()
         return {**{name: here[name] for name in here.keys() & set(NAMES)}, **executors.tools}
 
+    # Before the worker: only what these processes have says which calls it may take.
     await executors.start()
     try:
         worker = project.calls.worker(

@@ -127,6 +127,7 @@ class AgentTeam(NamedTuple):
     def below(self, name: str, budgets: Budgets) -> AgentTeam:
         """Return the team of one of the others, which may use this much."""
         other = self.others[name]
+        # The smaller of both: an agent's own file must not raise what its caller has left.
         return AgentTeam(replace(other, budgets=other.budgets.within(budgets)), self.others)
 
     @property

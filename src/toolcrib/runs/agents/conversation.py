@@ -64,6 +64,7 @@ def dump(response: ModelResponse) -> bytes:
     """Return a model's answer as it is stored."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
+    # The adapter writes lists only; without the brackets this is the one message.
     return ModelMessagesTypeAdapter.dump_json([response])[1:-1]
 
 
@@ -127,6 +128,7 @@ def model_error(error: BaseException) -> ToolcribError:
 def _own_error(error: BaseException | None) -> ToolcribError | None:
     """Return the error of our own client that a library has wrapped."""
     seen = 0
+    # Limited, because exceptions can name each other as context in a circle.
     while error is not None and seen < 10:
         if isinstance(error, ToolcribError):
             return error

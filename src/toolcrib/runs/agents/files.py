@@ -91,6 +91,7 @@ def read_agent(path: str, raw: bytes) -> tuple[Agent, Document]:
     if not found:
         data = document.data
         if data["name"] != Path(path).name.removesuffix(_SUFFIX):
+            # An agent is found by the name of its file, so nobody could call it by another one.
             message = f"the name differs from that of the file, {Path(path).name}"
             found.append(document.diagnostic("name-folder", message, ("name",)))
         if data.get("instructions") and data.get("system"):

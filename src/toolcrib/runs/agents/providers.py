@@ -51,6 +51,7 @@ class Models:
     @property
     def usable(self) -> list[str]:
         """The names of the providers whose models this process can use."""
+        # Without the libraries this process must not take runs: each step would fail here.
         if not _installed():
             return []
         ready = [name for name, one in self._providers.items() if not one.key or self._secrets.get(one.key)]
@@ -90,6 +91,7 @@ class Models:
             return scripted_model(agent.script, step)
         provider = self._provider(agent.provider)
         key = self._key(provider)
+        # By the key too: after it was changed, the next step must not send the old one.
         made = self._made.get((agent.model, key or ""))
         if made is None:
             name = agent.model.partition(":")[2]

@@ -103,6 +103,7 @@ class AgentRuns:
         found = self._find_agent(agent) if isinstance(agent, str) else agent
         team = AgentTeam.gather(found, self._find_agent)
         self._tools.check(team)
+        # Before the run begins: a sub-agent without its key would fail after others have cost money.
         for member in (team.agent, *team.others.values()):
             self._models.check(member)
         return team
@@ -232,6 +233,7 @@ class AgentRuns:
         `InvalidError` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
         """
         run = self.find(id)
+        # Only runs of workflows have a prefix: `workflow:NAME`.
         kind, _, name = run.agent.rpartition(":")
         if kind:
             raise InvalidError(

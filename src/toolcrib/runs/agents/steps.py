@@ -107,6 +107,7 @@ class AgentSteps(RunSteps):
         if isinstance(error, TimeoutError):
             left = agent.budgets.time_s - run.active_s
             found: ToolcribError = ModelFailed(f"no answer within {_STEP_S:g} s", retryable=True)
+            # The timeout was the smaller of two limits: the run's own budget, if that was used up.
             if left <= seconds:
                 found = _exceeded(agent, run, "time_s", f"{agent.budgets.time_s:g} seconds of work")
         else:
@@ -122,6 +123,8 @@ class AgentSteps(RunSteps):
         """Return what the model sees; a long conversation is summarised first."""
         stored = list(self._runs.store.conversation(claim.run))
         size = sum(len(message.content) for message in stored)
+        # With fewer messages there is hardly more than the last summary: a long one would be made again
+        # at every step.
         if size <= agent.compact_at * _BYTES_PER_TOKEN or len(stored) < 3:
             return stored
         from pydantic_ai.direct import model_request
@@ -179,6 +182,7 @@ def _asked(
     """Return the arguments of a request to a model; the last message is one of our side."""
     from pydantic_ai.models import ModelRequestParameters
 
+    # pydantic-ai sends the instructions of the last request of a conversation.
     messages[-1].instructions = agent.instructions or None  # type: ignore[union-attr] # it is a request
     return {
         "model": model,
@@ -198,6 +202,7 @@ def _require_budget(agent: Agent, run: Run) -> None:
     if run.active_s >= budgets.time_s:
         raise _exceeded(agent, run, "time_s", f"{budgets.time_s:g} seconds of work")
     if used.cost_usd is None:
+        # An unknown price ends only runs with a limit of their own; the usual limit needs a known price.
         if budgets.cost_usd is not None:
             raise _exceeded(
                 agent, run, "cost_usd", f"${budgets.cost_usd:g}, and nobody knows what it has cost"

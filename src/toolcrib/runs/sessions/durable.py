@@ -40,6 +40,7 @@ def durable_runs(calls: DurableCalls) -> DurableRuns:
     def submit(tx: Transaction, call: Mapping[str, Any]) -> str:
         return calls.submit(**call, transaction=tx)
 
+    # A dispatcher may lose messages: ready runs without one are sent again, as calls are.
     calls.to_send.append(_TO_SEND)
     store = RunStore(calls.database, send=send)
     changes = RunTransitions(store, submit, lease_s=calls.lease_s)

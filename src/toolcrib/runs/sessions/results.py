@@ -36,6 +36,7 @@ def use_ends(tx: Transaction, run_id: str, iteration: int) -> list[UseEnd]:
 def _end(row: tuple[Any, ...]) -> UseEnd:
     use_id, name, answer, call_state, result, error, agent, child_state, child_answer, child_error = row
     if answer is not None:
+        # A workflow stores an error here; an agent stores the text for its model (`_result`).
         return UseEnd(use_id, None, ToolcribError.from_dict(json.loads(answer)))
     if call_state == "done":
         return UseEnd(use_id, Result.from_dict(json.loads(result)).value, None)

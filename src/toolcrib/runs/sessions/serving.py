@@ -45,7 +45,9 @@ class RunSteps(ABC):
             kept = {claim.run.id for claim in self._runs.renew([claim for claim, _ in running])}
             for claim, task in running:
                 if claim.run.id not in kept:
+                    # This is another thread, and a task may only be cancelled in that of its event loop.
                     task.get_loop().call_soon_threadsafe(task.cancel)
+        # After the renewal, so that this worker does not take its own runs for lost.
         self._runs.rescue()
 
     async def stop(self) -> None:

@@ -211,6 +211,7 @@ class RunStore:
         rows = self.database.rows(
             f"SELECT {RUN_COLUMNS} FROM runs WHERE root_id = ? ORDER BY id", top.root_id
         )
+        # Ids begin with their time, so the run that called another one comes before it.
         every = [Run(*cast("Any", row)) for row in rows]
         found = {top.id: top}
         for run in every:

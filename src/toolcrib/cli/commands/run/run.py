@@ -75,6 +75,7 @@ def command(
         _show_log()
     if is_program(tool):
         return _run_program(tool, arguments, timeout_ms, as_json=as_json, verbose=verbose)
+    # A dry run runs nothing, so the project need not be accepted for it.
     project = open_project(root) if dry_run else accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
     call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)
@@ -195,6 +196,7 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
     result = asyncio.run(_run(project, call))
     if "/" in call.tool and call.tool != asked:  # Of several bundles or versions it is this one.
         result.details = {**(result.details or {}), "tool": call.tool}
+    # The path refuses for the same reason, but the error from before the call says more.
     if refusal is not None and result.error is not None and result.error.code == refusal.code:
         result.error = refusal
     return result

@@ -134,6 +134,7 @@ def watch_command(
     """
     if every:
         project = open_project(root)
+        # The stream of all runs has no filter by caller.
         if seen_by(project) is not None:
             raise UsageError("a token without the scope admin cannot watch the runs of other callers")
         asyncio.run(_watch(project, None, after, as_json))
@@ -214,6 +215,7 @@ def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
 async def _followed(project: Project, run_id: str, timeout_s: float | None, stream: bool) -> Run:
     async with project, noting_unserved(project, lambda: _ready_tools(project, run_id)):
         if stream:
+            # To read events serves nothing: without a worker elsewhere none would come.
             project.calls.serve()
             async for event in project.runs.events(run_id):
                 if event.kind == "text":

@@ -43,6 +43,7 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
         from toolcrib.project.worker.supervisor import serve_worker
 
         stop = asyncio.Event()
+        # By default a signal ends the process at once, and its calls wait until their leases end.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         async with project:

@@ -67,11 +67,13 @@ class Elicitation:
             f'If you deny it, that counts for 10 minutes, or with "Don\'t ask again" until'
             f" {document['expires_at']}."
         )
+        # No text of a caller or a manifest may look like a further line of the question.
         return "\n".join(shown(line).replace("\n", "\\n").replace("\t", "\\t") for line in lines)
 
     def decide(self, approval: str, client: str, answer: ClientAnswer) -> None:
         """Take the answer. If it does not count, nothing changes: the call is refused as before."""
         try:
+            # Looked up again: if the tool has changed while the user decided, this makes the approval void.
             asked = self._service.show(approval).approval
             if asked.caller != client or asked.token is not None:
                 return

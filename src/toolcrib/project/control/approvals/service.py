@@ -146,6 +146,7 @@ class ApprovalService:
         the tool has changed since the call, which ends the approval; DeniedError if `decider` may not decide,
         or the project does not accept approvals through this `channel`.
         """
+        # Only here: `deny` and `revoke` take every channel, because they never let a call run.
         check_channel(channel, self._channels)
         approval = self.approvals.find(id)
         may_decide(approval, decider, person=by, self_approval=self._self_approval)
@@ -158,6 +159,7 @@ class ApprovalService:
                 details={"approval": approval.id},
             )
         edited = None if arguments is None or tool is None else canonical(_checked(tool, arguments))
+        # Unchanged arguments are no edit: an edit can only be approved once, and is written down as one.
         if edited == approval.arguments:
             edited = None
         done = self.approvals.approve(id, by, scope, edited, note, until, seal=seal)
@@ -184,6 +186,7 @@ class ApprovalService:
         """Deny a call; its caller gets `note`. Raises as `Approvals.deny` does, and DeniedError."""
         approval = self.approvals.find(id)
         may_decide(approval, decider, person=by, self_approval=self._self_approval)
+        # Not taken back if the log cannot be written, as an approval is: a denial lets nothing run.
         done = self.approvals.deny(id, by, note, hold_s, seal=seal)
         self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
         return self._sheet(done, None)
@@ -191,6 +194,7 @@ class ApprovalService:
     def revoke(self, id: str, by: str, *, channel: str = "program") -> Grant:  # noqa: A002 - the field's name
         """Take back a decision that is in force."""
         grant = self.approvals.revoke(id)
+        # The approval of this rule was stored as a review too (`approve`): the tool would still run by that.
         if grant.rule == FIRST_USE and grant.scope == "rule":
             self._first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
         self._audit.record(
@@ -215,6 +219,7 @@ class ApprovalService:
             tool = self._find(approval.tool)
         except ToolcribError:
             return None
+        # The name may lead to a tool of another bundle by now: no approval passes to that one.
         return tool if tool.bundle == approval.bundle else None
 
     def _is_same(self, approval: Approval, tool: Tool | None) -> bool:

@@ -51,11 +51,13 @@ class ApprovalStep:
         """Put this step before the rest of the path."""
 
         def step(ctx: Context) -> Awaitable[Result]:
+            # A plain function: most calls have no questions, and pay only for the look-ups and no coroutine.
             questions = self.questions(ctx)
             if not questions:
                 return proceed(ctx)
             if ctx.approved_by is not None:
                 self._code.require_approved(ctx)
+                # The line is written before the tool runs: if the log fails, the approved call does not run.
                 self._log.record(
                     "TOOL_APPROVED",
                     name=ctx.tool,
@@ -93,6 +95,7 @@ class ApprovalStep:
             found = self._store.approvals.about(self._asked(ctx, question))
             if not found or any(grant.answer == "denied" for grant in found):
                 return False
+            # As in `_ask`: this person has seen the arguments, so one answer is enough for all questions.
             if found[0].scope in _OF_THE_CALL:
                 return True
         return bool(questions)
@@ -117,6 +120,7 @@ class ApprovalStep:
         ask = self._asked(ctx, question)
         while True:
             try:
+                # Again after each wait: only this uses up an approval; another call may be faster.
                 answer = approvals.seek(ask)
             except RateLimited:
                 if not ctx.single:
