@@ -191,6 +191,7 @@ def inspect_function(
     try:
         return _shape(function, signature, context_types, typed)
     except UnresolvedName:
+        # `eval_str` leaves names inside of other types, such as `list['Item']`; `get_type_hints` does not.
         return _shape(function, _signature(function, resolved=True), context_types, typed)
 
 
@@ -277,6 +278,7 @@ def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
             f"{_title(function)}: the parameter {parameter.name!r} has no type annotation",
             hint=f"Write `{parameter.name}: str` (or another type), or give input_schema=… yourself.",
         )
+    # pydantic reads a default from such a `Field`, but a plain function would get the `Field` as its value.
     if type(parameter.default).__name__ == "FieldInfo":
         raise DefinitionError(
             f"{_title(function)}: the default of {parameter.name!r} is a Field",
@@ -331,6 +333,7 @@ def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str
     """
     ArgumentCheck(schema)
     properties = schema.get("properties", {})
+    # Such a schema has the structure as an argument, not its fields as the arguments.
     if shape.struct in properties:
         shape.struct = None
     if shape.open or shape.struct is not None:
@@ -352,4 +355,5 @@ def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str
             f"{name}: the schema allows other properties, but the function takes none",
             hint="Give the function a `**kwargs`, or set additionalProperties to false.",
         )
+    # `additionalProperties` does not see properties that come from `$ref` or `allOf`, and would refuse them.
     return schema if _COMBINED & schema.keys() else {**schema, "additionalProperties": False}

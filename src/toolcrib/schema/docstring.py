@@ -24,6 +24,7 @@ def parse_docstring(text: str | None) -> Docs:
 
     import griffe
 
+    # griffe warns about each parameter without a type in the docstring; here types come from the signature.
     logging.getLogger("griffe").setLevel(logging.ERROR)
     texts: list[str] = []
     parameters: dict[str, str] = {}

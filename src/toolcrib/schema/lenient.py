@@ -15,6 +15,7 @@ from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import decode_object
 from toolcrib.spec.naming import pointed
 
+# A number of more digits may not fit in 64 bits, which arguments are limited to.
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
 _KINDS: Mapping[type, str] = {bool: "boolean", str: "string", list: "array", dict: "object"}
@@ -88,10 +89,13 @@ def _read(text: str, kinds: frozenset[str]) -> Any:
     if kinds & {"integer", "number"} and _WHOLE.fullmatch(text):
         return int(plain)
     if "number" in kinds and _NUMBER.fullmatch(text):
+        # `1e999` becomes infinity, which JSON does not have; then the text stays.
         number = float(plain)
         return number if number - number == 0 else text
     if kinds & {"object", "array"} and plain[:1] in ("{", "[") and len(plain) <= _LONGEST:
         try:
+            # Inside an object, so that the strict rules for arguments apply. A text such as `{},"b":{}` would
+            # add a key; the length shows it.
             whole = decode_object(f'{{"value":{plain}}}')
         except InvalidInput:
             return text

@@ -87,7 +87,9 @@ def shape_tools(tools: Iterable[Tool], shape: str) -> Shaped:
     wired = wire_names(tools)
     for wire_name, tool in wired.items():
         try:
+            # First: a provider refuses the whole request for one bad schema.
             SchemaCheck(tool.input_schema)
+            # Names of later tools count as taken too, so that those tools keep them.
             name = _leading(wire_name, {*wired, *names}) if shape.startswith("gemini") else wire_name
             entry = make(tool, name)
             entries.append(entry)
@@ -205,6 +207,7 @@ class _Writer:
         target = rule.get("$ref")
         if isinstance(target, str):
             rest = {word: part for word, part in rule.items() if word != "$ref"}
+            # A type with several references to itself would multiply at each level, so recursion ends early.
             if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
                 return {"description": "the same again", **rest}
             found = pointed(self._root, target)
@@ -217,6 +220,7 @@ class _Writer:
             if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
                 made[word] = {name: self.write(inner, inside) for name, inner in part.items()}
             elif word in ("enum", "const", "default", "examples"):
+                # Values, not schemas: a `$ref` in them is plain data.
                 made[word] = part
             else:
                 made[word] = self.write(part, inside)

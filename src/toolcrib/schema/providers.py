@@ -131,7 +131,9 @@ def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
     if schema is None or not wraps_output(tool):
         return schema
     inner = dict(schema)
+    # `$schema` may only be at the root of a schema resource (JSON Schema 2020-12, 8.1.1).
     dialect = inner.pop("$schema", None)
+    # A schema with an `$id` stays the root of its own references (8.2.1).
     if "$id" not in inner:
         inner = changed(inner, _moved)
     wrapped: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}

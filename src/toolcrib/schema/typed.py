@@ -126,6 +126,7 @@ class _Types:
     def _object(self, rule: Mapping[str, Any]) -> Any:
         properties, others = rule.get("properties", {}), rule.get("additionalProperties", True)
         required = set(rule.get("required", ()))
+        # A TypedDict cannot require a key that it does not describe.
         if not required <= properties.keys():
             raise _NoTypeError
         if not properties and others is not False:
@@ -161,6 +162,7 @@ def _limited(kind: Any, rule: Mapping[str, Any]) -> Any:
     # msgspec takes one lower and one upper bound.
     if {"ge", "gt"} <= limits.keys() or {"le", "lt"} <= limits.keys():
         raise _NoTypeError
+    # By class, because True is an int to `isinstance`.
     if any(bound.__class__ not in exact or abs(bound) > _EXACT for bound in limits.values()):
         raise _NoTypeError
     return Annotated[kind, Meta(**limits)] if limits else kind

@@ -107,6 +107,7 @@ def metadata(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
         elif kind is typing.NewType:
             annotation = annotation.__supertype__
         elif kind.__name__ == "TypeAliasType":
+            # By name: the class is new in Python 3.12, and `typing_extensions` has one of its own.
             annotation = annotation.__value__
         else:
             break
@@ -185,6 +186,7 @@ class TypeSchemas:
     def schema(self, annotation: Any) -> dict[str, Any]:
         """Return the schema of one annotation; `DefinitionError` if a type has none."""
         bare, extras = metadata(annotation)
+        # A copy, because the entries of `_SCALARS` are shared by all tools.
         rule = dict(self._bare(bare))
         for part in _constraints(extras):
             _constrain(rule, part)
@@ -269,6 +271,7 @@ class TypeSchemas:
         properties: dict[str, Any] = {}
         required = []
         doc = struct.__doc__ or ""
+        # A dataclass without a docstring gets its signature as one.
         docs = parse_docstring("" if doc.startswith(f"{struct.__name__}(") else doc)
         for field in fields(struct):
             rule = properties[field.name] = self.schema(field.annotation)
@@ -300,6 +303,7 @@ class TypeSchemas:
 
 
 def _model_schema(model: Any, template: str, *, returned: bool) -> dict[str, Any]:
+    # As `to_json` writes a returned model: by the names of its fields, not by their aliases.
     form: dict[str, Any] = {"mode": "serialization", "by_alias": False} if returned else {}
     if hasattr(model, "model_json_schema"):
         return model.model_json_schema(ref_template=template, **form)  # type: ignore[no-any-return]
@@ -313,6 +317,7 @@ def _unique(kind: Any, rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def _enumeration(values: list[Any], what: Any) -> dict[str, Any]:
+    # A member of an IntEnum is an int too, but the function would get the plain number.
     if not values or any(
         isinstance(value, enum.Enum) or not isinstance(value, (str, int, float, type(None)))
         for value in values

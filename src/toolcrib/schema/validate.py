@@ -44,6 +44,8 @@ class SchemaCheck:
 
         self.schema = schema
         try:
+            # Offline: a `$ref` to a URL must not make this machine send requests. `RegexOptions` is the
+            # engine without backtracking: no pattern can block the process.
             self._validator = jsonschema_rs.Draft202012Validator(
                 dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
             )
@@ -194,6 +196,7 @@ class _Settlers:
         if len(branches) == 1:
             return self.make(branches[0])
         kind = rule.get("type")
+        # Where the schema also allows numbers, 2.0 may be meant as one and stays.
         if kind == "integer" or (isinstance(kind, list) and "integer" in kind and "number" not in kind):
             return _whole if self._integers else None
         if "properties" in rule or "additionalProperties" in rule:

@@ -38,5 +38,6 @@ def changed(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
         elif word in LISTS and isinstance(part, list):
             made[word] = [changed(inner, change) for inner in part]
         else:
+            # Other words, such as `const` and `default`, hold values, which may look like schemas.
             made[word] = changed(part, change) if word in INSIDE else part
     return change(made)

@@ -20,6 +20,7 @@ def new_id(now: float | None = None) -> str:
     noise = int.from_bytes(os.urandom(10))
     # The first number of a millisecond leaves room for 2,048 more.
     count = _latest[1] + 1 & 0xFFF if stamp == _latest[0] else noise >> 62 & 0x7FF
+    # Not locked: two threads may take the same number, and their noise makes them different.
     _latest[:] = stamp, count
     number = stamp << 80 | 0x7 << 76 | count << 64 | 0b10 << 62 | noise & (1 << 62) - 1
     text = f"{number:032x}"

@@ -71,6 +71,7 @@ def wire_name(name: str) -> str:
         return plain
     import hashlib
 
+    # A name with lone surrogates has no strict UTF-8, but must get a wire name too.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     length = 12 if "/" in name else 8  # A store can hold a hundred thousand tools.
     return f"{base[: 63 - length] or 'tool'}_{digest[:length]}"

@@ -45,6 +45,8 @@ def _compile(cls: type) -> None:
     # The methods of a dataclass refer to fields by name only, so those of a twin fit.
     twin = make_dataclass(cls.__name__, [(one.name, one.type, one) for one in fields(cls)], frozen=True)
     for name in _COMPILED:
+        # Methods that the class defines itself, and those that another thread has just compiled, have no mark
+        # and stay.
         if hasattr(cls.__dict__[name], "record"):
             setattr(cls, name, twin.__dict__[name])
 
@@ -63,6 +65,7 @@ def _refuse(self: Any, name: str, *_: Any) -> NoReturn:
     raise FrozenInstanceError(f"{type(self).__name__} cannot be changed: {name}")
 
 
+# Without these two, `copy` and `pickle` would set each field by `setattr`, which a record refuses.
 def _state(self: Any) -> list[Any]:
     return [getattr(self, one.name) for one in fields(self)]
 

@@ -85,9 +85,11 @@ def cut_text(text: str, limit: int = TEXT_LIMIT, artifact: str | None = None) ->
 
     `artifact` is the id of the artifact that holds the whole text.
     """
+    # Lone surrogates, as in file names that are not UTF-8, have no bytes of their own.
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
+    # `ignore` drops the part of a character that the cut leaves at the end.
     head = data[:limit].decode("utf-8", "ignore")
     shown = len(head.encode())
     if artifact is not None:

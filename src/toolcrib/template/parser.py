@@ -152,6 +152,7 @@ def _parse(
             name = str(key)
             plain = _key(name, path, found, namespaces.spelling)
             items.append((plain, _parse(item, namespaces, (*path, name), found)))
+        # Folded once, so that a call does not walk through it again.
         if all(isinstance(item, Constant) for _, item in items):
             return Constant({key: item.value for key, item in items if isinstance(item, Constant)})
         return ObjectTemplate(tuple(items))
@@ -206,6 +207,7 @@ def _key(name: str, path: tuple[str | int, ...], found: list[TemplateProblem], s
                 if isinstance(part, Reference)
                 else "a condition"
             )
+            # A key is structure: a value in it could add any field.
             message = f"{what} stands in a key; placeholders may stand in values only"
             mine.append(TemplateProblem(message, (), part.offset, len(name) - part.offset))
     found.extend(replace(problem, path=(*path, name)) for problem in mine)
@@ -276,6 +278,7 @@ def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplatePro
 
 def _split(name: str, arguments: frozenset[str]) -> tuple[str, tuple[str | int, ...]]:
     """`a.b[0]` as (`a`, (`b`, 0)) when `a` is an argument; anything else is one plain name."""
+    # A property named `a.b` comes before a path into `a`.
     head = _HEAD.match(name)
     if name in arguments or head is None or head.group() not in arguments:
         return name, ()
@@ -305,6 +308,7 @@ def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterato
     named = schema.get("properties")
     if isinstance(named, Mapping):
         yield from (str(name) for name in named)
+    # Any of these may apply to a call, so the properties of all of them are arguments.
     branches = [schema.get(keyword) for keyword in _BRANCHES]
     for keyword in _APPLICATORS:
         combined = schema.get(keyword)

@@ -214,6 +214,7 @@ def render_path(written: Text, values: Values) -> str:
         raise InvalidInput("no branch of the condition gives a path")
     alone = template.lone is not None
     components: list[str] = []
+    # Split at the author's own `/` only, so the components are known before any value is read.
     for component in template.split("/"):
         text = "".join(_name(part, values, alone=alone) for part in component.parts)
         if not alone and component.references and text in (".", ".."):
@@ -230,6 +231,7 @@ def _name(part: LiteralText | Reference, values: Values, *, alone: bool) -> str:
         raise bad_value(part, "a path cannot be empty")
     if "\0" in text:
         raise bad_value(part, "a path cannot hold NUL")
+    # The author has chosen the folder: with `/` a value could choose another one below it.
     if not alone and "/" in text:
         raise bad_value(part, "inside a longer path it can be one name only, without `/`")
     return text
@@ -241,6 +243,7 @@ def _encoded(text: str) -> str:
 
 
 def _without_controls(part: Reference, text: str) -> str:
+    # A line break would end this header, and the rest of the value would be a header of its own.
     if not text.isprintable() and any((char < " " and char != "\t") or char == "\x7f" for char in text):
         raise bad_value(part, "a header cannot hold line breaks or other control characters")
     return text

@@ -65,6 +65,7 @@ def spell(parts: Sequence[LiteralText | Reference | ConditionNode], spelling: Sp
 
 def _as_tag(reference: Reference, before: list[str]) -> bool:
     """Return True if a reference can be written as `{{name}}` after this text."""
+    # In `{{{name}}` the tag would begin one character too early.
     joined = any(text.endswith("{") for text in before)
     return reference.namespace == "argument" and not joined and is_tag(_name(reference))
 

@@ -76,6 +76,7 @@ def scan(text: str, found: list[TemplateProblem], spelling: Spelling = Spelling.
 def directive(text: str) -> tuple[str, str] | None:
     """A text that is one control tag: (`if`, its test), (`else if`, its test), (`else`, ``), (`end`, ``)."""
     tag = text.strip()
+    # `{{if a}}x{{end}}` begins and ends so too, but is a whole text.
     if not tag.startswith("{{") or not tag.endswith("}}") or tag.count("{{") != 1:
         return None
     return _control(tag[2:-2].strip())
@@ -102,6 +103,7 @@ def _dollars(text: str, base: int, found: list[TemplateProblem]) -> list[Literal
         offset = at - 2
         close = text.find("}", at)
         inner = text[at:close].strip()
+        # In `${a ${b}` the first is not closed; without this test it would take the brace of the second.
         if close < 0 or "${" in inner:
             hint = "write `$${` for the two characters themselves"
             found.append(TemplateProblem("`${` is not closed by `}`", (), base + offset, 2, hint))

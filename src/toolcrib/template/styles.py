@@ -34,6 +34,7 @@ STYLES: dict[str, tuple[str, ...]] = {
 Pairs = list[tuple[str, str]]
 
 _DELIMITERS = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
+# Without `+` too, which servers read as a blank in a query.
 _RESERVED = ":/?@!$'()*[]"
 _RESERVED_PATH = ":@!$'()*"
 """Without the signs that part entries, items, keys or parameters in any style."""
@@ -59,6 +60,7 @@ def styled_path(style: ParameterStyle, reference: Reference, value: Any) -> str:
         return "." + _joined(parts, encode, "." if style.explode else ",", explode=style.explode)
     name = encode(style.name or reference.name)
     if not style.explode or not isinstance(value, dict | list):
+        # An empty value is the name without `=` (RFC 6570, 3.2.7).
         text = _joined(parts, encode, ",", explode=False)
         return f";{name}={text}" if text else f";{name}"
     return "".join(f";{name if key is None else encode(key)}={encode(item)}" for key, item in parts)
@@ -92,6 +94,7 @@ def styled_pairs(
 def styled_header(style: ParameterStyle, reference: Reference, value: Any) -> str | None:
     """The text of a value in a header; None drops it. Nothing is encoded there, so delimiters are refused."""
     if style.style == "json":
+        # Beyond ASCII the encoding of a header is not defined (RFC 9110, 5.5).
         return _json(reference, value, ascii_only=True)
     parts = _parts(reference, value)
     if isinstance(value, dict | list):
@@ -109,6 +112,7 @@ def styled_cookies(
         return [(name, _quoted(_json(reference, value)))]
     parts = _parts(reference, value)
     if plain:
+        # What no value of a cookie may hold (RFC 6265, 4.1.1), and `=`, which ends the name.
         _refuse_inside(reference, parts, '=;," \\\t\r\n')
     if not parts:
         return []
@@ -137,6 +141,7 @@ def _text(reference: Reference, value: Any) -> str:
 def _json(reference: Reference, value: Any, *, ascii_only: bool = False) -> str:
     try:
         text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, separators=(",", ":"))
+        # `json.dumps` lets lone surrogates through; they have no UTF-8.
         text.encode()
     except (ValueError, RecursionError):
         raise bad_value(reference, "it cannot be written as JSON") from None

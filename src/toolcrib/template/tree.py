@@ -181,6 +181,8 @@ class ConditionalText:
                     ways += [text.parts for text in branch.then.variants()]
                 elif isinstance(branch.then, TextTemplate):
                     ways.append(branch.then.parts)
+            # Conditions multiply. One more than the limit is kept, so that callers see that there are too
+            # many.
             found = [(*parts, *way) for parts in found[:MOST_VARIANTS] for way in ways][: MOST_VARIANTS + 1]
         return [TextTemplate(parts) for parts in found]
 

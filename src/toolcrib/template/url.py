@@ -32,6 +32,7 @@ Query = tuple[tuple[str, Text | None], ...]
 _PATH_SAFE = "%:@!$&'()*+,;=~"
 _QUERY_SAFE = "%:@!$'()*+,;=~/?"
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# No `@`, `:`, `/`, `?`, `#` or `\`: any of them could send the request to another host.
 _HOST_VALUE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _SCHEME = re.compile(r"(https?)://", re.IGNORECASE)
 _PORTS = {"http": 80, "https": 443}
@@ -70,6 +71,7 @@ def parse_url(text: str, namespaces: Namespaces, *, host_placeholders: bool = Fa
         )
         raise TemplateProblem(reason, (), 0, len(text)).error()
     rest = TextTemplate((LiteralText(first.text[scheme.end() :], scheme.end()), *template.parts[1:]))
+    # In this order (RFC 3986, 3): `?` has no meaning after `#`, nor `/` after `?`.
     rest, fragment, _ = rest.cut("#")
     if fragment:
         raise TemplateProblem("a URL cannot have a fragment (`#…`)", (), text.find("#"), 1).error()
@@ -145,6 +147,7 @@ def _host(template: TextTemplate, values: Values) -> str:
 
 def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool) -> tuple[TextTemplate, int]:
     _, userinfo, _ = authority.cut("@")
+    # `https://known.example@other.example` looks like the one host and calls the other.
     if userinfo:
         message = "a URL cannot hold a user name or password (`user@`)"
         raise ManifestError(message, hint="use a header and a secret")
@@ -162,6 +165,7 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
                 "a placeholder can stand in the host only where permissions.network.allow names the hosts"
             )
             raise TemplateProblem(message, (), reference.offset, reference.length).error()
+    # Some parsers read `\` as `/`, and would see another host than the one that was checked.
     if not host.parts or any(char <= " " or char in "\\%\x7f" for char in host.literals):
         raise ManifestError("the URL has no host, or one with characters that no host has")
     number = digits.literal or ""

@@ -61,6 +61,7 @@ class Values:
         return cls(
             arguments if isinstance(arguments, dict) else {},
             secrets=ctx.secrets,
+            # Only the declared names: a template must not read any other variable of this process.
             env=tool.permissions.environment(os.environ),
             context={
                 "version": str(tool.version),
@@ -116,6 +117,7 @@ def scalar_text(reference: Reference, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         try:
+            # Python refuses to write integers of more than 4,300 digits, because that takes long.
             return str(value)
         except ValueError:
             raise bad_value(reference, "the number has too many digits") from None

@@ -112,6 +112,7 @@ def place_old_body(
     )
     files = any(is_file(schema, schemas) for _, schema in fields.values())
     kinds = {media_kind(media) for media in medias}
+    # Only a multipart body can hold the bytes of a file, whatever `consumes` says.
     multipart = files or ("multipart" in kinds and "form" not in kinds)
     first = next(iter(fields.values()))[0].node
     encoding = (
@@ -233,7 +234,9 @@ class _Sender:
         self, name: str, rule: dict[str, Any], *, file: bool, many: bool, shown: Schema | bool
     ) -> BodyPart | None:
         given = rule.get("contentType")
+        # The Encoding Object allows a list or a range such as `image/*`, but a part is sent with one type.
         media = given.strip() if isinstance(given, str) and "," not in given and "*" not in given else None
+        # It becomes a header of the part, where a line break would add further headers.
         if media is not None and not (media.isascii() and media.isprintable()):
             media = None
         lost = {
@@ -298,6 +301,8 @@ def _field_style(rule: dict[str, Any], schema: Schema | bool) -> ParameterStyle:
             explode=style == "form" if explode is None else explode,
             allow_reserved=flag(rule.get("allowReserved")) is True,
         )
+    # Without those words a list repeats its field, and an object is sent as JSON (OpenAPI 3.1, Encoding
+    # Object).
     if isinstance(schema, dict) and schema.get("type") == "array":
         return ParameterStyle("form", explode=True)
     return ParameterStyle("json")
@@ -322,6 +327,7 @@ def expected_response(
         except RefProblem:
             continue
     good = {status: node for status, node in found.items() if status[:1] == "2"}
+    # `default` describes every status that is not listed, often the errors, so it comes last.
     if not good and "DEFAULT" in found:
         good = {"DEFAULT": found["DEFAULT"]}
     jsons: list[tuple[str, Node]] = []
@@ -366,6 +372,7 @@ def _schema(nodes: list[Node], schemas: Schemas, *, empty: bool) -> Schema | Non
     unique: list[Schema | bool] = []
     needs: set[str] = set()
     for node in nodes:
+        # A success without a schema may return anything, so no value can be checked.
         if node.value is None:
             return None
         schema, own = schemas.use(node)
@@ -374,6 +381,7 @@ def _schema(nodes: list[Node], schemas: Schemas, *, empty: bool) -> Schema | Non
             unique.append(schema)
     if any(schema in (True, {}) for schema in unique):
         return None
+    # A success without a body has the value null.
     if empty:
         unique.append({"type": "null"})
     only = unique[0]

@@ -17,6 +17,8 @@ from toolcrib.spec import Network
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000
 MAX_NAME = 64
+# Control, zero-width and bidirectional characters: they hide text from the person who reviews a tool, but not
+# from the model that reads its description.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
 )
@@ -144,6 +146,7 @@ class OpenApiDocument:
         own = _anchors(base).get(address)
         if own is not None:
             return Resource(f"{base.uri}#{own[0]}", own[1])
+        # Never fetched: a document could otherwise make this machine send requests to any address.
         if "://" in address or self.folder is None:
             raise RefProblem(f"{address!r} is another document, which is not fetched")
         # Resolved before it is compared: neither `..` nor a link leads out of the folder.
@@ -155,6 +158,7 @@ class OpenApiDocument:
         if len(self.resources) >= _MAX_FILES:
             raise RefProblem(f"the document refers to more than {_MAX_FILES} files")
         try:
+            # To read a pipe or a device could wait for ever, or never end.
             if not Path(path).is_file():
                 raise RefProblem(f"{address!r} is not there, or not a file")
             data = parse_document(_read(Path(path)), address)
@@ -172,6 +176,7 @@ def read_document(raw: bytes, where: str, *, folder: str | None = None) -> OpenA
     data = parse_document(raw, where)
     given = data.get("openapi", data.get("swagger"))
     version = ".".join(str(given).split(".")[:2])
+    # Without quotes YAML reads `2.0` and `3.1` as numbers.
     if isinstance(given, int | float):
         version = f"{float(given):.1f}"
     if version not in ("2.0", "3.0", "3.1", "3.2"):
@@ -185,6 +190,7 @@ def read_document(raw: bytes, where: str, *, folder: str | None = None) -> OpenA
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
+        # One byte more than allowed, so that `parse_document` sees that the file is too large.
         return file.read(_MAX_DOCUMENT_BYTES + 1)
 
 
@@ -258,10 +264,12 @@ def _yaml(text: str, where: str, fault: str = "") -> Any:
     try:
         data = _fast_yaml(text)
     except ValueError as error:
+        # Such a text is made to use up memory or the stack, so the slower parser must not try it again.
         if "repetition limit" in str(error) or "recursion limit" in str(error):
             raise ManifestError(f"{where} cannot be read: {error}") from None
         data = _slow_yaml(text, where, fault or f"not YAML: {error}")
     try:
+        # orjson refuses keys that are not text, such as status codes; then the data are rewritten.
         if _MERGE not in text:
             orjson.dumps(data)
             return data
@@ -313,6 +321,7 @@ class _PlainData:
 
     def of(self, value: Any, depth: int = 0) -> Any:
         """Return the JSON value. Raises ManifestError if aliases make it too large."""
+        # Each use of an alias is written out below, so aliases of aliases could fill the memory.
         self._left -= 1
         if self._left < 0:
             raise ManifestError(
@@ -325,6 +334,7 @@ class _PlainData:
         if isinstance(value, list | tuple | set):
             return [self.of(item, depth + 1) for item in value]
         if isinstance(value, float):
+            # Infinities and `.nan` become null, as JSON has neither.
             return value if value - value == 0 else None
         if value is None or isinstance(value, str | bool | int):
             return value
@@ -333,6 +343,7 @@ class _PlainData:
     def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
         out: dict[str, Any] = {}
         merged = value.get(_MERGE)
+        # Merged keys come first, so that the mapping's own keys replace them.
         for source in merged if isinstance(merged, list) else [merged]:
             if isinstance(source, dict):
                 out.update(self.of(source, depth + 1))
@@ -414,6 +425,7 @@ def clean(value: Any) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     text = _UNSEEN.sub("", text)
+    # Lone surrogates (`\ud800`) have no UTF-8 and cannot be written to a file.
     return text.encode(errors="ignore").decode().strip()
 
 

@@ -71,6 +71,7 @@ def import_document(
     for argument, name in (bind or {}).items():
         if out.tools and name not in builder.bound:
             raise ManifestError(f"no operation has a parameter or a field {argument!r} to bind")
+    # After the last tool, because definitions are only translated when a tool needs them.
     builder.requests.check()
     builder.responses.check()
     _check_schemas(out)
@@ -93,12 +94,15 @@ def _operations(document: OpenApiDocument) -> Iterator[tuple[Operation | None, O
         if not isinstance(item.value, dict):
             yield None, OperationReport("*", path, reason="the path is not an object")
             continue
+        # OpenAPI leaves open what counts if both the path and the target of its `$ref` have a field. Here it
+        # is the path's own.
         if "$ref" in entry.object and len(entry.object) > 1:
             item = Node({**item.object, **entry.object}, item.resource, item.pointer)
         for method in item.object:
             lower = method.lower()
             if lower in METHODS or lower in _OTHER_METHODS:
                 yield _operation(lower, path, item, item.at(method))
+        # Methods without a field of their own (OpenAPI 3.2, Path Item Object).
         for method, node in item.at("additionalOperations").entries():
             yield _operation(method.lower(), path, item, node)
 
@@ -142,6 +146,7 @@ def _check_schemas(out: Imported) -> None:
         schemas = [tool.input_schema, *([tool.output.schema] if tool.output.schema else [])]
         return [{key: item for key, item in schema.items() if key != "$defs"} for schema in schemas]
 
+    # The definitions are checked already. Only their names are needed, so that references lead somewhere.
     def defs(tools: list[Tool]) -> dict[str, bool]:
         schemas = [schema for tool in tools for schema in (tool.input_schema, tool.output.schema) if schema]
         return {name: True for schema in schemas for name in schema.get("$defs", ())}

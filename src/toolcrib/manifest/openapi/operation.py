@@ -86,6 +86,7 @@ class ToolBuilder:
             request.headers["Accept"] = escape(found.accept)
         notes += access.notes
         tool = self._tool(operation, name, request, access, server, found)
+        # The checks of `toolcrib lint`: an operation that would fail there is skipped with its reason.
         namespaces = Namespaces.of(tool)
         assert isinstance(tool.config, HttpExec)
         for fault in url_faults(tool.config.url, tool.permissions.network, namespaces):
@@ -106,6 +107,7 @@ class ToolBuilder:
         self, request: Request, operation: Operation, parameters: list[Parameter], access: OperationAuth
     ) -> None:
         """Add the parameters, then the body: so parameters keep their names."""
+        # A parameter that a security scheme sends is no argument: a model must not choose the key.
         keys = {(auth.location, (auth.name or "").lower()) for auth in access.auth}
         bodies: list[Parameter] = []
         for parameter in parameters:
@@ -235,6 +237,7 @@ def checked(url: str) -> OperationServer:
         raise Unusable(f"the server {url!r} is neither http nor https" if parts.scheme else NO_SERVER)
     if not host:
         raise Unusable(NO_SERVER)
+    # `https://known.example@other.example` looks like the one host and calls the other.
     if parts.username is not None or not re.fullmatch(r"[A-Za-z0-9._:-]+", host):
         raise Unusable(f"the server {url!r} has a user name, or a host name that is not supported")
     own = {"https": 443, "http": 80}[parts.scheme.lower()]
@@ -250,6 +253,7 @@ def _of_2_0(document: OpenApiDocument, operation: Node) -> str:
     known = [scheme for scheme in _HTTP if isinstance(schemes, list) and scheme in schemes]
     host, base = root.get("host"), root.get("basePath")
     own = urlsplit(document.root.resource.uri)
+    # Scheme and host default to those that the document was fetched from (OpenAPI 2.0, Swagger Object).
     scheme = known[0] if known else own.scheme if own.scheme in _HTTP else "https"
     if not isinstance(host, str) or not host:
         host = own.netloc if own.scheme in _HTTP else ""
@@ -292,6 +296,7 @@ def _absolute(url: str, document: OpenApiDocument) -> str:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", url):
         return url
     own = document.root.resource.uri
+    # A relative server URL starts at the document's own address (OpenAPI 3.1, Server Object).
     if own.startswith(("http://", "https://")):
         return urljoin(own, url)
     # A host without its scheme, as some write it.

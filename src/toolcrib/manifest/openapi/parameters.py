@@ -100,6 +100,7 @@ def place(parameter: Parameter, request: Request, schemas: Schemas, document: Op
     if style.style not in STYLES[position]:
         request.notes.append(f"the style {style.style!r} of {parameter.name!r} is not valid in a {position}")
         style = ParameterStyle(_DEFAULTS[position], position in ("query", "cookie"))
+    # Other styles write a single value as it is, so only lists and objects need them.
     always = style.allow_reserved or style.style in ("label", "matrix", "json", "cookie")
     if always or not is_scalar(schema, schemas):
         request.styles[name] = style
@@ -122,6 +123,7 @@ def _left_out(parameter: Parameter, request: Request) -> str:
             return "is set by the client itself"
         if any(lower == other.lower() for other in request.headers):
             return "is defined twice"
+    # A name with a line break or a colon would add headers to the request.
     if parameter.place in ("header", "cookie") and not TOKEN.fullmatch(name):
         return f"has a name that is not valid in a {parameter.place}"
     if "${" in name and parameter.place != "path":
@@ -147,6 +149,8 @@ def _described(parameter: Parameter, document: OpenApiDocument) -> tuple[Node, P
     explode = flag(value.get("explode"))
     return node.at("schema"), ParameterStyle(
         style,
+        # The default of `explode` is true for `form` and `cookie` only (OpenAPI 3.2, Parameter Object);
+        # `deepObject` is always written so.
         explode=style in ("form", "cookie", "deepObject") if explode is None else explode,
         name=parameter.name if style == "matrix" else None,
         allow_reserved=flag(value.get("allowReserved")) is True,
@@ -204,6 +208,7 @@ class Request:
         name = self.bind.get(wire, self.bind.get(argument_name(wire)))
         if name is None:
             return None
+        # One secret may be bound twice, and is required if either place needs it.
         needed = required or (name in self.secrets and self.secrets[name].required)
         self.secrets[name] = SecretSpec(name, required=needed)
         return f"secret:{name}"
@@ -227,6 +232,7 @@ class Request:
         name = argument_name(wished)
         if instead and name in self.properties:
             name = argument_name(instead)
+        # A name that is both an argument and a secret is ambiguous in `${name}`, and templates refuse it.
         while name in self.forbidden:
             name = argument_name(f"{name[:60]}_arg")
         name = unique(name, self.properties)

@@ -79,6 +79,7 @@ class Schemas:
             return
         for name in names:
             try:
+                # All others count as valid here, so a fault is only reported where it is.
                 SchemaCheck({"$defs": dict.fromkeys(names, True), "allOf": [self._defs[name]]})
             except DefinitionError as error:
                 self._report_loss(self._nodes[name], f"a schema that is not valid ({error.message})")
@@ -101,6 +102,7 @@ class Schemas:
             except RefProblem as problem:
                 self._report_loss(base, f"a reference: {problem}")
                 return {}
+            # What `#` means depends on the schema around it, so it is found again each time.
             if ref != "#":
                 self._referred[base.resource.uri, ref] = name
         self._needed.add(name)
@@ -133,6 +135,7 @@ class Schemas:
                 best = pointer
                 break
         if best is None:
+            # The component is at `/components/schemas/NAME`, in 2.0 at `/definitions/NAME`.
             depth = 3 if steps[0] == "components" else 2 if steps[0] == "definitions" else 0
             if not depth or len(steps) < depth:
                 raise RefProblem("'#' is the whole document, which is not a schema")
@@ -295,6 +298,7 @@ def _collect(schema: Schema | bool, schemas: Schemas, out: ObjectFields, depth: 
         out.needs |= schemas.needs(name)
         rest = schema.keys() - {"$ref"} <= _NO_RULE - {"properties", "required"}
         return rest and _collect(schemas.definition(name), schemas, out, depth + 1)
+    # This rule is not lost: the arguments of a tool are always a closed object.
     if schema.get("additionalProperties") is False:
         schema = {key: value for key, value in schema.items() if key != "additionalProperties"}
     if schema.get("type", "object") != "object" or not schema.keys() <= _NO_RULE | {"allOf"}:
@@ -353,6 +357,7 @@ def is_file(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
         return False
     if schema.get("format") == "binary" or schema.get("contentEncoding") == "binary":
         return True
+    # Since 3.1 a media type without an encoding means raw bytes (OpenAPI 3.1, Working with Binary Data).
     return "contentMediaType" in schema and "contentEncoding" not in schema and "contentSchema" not in schema
 
 

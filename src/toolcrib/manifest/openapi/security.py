@@ -56,6 +56,7 @@ class Security:
         for alternative in wanted if isinstance(wanted, list) else ():
             if not isinstance(alternative, dict):
                 continue
+            # An empty requirement makes all others optional (OpenAPI 3.0, Security Requirement Object).
             if not alternative:
                 optional = True
                 continue
@@ -63,6 +64,7 @@ class Security:
             if isinstance(found, str):
                 faults.append(found)
             elif best is None or (best.notes and not found.notes):
+                # A note is about a token that a person must get first, or about a key that is not sent.
                 best = found
         if best is None:
             reasons = "; ".join(dict.fromkeys(faults))
@@ -98,6 +100,7 @@ class Security:
             place, key = str(value.get("in", "")).lower(), value.get("name")
             if place not in ("header", "query", "cookie") or not isinstance(key, str) or not key.strip():
                 return f"the security scheme {name!r} has no valid `in` or `name`"
+            # A line break in the name of a header would add headers to every request.
             if place != "query" and not TOKEN.fullmatch(key.strip()):
                 return f"the security scheme {name!r} has a `name` that is not valid in a {place}"
             auth = Auth("api_key", secret, location=place, name=key.strip())  # type: ignore[arg-type]  # checked
@@ -145,6 +148,7 @@ def _joined(parts: list[OperationAuth]) -> OperationAuth:
 def _place(auth: Auth) -> tuple[str, str]:
     if auth.type == "api_key":
         name = auth.name or ""
+        # Names of headers have no case (RFC 9110, 5.1).
         return auth.location or "", name.lower() if auth.location == "header" else name
     return "header", "authorization"
 

@@ -65,6 +65,7 @@ class Slimmer:
         smaller: Schema = {}
         for depth in _DEPTHS:
             kept = self._within(outer, definitions, depth)
+            # An estimate that is often enough to skip a depth: opening the schema copies all of it.
             if depth and self._total("bare", outer, kept) > self._limit:
                 continue
             smaller = self._opened(outer, kept)
@@ -83,6 +84,8 @@ class Slimmer:
         return piece
 
     def _total(self, form: str, outer: Schema, definitions: Schema) -> int:
+        # Adding up known sizes is much cheaper than writing the whole again. The 4 are the quotes, the colon
+        # and the comma of `"name":…,`.
         inner = sum(self._piece(form, rule).size + len(name) + 4 for name, rule in definitions.items())
         return size_of(_FORMS[form](outer)) + inner + (len('"$defs":{},') if definitions else 0)
 
@@ -156,6 +159,7 @@ class _Opener:
         if "contains" in inside:
             node.pop("maxContains", None)
         if loose or inside:
+            # A reference that is gone evaluates nothing, so these words would refuse what its target allowed.
             node.pop("unevaluatedProperties", None)
             node.pop("unevaluatedItems", None)
             self._loose.append(node)  # Kept alive, so that its id is not used again.
@@ -184,6 +188,7 @@ def _referred(schema: Any) -> set[str]:
     return found
 
 
+# `changed` hands over a copy of each schema, so these do not change what other tools share.
 def _drop_notes(node: Schema) -> Schema:
     for word in _NOTES:
         node.pop(word, None)

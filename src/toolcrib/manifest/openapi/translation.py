@@ -108,6 +108,8 @@ class Translator:
             _describe_default(out)
         required = out.get("required")
         if required and "properties" in value:
+            # In `required`, a readOnly property counts for responses only, a writeOnly one for requests only
+            # (OpenAPI 3.0, Schema Object).
             gone = self._withheld(node, required)
             if gone:
                 out["required"] = [name for name in required if name not in gone]
@@ -179,6 +181,7 @@ class Translator:
         if value.__class__ is str and value in TYPES:
             out[key] = value
             return
+        # A type of 2.0 only (Parameter Object): the value is bytes.
         if value == "file":
             out["format"] = "binary"
         found = types(value)
@@ -195,6 +198,7 @@ class Translator:
             if names:
                 out[key] = names
         elif not isinstance(value, bool):
+            # A boolean is no loss: it is the `required` of draft 3, which later drafts do not have.
             self._report_loss(node.at(key), "`required` that is not a list")
 
     def _pattern(self, out: Schema, node: Node, key: str, _: int) -> None:
@@ -289,6 +293,7 @@ class Translator:
         named: dict[str, list[str]] = {}
         for value, ref in mapping.items():
             if isinstance(ref, str):
+                # A value of the mapping is a reference or the bare name of a schema (Discriminator Object).
                 named.setdefault(ref if "/" in ref else f"#/components/schemas/{ref}", []).append(value)
         found = out.pop(word)
         for at, member in enumerate(members[: len(found)]):
@@ -318,6 +323,7 @@ def _nullable(value: dict[str, Any]) -> bool:
 
 
 def _exclusive(out: Schema) -> None:
+    # Up to 3.0 these words are booleans that change the bound beside them (JSON Schema draft 4).
     for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if out.get(word) is True:
             del out[word]
@@ -402,6 +408,7 @@ def number(value: Any) -> int | float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float) or value - value != 0:
         return None
+    # A larger integer becomes a float, because the YAML reader refuses integers beyond 64 bits.
     return value if abs(value) <= _LARGEST or isinstance(value, float) else float(value)
 
 
@@ -417,6 +424,7 @@ def is_linear_pattern(pattern: str) -> bool:
     """Return True if the linear-time regex engine supports the pattern."""
     from toolcrib.schema import SchemaCheck
 
+    # A pattern that needs backtracking is dropped: one short argument could block the process.
     if len(pattern) > _LONGEST_PATTERN:
         return False
     try:

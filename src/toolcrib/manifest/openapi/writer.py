@@ -116,6 +116,7 @@ def write_manifests(drafts: Sequence[NewManifest], tools: Path, *, replace: bool
 
 def _move(made: Path, place: Path, *, replace: bool) -> Path:
     try:
+        # A link could lead out of the folder of tools, so nothing is written through it.
         if replace and place.is_dir() and not place.is_symlink():
             (made / FILE_NAME).replace(place / FILE_NAME)
         else:
@@ -129,6 +130,7 @@ def _write(path: Path, text: bytes) -> None:
     with path.open("xb") as file:
         file.write(text)
         file.flush()
+        # Before the file is moved to its place: after a power failure it could otherwise be there, but empty.
         os.fsync(file.fileno())
 
 
@@ -138,4 +140,5 @@ def _text(tool: Tool, origin: str) -> bytes:
 
 
 def _line(text: str) -> str:
+    # A line break would end the comment, and the rest of a document's text would be read as YAML.
     return " ".join(clean(text).split())[:300]

@@ -108,6 +108,7 @@ def hide_lines(error: ToolcribError) -> None:
     """Remove the lines of files from an error that goes to an agent or over the network."""
     if "diagnostics" not in error.details:
         return
+    # A line may hold a secret, and an agent can cause an error to read it.
     found = [Diagnostic(**finding) for finding in error.details.get("diagnostics", ())]
     for finding in found:
         hidden = finding.without_line()
@@ -134,6 +135,7 @@ def make(
     source: str = "",
 ) -> Diagnostic:
     """Return a finding with the severity of its rule."""
+    # A minified file is one line of up to 1 MiB, and each finding carries its line.
     cut = 0 if at[1] <= _MAX_LINE else at[1] - _WINDOW
     source = source[cut : cut + _MAX_LINE]
     return Diagnostic(path, at[0], at[1], RULES[rule].severity, rule, message, hint, where, source, cut)
@@ -182,6 +184,7 @@ def _pointed(line: str, column: int) -> list[str]:
     """Return the line and a caret below the position; a long line is cut around it."""
     at = min(column - 1, len(line))
     start = 0 if at < _WINDOW - 20 else at - _WINDOW // 2
+    # A tab has no fixed width, so the caret would not be below the right character.
     shown = printable(line[start : start + _WINDOW].replace("\t", " "))
     lead, tail = ("…" if start else ""), ("…" if start + _WINDOW < len(line) else "")
     pad = sum(map(_width, lead + shown[: at - start]))
@@ -191,4 +194,5 @@ def _pointed(line: str, column: int) -> list[str]:
 def _width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
+    # Terminals give two columns to wide characters, such as those of Chinese.
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -63,6 +63,7 @@ class Form:
     def _explain(self, error: Any, document: Document) -> Iterator[Diagnostic]:
         path: KeyPath = tuple(error.instance_path)
         keyword, facts = error.kind.name, error.kind.as_dict()
+        # One error names all unknown keys, but each is reported at its own place.
         if keyword == "additionalProperties":
             names = facts["unexpected"]
             for name in names[:_MOST_NAMES]:
@@ -198,6 +199,7 @@ def _type_hint(wanted: list[str], value: Any) -> str | None:
         return f'put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
     if wanted == ["boolean"] and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
         meant = "true" if value.lower() in ("yes", "on") else "false"
+        # YAML 1.1 reads these words as booleans, so many authors use them.
         return f"write `{meant}`: in YAML 1.2 `{value}` is text"
     if value is None:
         return "remove the key, or give it a value"

@@ -15,6 +15,7 @@ from toolcrib.manifest.yaml.source import Document, decode, place_of
 
 _MAX_DEPTH = 128
 """As the YAML parser: deeper data could not be written as a manifest."""
+# Strings are matched first, so that `//` inside one, as in a URL, is no comment.
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|(?P<comment>//[^\n]*|/\*(?:.*?(?P<end>\*/)|.*))', re.DOTALL)
 _NOT_YAML = re.compile("[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
@@ -43,6 +44,7 @@ class JsonDocument(Document):
         return failure([self.diagnostic(rule, message, at=place_of(self.text, at), hint=hint)])
 
     def _as_yaml(self) -> str:
+        # The YAML parser refuses some characters that JSON allows. One blank for each keeps every index.
         return _NOT_YAML.sub(" ", self.plain)
 
 
@@ -71,6 +73,7 @@ def load_json(raw: bytes, path: str) -> Document:
 
 
 def _is_deep(data: Any) -> bool:
+    # Level by level, not by recursion: deep data would exhaust the stack here.
     level = [data] if isinstance(data, dict | list) else []
     for _ in range(_MAX_DEPTH):
         items = (item for one in level for item in (one.values() if isinstance(one, dict) else one))

@@ -19,6 +19,7 @@ KeyPath = tuple[str | int, ...]
 _MAX_CHARS = 1 << 17
 _MAX_EVENTS = 6_000
 _MAX_EXPANDED = 1 << 22
+# Added to the text of each node, so that a list of empty values counts too.
 _NODE_COST = 16
 _UNCHECKED = "too-large", "the manifest is too large to have aliases", None
 _COMPLEX = "?"
@@ -115,6 +116,7 @@ class Positions:
         start = _mark(event.start_mark)
         if key is not None and event.end_mark.index == start.index and getattr(event, "value", None) == "":
             start = key  # the parser puts an empty value wherever the next thing begins
+        # Of a duplicate key the first place counts; `twice` names the second one.
         self._spots.setdefault(path, Spot(start, event.end_mark.index, key))
 
 

@@ -49,6 +49,7 @@ _TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
 _REPORTED_PLACE = re.compile(r" at line (\d+) column (\d+)")
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
+# Letters that manifests hardly use; `_refuse_tags` takes the first one that is not in the text.
 _STAND_INS = range(0x100, 0x250)
 
 
@@ -229,6 +230,7 @@ def dump(data: Any) -> str:
     body: str = dumps(data)
     if not _UNSEEN.search(body):
         try:
+            # Read back, because the written text must mean the same data to the next reader.
             if loads(body) == data:
                 return body
         except ValueError:
@@ -246,6 +248,7 @@ def _read_on(descriptor: int, raw: bytes) -> bytes:
     """Return the rest of a file whose size is unknown or changes."""
     parts = [raw]
     size = len(raw)
+    # Files of the kernel in `/proc` have size 0 and end only when they are read.
     while size <= MAX_BYTES:
         more = os.read(descriptor, 1 << 16)
         if not more:
@@ -298,6 +301,7 @@ def _refuse_before(document: Document) -> None:
         bracket = next(islice(re.finditer(r"[\[{]", text), _MAX_BRACKETS, None))
         message = f"more than {_MAX_BRACKETS:,} `[` and `{{`: nested too deep, or not a manifest"
         raise _refuse(document, "yaml-depth", message, place_of(text, bracket.start()))
+    # A comment would end at these breaks: a reviewer sees one comment line, and the parser a key.
     if "\r" in text and (found := _LONE_CR.search(text)):
         message = "a carriage return that ends no line; editors do not show the line break that it is"
         raise _refuse(document, "yaml-character", message, place_of(text, found.start()))

@@ -70,6 +70,7 @@ def _single_type(made: dict[str, Any]) -> None:
     if len(kinds) < len(kind):
         made["nullable"] = True
         if "enum" in made and "string" in kinds:
+            # The API takes only texts in an `enum`; `nullable` allows the null.
             made["enum"] = [value for value in made["enum"] if value is not None]
     if len(kinds) == 1:
         made["type"] = kinds[0]
@@ -85,6 +86,7 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     """
     made = dict(rule)
     if "anyOf" in made:
+        # The API takes no other field beside `anyOf`, so they move into its branches.
         branches = made.pop("anyOf")
         first, *others = [both(branch, made) for branch in branches] or [made]
         if not others:
@@ -97,6 +99,7 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
         }
     _repaired(made)
     kind = made.get("type") or ("object" if "properties" in made else "array" if "items" in made else None)
+    # The API refuses a schema without a type, and an object without properties.
     if kind is None or (kind == "object" and not made.get("properties")):
         what = "any JSON value" if kind is None else "a JSON object as text"
         kept: dict[str, Any] = {word: made[word] for word in ("description", "nullable") if word in made}
@@ -105,6 +108,7 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "object":
         made["properties"] = {name: gemini_schema(inner) for name, inner in made["properties"].items()}
     if kind == "array":
+        # The API refuses a list without `items`.
         items = made.get("items")
         made["items"] = gemini_schema(items if isinstance(items, Mapping) else {"type": "string"})
     return made

@@ -77,6 +77,7 @@ def _part(rule: Mapping[str, Any], path: str, level: int, *, required: bool = Tr
         about = rule.get("description", "")
         shape = _text({word: part for word, part in rule.items() if word != "description"})
         made = {"type": "string", "description": f"{about} (JSON text that fits {shape})".strip()}
+        # A text cannot be null, so a part that may be null is made nullable again below.
         required = required and "null" not in kinds
     return made if required else _nullable(made)
 
@@ -97,6 +98,7 @@ def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
     kinds = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]
     if "null" in kinds:
         return rule
+    # An `enum` without null refuses null, whatever `type` says.
     if "enum" in rule or "const" in rule:
         about = {"description": rule["description"]} if "description" in rule else {}
         return {"anyOf": [{key: rule[key] for key in rule if key != "description"}, null], **about}

@@ -94,6 +94,7 @@ class RoundClient:
         require_capabilities(self.capabilities, requests)
         missing = {key: dict(one) for key, one in requests.items() if key not in self.responses}
         if missing:
+            # All that are missing at once, because each round starts the tool again.
             raise InputRequired(details={"requests": missing, "state": None})
         return {key: self.responses[key] for key in requests}
 

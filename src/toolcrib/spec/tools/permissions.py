@@ -68,6 +68,7 @@ class Permissions:
         """Return the permissions that allow all that any of these allow."""
         every = (self, *others)
         modes = {one.network.mode for one in every}
+        # The widest mode first: the union must allow all that any of them allows.
         mode = next(mode for mode in ("host", "any", "hosts", "none") if mode in modes)
         hosts = _once(host for one in every for host in one.network.allow) if mode == "hosts" else ()
         secrets = {secret.name: secret for one in every for secret in one.secrets}
