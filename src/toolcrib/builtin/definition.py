@@ -71,6 +71,7 @@ class Builtin:
 
     def tool(self, settings: BuiltinSettings) -> Tool:
         """Return the tool as these settings make it."""
+        # The line is the caller's code on purpose: without this, each call would need approval for that.
         config = CommandExec("/bin/sh", ("-c", "${command}"), allow_code=True)
         tool = Tool(
             name=self.name,
@@ -86,6 +87,7 @@ class Builtin:
             examples=tuple(self.examples),
             mcp=McpForms(resource=self.resource),
             bundle=BUILTIN_BUNDLE,
+            # Part of the manifest that `_source` writes, so another option is another version to review.
             extensions={"builtin": dict(settings.of(self.name))} if settings.of(self.name) else {},
         )
         return replace(tool, source=self._source(tool))

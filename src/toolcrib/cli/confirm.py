@@ -90,6 +90,7 @@ def page(text: str, *, ask: bool) -> None:
     import shutil
 
     columns, rows = shutil.get_terminal_size()
+    # A page fits on the screen: nobody has read what scrolls away at once.
     size = max(20, columns - 1) * max(5, rows - 2)
     parts = [text[start : start + size] for start in range(0, len(text), size)]
     for number, part in enumerate(parts, 1):

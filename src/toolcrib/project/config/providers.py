@@ -23,6 +23,7 @@ def read_providers(reader: Reader, value: Any, at: KeyPath) -> tuple[ModelProvid
 def _provider(reader: Reader, name: str, entry: Any, at: KeyPath) -> ModelProvider:
     from toolcrib.egress import Destination
 
+    # `scripted` is a model without a provider, which answers by the agent's own script.
     if not _NAME.fullmatch(name) or name == "scripted":
         raise reader.misfit(at, "is no name for a provider", "use letters, digits, `_` and `-`")
     block = reader.mapping(entry, at, _KEYS)

@@ -149,6 +149,7 @@ def database(reader: Reader, value: Any, at: KeyPath) -> str:
     if not is_database(value):
         raise reader.misfit(at, "must be `sqlite` or postgresql://USER@HOST:PORT/DATABASE")
     try:
+        # The two places where an address of Postgres can hold one: before the `@`, and as a parameter.
         secret = urlsplit(value).password is not None or "password" in parse_qs(urlsplit(value).query)
     except ValueError:
         raise reader.misfit(at, "is a malformed address") from None

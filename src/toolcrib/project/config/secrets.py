@@ -165,6 +165,7 @@ def helper_programs(settings: Sequence[SourceSetting], root: Path) -> tuple[str,
     for setting in settings:
         for n, word in enumerate(setting.argv):
             path = root / word
+            # The program is found by PATH where it is a bare name; a file of that name here is another one.
             if ("/" in word or n > 0) and os.path.isfile(path):
                 found[str(path)] = None
     return tuple(found)

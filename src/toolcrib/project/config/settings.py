@@ -310,6 +310,7 @@ class Config:
         if not waiting:
             return self
         if document is None:
+            # Without a config.yml only the servers of `.mcp.json` and the rules (`_kept`) can wait for trust.
             return replace(self, servers=NamedServers(), **self._kept())
         # The file is read again with safe values, so that every rule of reading applies to them too.
         data = copy.deepcopy(document.data)

@@ -86,4 +86,5 @@ def _filled(text: str, words: Mapping[str, str]) -> str:
 
 
 def _filled_json(value: Any, words: Mapping[str, str]) -> str:
+    # Escaped, because a result with quotes would otherwise end the text that it is put into.
     return _filled(json.dumps(value), {name: json.dumps(word)[1:-1] for name, word in words.items()})

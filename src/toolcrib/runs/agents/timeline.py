@@ -18,6 +18,7 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
     """Return a run as JSON with `iterations`: model, usage, times, `text` of the answer, `calls`."""
     texts = {
         message.iteration: _text(message)
+        # Also what a retry has replaced: those iterations are shown, marked by `live`.
         for message in store.messages(run.id, every=True)
         if message.kind == "response" and message.iteration
     }
