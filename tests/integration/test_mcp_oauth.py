@@ -28,6 +28,7 @@ class AuthorizationServer:
     def __init__(self) -> None:
         self.keys: list[Any] = []
         self.reads = 0
+        self.broken = False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -40,7 +41,7 @@ class AuthorizationServer:
                     },
                     "/keys": KeySet(outer.keys).as_dict(private=False),
                 }
-                found = documents.get(self.path)
+                found = None if outer.broken else documents.get(self.path)
                 outer.reads += self.path == "/keys"
                 self.send_response(200 if found else 404)
                 self.end_headers()
@@ -194,7 +195,7 @@ def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> Non
     """In the process itself, where the time between two readings of the keys can be passed over."""
     import asyncio
 
-    from toolcrib.errors import InvalidToken
+    from toolcrib.errors import InvalidToken, UnavailableError
     from toolcrib.serve.auth import OAuthResource, OutsideTokens
 
     async def run() -> None:
@@ -206,11 +207,22 @@ def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> Non
         with pytest.raises(InvalidToken):  # Read a moment ago: not again for each bad token.
             await tokens.verify(new)
         tokens._read -= 60
+        tokens._asked -= 60
         reads = issuer.reads
         assert (await tokens.verify(new)).scopes == {"invoke"}
         assert issuer.reads == reads + 1
         with pytest.raises(InvalidToken):  # Its key is gone.
             await tokens.verify(old)
+        issuer.broken = True
+        try:
+            tokens._asked -= 60
+            with pytest.raises(UnavailableError):
+                await tokens.verify(old)
+            with pytest.raises(InvalidToken):  # It did not answer a moment ago: not asked for each bad token.
+                await tokens.verify(old)
+            assert (await tokens.verify(issuer.token(alg="RS256", sub="other"))).scopes == {"invoke"}
+        finally:
+            issuer.broken = False
         await tokens.close()
 
     asyncio.run(run())

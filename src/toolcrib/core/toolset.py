@@ -418,7 +418,12 @@ class Toolset:
         wanted = set(tags)
         chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
-        view = Toolset(retry=self._retry, safe_retry=self._safe_retry, timeout_ms=self._timeout_ms)
+        view = Toolset(
+            retry=self._retry,
+            safe_retry=self._safe_retry,
+            timeout_ms=self._timeout_ms,
+            lenient=self._lenient,
+        )
         view.pipeline = self.pipeline.over(view._bound)
         view.invoke = view.pipeline.invoke
         for bound in chosen.values():

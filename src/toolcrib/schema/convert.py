@@ -66,7 +66,7 @@ def _generic(origin: Any, args: tuple[Any, ...]) -> Converter | None:
         return lambda value: build([inner(item) for item in value])
     if origin in MAPPINGS and args:
         keys, values = convert(args[0]) or _same, convert(args[1]) or _same
-        if keys is values:
+        if keys is values is _same:
             return None
         return lambda value: {keys(key): values(item) for key, item in value.items()}
     return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tantivy import Index
 
 # Raised with every change of the fields: an index of another form is made again.
-_FORM = 4
+_FORM = 5
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""

@@ -44,7 +44,7 @@ def _runs(text: str) -> list[str]:
         # else it took apart, such as Korean syllables.
         apart = unicodedata.normalize("NFKD", text)
         text = unicodedata.normalize("NFC", "".join(c for c in apart if not unicodedata.combining(c)))
-    if not text.islower():
+    if not text.isascii() or not text.islower():  # `ß` is lower case, and folds to `ss`.
         text = _HUMP.sub(" ", text).casefold()
     return _WORD.findall(text)
 

@@ -171,7 +171,7 @@ async def test_a_request_of_any_method_returns_its_answer(site: Site, tmp_path: 
     tools = toolset(site, tmp_path)
     arguments = {
         "method": "PUT",
-        "url": f"{site.url}/echo?a=1",
+        "url": f"{site.url}/echo?a=1#part",
         "query": {"b": "x&c=2", "d": [1, True]},
         "headers": {"X-Mine": "yes"},
         "body": {"n": 1},
@@ -224,6 +224,12 @@ async def test_brave_needs_its_key(site: Site, tmp_path: Path, monkeypatch: pyte
     assert result.error is not None
     assert result.error.code == "secret_missing"
     assert not site.seen
+
+
+def test_a_login_in_the_address_of_a_search_is_no_part_of_its_host(site: Site, tmp_path: Path) -> None:
+    address = site.url.replace("http://", "http://user:word@")
+    tool = toolset(site, tmp_path, web_search={"provider": "searxng", "url": address}).get("web_search")
+    assert tool.permissions.network.allow == (site.url.removeprefix("http://"),)
 
 
 async def test_a_local_index_finds_text_markdown_and_html(site: Site, tmp_path: Path) -> None:

@@ -208,3 +208,16 @@ def test_call_sync_opens_and_closes_around_its_one_call() -> None:
 
     assert tools.call_sync("a", HERE).ok
     assert log == ["open a", "close a"]
+
+
+def test_a_view_reads_arguments_as_its_toolset_does() -> None:
+    tools = Toolset(lenient=True)
+
+    @tools.tool
+    def increased(number: int) -> int:
+        """Add one."""
+        return number + 1
+
+    view = tools.filter("increased")
+    assert view.call_sync("increased", {"number": "2"}).value == 3
+    assert tools.call_sync("increased", {"number": "2"}).value == 3

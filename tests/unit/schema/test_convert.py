@@ -105,6 +105,12 @@ def around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return inner.flatmap(grow)
 
 
+@pytest.mark.parametrize("value", [uuid.UUID(int=1), datetime.date(2026, 1, 2), Color.RED])
+def test_keys_and_values_of_one_type_are_both_converted(value: Any) -> None:
+    kind = type(value)
+    assert round_trip(dict[kind, kind], {value: value}) == {value: value}  # type: ignore[valid-type]
+
+
 TYPES = st.recursive(st.sampled_from(LEAVES), around, max_leaves=4)
 
 

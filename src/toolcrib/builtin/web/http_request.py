@@ -33,6 +33,7 @@ async def http_request(
     if query:
         lists = {name: value if isinstance(value, list) else [value] for name, value in query.items()}
         pairs = [(name, _text(one)) for name, values in lists.items() for one in values]
+        url = url.partition("#")[0]  # A fragment is not sent, and nothing behind it either.
         url += ("&" if "?" in url else "?") + urlencode(pairs)
     data = None
     if body is not None:

@@ -31,7 +31,7 @@ def _permissions(settings: BuiltinSettings) -> Permissions:
     if provider == "index":
         return Permissions(read=(options["folder"],))
     parts = urlsplit(options.get("url", BRAVE))
-    host = parts.netloc if parts.port else parts.hostname or ""
+    host = parts.netloc.rpartition("@")[2] if parts.port else parts.hostname or ""
     network = Network("hosts", (host.lower(),))
     secrets: Any = (SecretSpec("BRAVE_API_KEY"),) if provider == "brave" else ()
     return Permissions(network, secrets=secrets)

@@ -155,7 +155,7 @@ class _Sender:
         plain = media.partition(";")[0].strip()
         if kind == "json" and not is_file(schema, self._schemas):
             if plain.lower() not in ("application/json", "*/*", "application/*", ""):
-                request.headers["Content-Type"] = media
+                request.headers["Content-Type"] = escape(media)
                 request.body_format = "json"
             self._json(schema, needs)
             return

@@ -88,7 +88,7 @@ class OutsideTokens:
         self.resource = named
         self._egress = Egress()
         self._keys: KeySet | None = None
-        self._read = float("-inf")
+        self._read = self._asked = float("-inf")
         self._reading = asyncio.Lock()
         self._known: dict[str, tuple[Caller, float]] = {}
 
@@ -154,8 +154,11 @@ class OutsideTokens:
         """Return the keys; `again` reads them anew, unless that was done a moment ago."""
         # One reading serves all requests that wait for keys.
         async with self._reading:
-            age = time.monotonic() - self._read
-            if self._keys is None or age > _KEYS_S or (again and age > _AGAIN_S):
+            now = time.monotonic()
+            # Asked, not answered: while the issuer fails, unknown keys must not hold up the other tokens.
+            anew = again and now - self._asked > _AGAIN_S
+            if self._keys is None or now - self._read > _KEYS_S or anew:
+                self._asked = now
                 self._keys = await self._read_keys()
                 self._read = time.monotonic()
                 self._known.clear()  # A key may be gone because it was stolen.

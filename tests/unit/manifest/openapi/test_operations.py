@@ -585,3 +585,12 @@ def test_no_text_of_a_document_is_a_placeholder(text: str) -> None:
     )
     assert written == f"https://api.example.com/{text}/{text.replace('}', '')}@"
     assert "SHOP_KEY" not in tool.input_schema["properties"]
+
+
+def test_no_content_type_of_a_body_is_a_placeholder() -> None:
+    media = "application/${secret:SHOP_KEY}+json"
+    body = {"content": {media: {"schema": {"type": "object", "properties": {"a": {"type": "string"}}}}}}
+    tool = tool_of(one({"method": "post", "requestBody": body}))
+    template = http(tool).headers["Content-Type"]
+    parts = parse_text(template, Namespaces.of(tool)).parts
+    assert [part for part in parts if isinstance(part, Reference)] == []
