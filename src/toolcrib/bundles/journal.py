@@ -60,7 +60,8 @@ class Journal:
 
     def add(self, bundle: str, file: str | None = None) -> None:
         """Add a line, before its change. The caller has the lock of the store."""
-        line = f"{bundle} {file or '-'}\n".encode()
+        # The end of the line before comes first: a full disk may have taken that line in part.
+        line = f"\n{bundle} {file or '-'}".encode()
         try:
             # Of writers that share the lock one creates it: `create_file` leaves one that is there as it is.
             if not self._path.exists():

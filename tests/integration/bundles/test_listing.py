@@ -184,6 +184,16 @@ def test_a_long_journal_begins_anew(
     assert (tmp_path / "journal").stat().st_size < 2_000
 
 
+def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(store: Store, bundle: str, tmp_path: Path) -> None:
+    listing = Listing(store, tmp_path / "listing")
+    listing.refresh()
+    with (tmp_path / "journal").open("a") as journal:
+        journal.write(f"\n{bundle} 0123")
+    Store(tmp_path).put_tool(bundle, "a", "1", TOOL)
+    in_step(store, listing)
+    assert [tool.slug for tool in listing.tools()] == ["a"]
+
+
 def test_what_is_built_in_is_listed_with_its_switch(tmp_path: Path) -> None:
     facts = {"slug": "now", "version": "1", "type": "go", "impl": {}}
     a, b = new_id(), new_id()
