@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +13,8 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
+from toolcrib.bundles import BundleBody, Store, ToolBody
+from toolcrib.bundles.archive import export_bundle
 from toolcrib.guard import Reviews, Tokens
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Vault
@@ -302,7 +305,7 @@ def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
     assert server.send("POST", "/import/openapi", {"text": "{}"}).code == "invalid_manifest"
 
 
-def test_a_bundle_is_exported_and_imported(server: HttpServerProcess) -> None:
+def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: Path) -> None:
     bundle = new_id()
     path = f"/tools/bundles/{bundle}"
     server.send("PUT", path, {"slug": "zipped"})
@@ -320,7 +323,15 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess) -> None:
     assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
     assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
     # What a token imports counts as made by an agent, as what it puts: a person sees it before it runs.
-    assert len([name for name in creators(server) if name.endswith("/f@1")]) == 2
+    assert {"zipped/f@1", f"{copy['bundleId']}/f@1"} <= set(creators(server))
+    elsewhere, other = Store(tmp_path), new_id()
+    elsewhere.put_bundle(other, BundleBody(slug="boxed"))
+    web = {"urlTemplate": "https://api.example.com/g"}
+    elsewhere.put_tool(other, "g", "1", ToolBody(display_name="G", type="http", impl=web))
+    boxed = export_bundle(elsewhere, other)
+    assert server.send("POST", "/tools/import?enable=true", boxed, headers).json["isEnabled"] is True
+    assert server.send("GET", f"/tools?bundleIDs={other}").json["tools"][0]["name"] == "boxed/g@1"
+    assert "boxed/g@1" in creators(server)
     assert server.send("POST", "/tools/import", b"PK", headers).code == "invalid_archive"
     assert server.send("POST", "/tools/import", archive.body[:-30], headers).code == "invalid_archive"
 

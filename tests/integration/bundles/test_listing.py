@@ -184,7 +184,9 @@ def test_a_long_journal_begins_anew(
     assert (tmp_path / "journal").stat().st_size < 2_000
 
 
-def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(store: Store, bundle: str, tmp_path: Path) -> None:
+def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(
+    store: Store, bundle: str, tmp_path: Path
+) -> None:
     listing = Listing(store, tmp_path / "listing")
     listing.refresh()
     with (tmp_path / "journal").open("a") as journal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -175,12 +176,18 @@ def _check_names(tools: Iterable[ArchivedTool], here: Iterable[ToolRecord]) -> N
 
 
 def apply(
-    store: Store, contents: Contents, on_conflict: OnConflict = "refuse", *, enable: bool = False
+    store: Store,
+    contents: Contents,
+    on_conflict: OnConflict = "refuse",
+    *,
+    enable: bool = False,
+    around: Callable[[ImportPlan], AbstractContextManager[object]] = nullcontext,
 ) -> ImportPlan:
     """Import a bundle, all of it or nothing, and return what was done.
 
     A new bundle lands disabled, and so does each tool that gets into a bundle that is here, unless `enable`
-    is True. Raises the error of the plan's `refused`, with the plan in its details, and StateUnavailable.
+    is True. Each try to write runs within `around`. Raises the error of the plan's `refused`, with the plan
+    in its details, and StateUnavailable.
     """
     # One id for all tries, else no plan would equal the one before.
     planned = partial(plan, store, contents, on_conflict, enable=enable, fresh=new_id())
@@ -192,8 +199,9 @@ def apply(
             return made
         bundle, tools = _records(store, contents, made, enable=enable)
         # Planned without the lock, and again under it: if the store has changed since, this is another plan.
-        if store.put_together(bundle, tools, partial(_is_still, made, planned)):
-            return made
+        with around(made):
+            if store.put_together(bundle, tools, partial(_is_still, made, planned)):
+                return made
     raise StateUnavailable(
         f"the bundle {contents.bundle.slug} kept changing during the import", hint="Import it again."
     )

@@ -147,9 +147,10 @@ class StoredTools:
 
     # -- names -------------------------------------------------------------------------------------
 
-    def bundle_name(self, bundle_id: str) -> str:
-        """Return the name of a bundle in the names of its tools."""
-        return self._names.get(bundle_id, bundle_id)
+    def bundle_name(self, bundle_id: str, slug: str | None = None) -> str:
+        """Return the name of a bundle in the names of its tools; with `slug`, of one that may be new."""
+        new = bundle_id if slug is None or slug in self._ids else slug
+        return self._names.get(bundle_id, new)
 
     def full_name(self, tool: ListedTool | ToolRecord) -> str:
         """Return the name of a tool in the catalog."""

@@ -25,10 +25,14 @@ class Services:
 
     def name(self, bundle_id: str, slug: str, version: str) -> str:
         """Return the name by which a tool of a bundle is called, also if there is none."""
+        return stored_name(self.bundle_name(bundle_id), slug, version)
+
+    def bundle_name(self, bundle_id: str, slug: str | None = None) -> str:
+        """Return the name of a bundle in the names of its tools; with `slug`, of one that may be new."""
         stored = self.project.bundles.stored
         # Another process may have made the bundle, or changed its name, a moment ago.
         stored.catch_up()
-        return stored_name(stored.bundle_name(bundle_id), slug, version)
+        return stored.bundle_name(bundle_id, slug)
 
     @property
     def store(self) -> Store:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.unit.bundles.archive.samples import filled, native, tool
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store
-from toolcrib.bundles.archive import OnConflict, apply, export_bundle, plan, read_zip
+from toolcrib.bundles.archive import ImportPlan, OnConflict, apply, export_bundle, plan, read_zip
 from toolcrib.errors import BuiltInReadOnly, BundleDisabled, ConflictError, ToolcribError
 from toolcrib.spec.identifier import new_id
 
@@ -46,6 +47,20 @@ def refused(expected: type[ToolcribError], action: Callable[[], object]) -> Tool
     assert type(caught.value) is expected
     assert caught.value.hint
     return caught.value
+
+
+def test_what_has_to_be_noted_is_noted_before_the_import(store: Store, bundle: str, data: bytes) -> None:
+    seen: list[tuple[bool, dict[str, str]]] = []
+    before = texts(store, bundle)
+
+    @contextmanager
+    def noting(made: ImportPlan) -> Iterator[None]:
+        seen.append((made.changes, texts(store, bundle)))
+        yield
+
+    apply(store, read_zip(data), "replace", around=noting)
+    assert seen == [(True, before)]
+    assert texts(store, bundle) != before
 
 
 def test_the_matrix_names_each_choice(store: Store, bundle: str, data: bytes) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from msgspec import Struct
 from starlette.responses import Response
 
@@ -19,6 +21,7 @@ from toolcrib.errors import (
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.callers import noting_makers, require_all
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.spec.naming import stored_name
 
 ROUTES = Routes()
 _ZIP = "application/zip"
@@ -67,11 +70,14 @@ def import_from_zip(request: RestRequest) -> Answer:
     """Import a bundle from a ZIP file, all of it or nothing, and return what was done for each tool."""
     query: ImportQuery = request.query
     require_all(request)
-    use, store = plan if query.dry_run else apply, request.services.store_for(request)
-    done = use(store, read_zip(request.data), query.on_conflict, enable=query.enable)
-    if not query.dry_run:
-        new = [one for one in done.tools if one.action in ("add", "replace")]
-        names = [request.services.name(done.bundle_id, one.slug, one.version) for one in new]
-        with noting_makers(request, dict.fromkeys(names, request.data)):
-            pass
-    return Answer(done)
+    store, contents = request.services.store_for(request), read_zip(request.data)
+    if query.dry_run:
+        return Answer(plan(store, contents, query.on_conflict, enable=query.enable))
+
+    def noting(made: ImportPlan) -> AbstractContextManager[None]:
+        bundle = request.services.bundle_name(made.bundle_id, made.slug)
+        new = [one for one in made.tools if one.action in ("add", "replace")]
+        names = [stored_name(bundle, one.slug, one.version) for one in new]
+        return noting_makers(request, dict.fromkeys(names, request.data))
+
+    return Answer(apply(store, contents, query.on_conflict, enable=query.enable, around=noting))
