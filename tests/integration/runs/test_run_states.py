@@ -218,6 +218,19 @@ def test_a_sub_agents_run_is_a_call_of_its_parent(machine: Machine) -> None:
     ]
 
 
+def test_a_run_in_the_middle_is_followed_with_those_below_it(machine: Machine) -> None:
+    parent = machine.start()
+    for number in ("1", "2"):
+        above = machine.store.tree(parent)[-1].id
+        draft = RunDraft(number, "{}", "m", "p")
+        assert machine.step(machine.taken(above), NewUse(f"u{number}", number, "{}", child=draft))
+    top, middle, last = (run.id for run in machine.store.tree(parent))
+    events = machine.store.events
+    assert {one.run_id for one in events.page(middle, tree=True)} == {middle, last}
+    assert {one.run_id for one in events.page(top, tree=True)} == {top, middle, last}
+    assert {one.run_id for one in events.page(middle)} == {middle}
+
+
 def test_cancelling_a_tree_ends_everything_below_and_refuses_late_results(machine: Machine) -> None:
     parent = machine.start()
     child = NewUse("u1", "b", "{}", child=RunDraft("b", "{}", "m", "p"))

@@ -10,6 +10,10 @@ from toolcrib.runs.sessions.records import ENDED, RunEvent
 from toolcrib.state import Database, DatabaseWatch, Transaction, next_number
 
 _TOPIC = "run events"
+_BELOW = (
+    "run_id IN (WITH RECURSIVE below(id) AS (SELECT id FROM runs WHERE id = ?"
+    " UNION ALL SELECT runs.id FROM runs JOIN below ON runs.parent_id = below.id) SELECT id FROM below)"
+)
 _PAGE = 200
 _COLUMNS = "number, run_id, root_id, at, kind, iteration, detail"
 
@@ -62,8 +66,7 @@ class RunEvents:
         where: str = "number > ?"
         values: tuple[str | int, ...] = (after,)
         if run_id is not None:
-            column = "root_id" if tree else "run_id"
-            where, values = f"{column} = ? AND {where}", (run_id, after)
+            where, values = f"{_BELOW if tree else 'run_id = ?'} AND {where}", (run_id, after)
         query = f"SELECT {_COLUMNS} FROM run_events WHERE {where} ORDER BY number LIMIT ?"
         return [RunEvent(*row) for row in self._database.rows(query, *values, max(0, min(limit, 1_000)))]
 

@@ -229,8 +229,7 @@ async def _watch(project: Project, run_id: str | None, after: int, as_json: bool
     depths = {} if root_id is None else {one.id: one.depth for one in project.runs.tree(root_id)}
     here = "" if run_id is None else f"toolcrib runs wait {run_id}"
     async with noting_unserved(project, lambda: _ready_tools(project, run_id), here):
-        # Events know their run and the top of its tree: a run in the middle is followed alone.
-        async for event in project.runs.events(run_id, after, tree=root_id == run_id):
+        async for event in project.runs.events(run_id, after, tree=True):
             if as_json:
                 print_result(json.dumps(event.document))
                 continue
