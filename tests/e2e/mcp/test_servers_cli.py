@@ -65,12 +65,14 @@ def test_one_review_is_enough_for_all_servers_that_start(crib: Crib) -> None:
         mount(crib, name, RAW + "\nmain()")
     mount(crib, "bad", "import sys; sys.exit('no licence found')")
     write(crib, {}, {"review": "ask"})
-    first, second, bad = document(toolcrib(crib, "servers", "review", "--json"))["servers"]
+    looked = toolcrib(crib, "servers", "review", "--json")
+    assert looked.returncode == 1  # one does not start
+    first, second, bad = json.loads(looked.stdout)["servers"]
     assert [list(one["unreviewed"]) for one in (first, second)] == [["first__hello"], ["second__hello"]]
     assert (bad["name"], bad["error"]["code"]) == ("bad", "tool_unavailable")
     assert toolcrib(crib, "run", "second__hello").returncode == 5
     done = toolcrib(crib, "servers", "review", "--yes")
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "Reviewed 1 tool of first" in done.stderr
     assert "Reviewed 1 tool of second" in done.stderr
     assert "bad did not start" in done.stderr
@@ -103,11 +105,14 @@ def test_a_review_downloads_what_a_launcher_lacks(
         monkeypatch.setenv(f"UV_{name}", str(tmp_path / value))
     monkeypatch.setenv("UV_NO_INDEX", "1")
     crib.write(".mcp.json", json.dumps({"mcpServers": {"tiny": {"command": "uvx", "args": ["tiny-server"]}}}))
+    refused = toolcrib(crib, "servers", "review", "--yes")
+    assert refused.returncode == 5
+    assert "toolcrib trust" in refused.stderr
     trust(crib.root)
     listed = toolcrib(crib, "servers", "list").stderr
     assert "tiny-server is not on this machine" in listed
     assert "To download what is missing, and review the tools: toolcrib servers review" in listed
-    looked = document(toolcrib(crib, "servers", "review", "--json"))  # which downloads nothing
+    looked = json.loads(toolcrib(crib, "servers", "review", "--json").stdout)  # which downloads nothing
     assert looked["servers"][0]["error"]["code"] == "tool_unavailable"
     done = toolcrib(crib, "servers", "review", "--yes")
     assert done.returncode == 0, done.stderr

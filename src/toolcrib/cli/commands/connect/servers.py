@@ -15,7 +15,7 @@ from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import open_project, project_options, root_option, yes_option
 from toolcrib.cli.output import print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, NotTrusted
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -78,23 +78,23 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
 @project_options
 @wait_option
 @yes_option
-def review_command(name: str | None, root: str | None, as_json: bool, wait_s: float, yes: bool) -> None:
+def review_command(name: str | None, root: str | None, as_json: bool, wait_s: float, yes: bool) -> int:
     """Review the tools of servers before their first use.
 
     Shows each new or changed tool of one server or of all, then asks once. Reviewed tools run without a
-    question until they change. With --json and without --yes the tools are only shown.
+    question until they change. With --json and without --yes the tools are only shown. Exits with 1 if a
+    server did not start.
     """
     project, servers = _require(root)
     chosen = servers.mounted.values() if name is None else [servers.get(name)]
-    if (
-        servers.trusted
-        and (yes or not as_json)
-        and download([one.spec for one in chosen], project.root, yes=yes)
-    ):
+    if not servers.trusted:
+        raise NotTrusted("no server is started", hint="To see the settings and accept them: toolcrib trust")
+    if (yes or not as_json) and download([one.spec for one in chosen], project.root, yes=yes):
         project, servers = _require(root)
     documents = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json))
     if as_json:
         print_json(documents[0] if name is not None else {"servers": documents})
+    return int(any("error" in one for one in documents))
 
 
 @command.command("login")
