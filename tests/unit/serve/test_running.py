@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.types import Message
 
 from toolcrib.core.context import Context
-from toolcrib.errors import RateLimited
+from toolcrib.errors import RateLimited, ToolFailed
+from toolcrib.runs.history import CallAttempt, CallChange
 from toolcrib.serve.auth import Client
+from toolcrib.serve.rest.calls.routes import show_call
 from toolcrib.serve.rest.running import OpenCall, ServerCalls
 from toolcrib.spec import Call, CallEvent, Result
 
@@ -31,6 +34,13 @@ class Hour:
 
 async def answer(call: Call) -> Result:
     return Result("ok", call.arguments)
+
+
+def awaitable(value: Any) -> Callable[..., Any]:
+    async def given(*_: Any) -> Any:
+        return value
+
+    return given
 
 
 async def never(call: Call) -> Result:
@@ -109,3 +119,20 @@ def test_events_beyond_the_limits_are_dropped_and_counted() -> None:
     assert [missed for _, _, missed in kept] == [8, 0]
     assert [missed for _, _, missed in call.after(6)] == [2, 0]
     assert list(call.after(10)) == []
+
+
+async def test_a_call_that_ends_while_its_history_is_read_is_not_shown_as_ended_with_it() -> None:
+    call = OpenCall(Context("echo", "x"), PAGE, 0.0)
+    call.is_durable = True
+
+    def attempts(_: str) -> list[CallAttempt]:
+        call.end(Result("error", error=ToolFailed("broken")), 2.0)
+        return [CallAttempt(1, "worker", 1.0, None, None, None)]
+
+    stored = SimpleNamespace(attempts=attempts, changes=lambda _: [CallChange(1, 1.0, "claimed", "")])
+    table = ServerCalls(answer, cast("Any", SimpleNamespace(stored=stored)))
+    services = SimpleNamespace(calls=SimpleNamespace(look=awaitable(call), history=table.history))
+    request: Any = SimpleNamespace(services=services, path={"callID": call.id}, client=PAGE)
+    shown = (await show_call(request)).value
+    assert [one.ending for one in shown.history.attempts] == [None]
+    assert (shown.status, shown.ended_at, shown.result) == ("running", None, None)

@@ -322,14 +322,15 @@ async def list_calls(request: RestRequest) -> Answer:
 async def show_call(request: RestRequest) -> Answer:
     """Return a call with its history, and with its result once it has ended."""
     call = await _found(request)
+    state = _state(call)  # Read first: it may end meanwhile, and what has ended is shown with all attempts.
     attempts, changes = await request.services.calls.history(call)
     if not changes:  # It is not in the store.
-        return Answer(_state(call))
+        return Answer(state)
     history = CallHistory(
         attempts=[AttemptRecord(**attempt.as_dict()) for attempt in attempts],
         changes=[ChangeRecord(**change.as_dict()) for change in changes],
     )
-    return Answer(msgspec.structs.replace(_state(call), history=history))
+    return Answer(msgspec.structs.replace(state, history=history))
 
 
 @ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, InvalidError, NotFoundError)
