@@ -60,7 +60,7 @@ def decode_value(text: bytes | str, at: tuple[str, ...] = ()) -> Any:
         raise _refuse([Violation("$", "is nested deeper than 254 levels")]) from None
     # From cheap to expensive: most texts are compact and equal at once.
     if written != raw and without_space(written) != without_space(raw) and _loses(raw):
-        raise _refuse([_lost(loss, at, raw.decode()) for loss in losses(raw.decode())])
+        raise _refuse([_lost(loss, at, raw.decode()) for loss in lost_values(raw.decode())])
     return value
 
 
@@ -123,7 +123,7 @@ def _fits(digits: str) -> bool:
     return len(digits) <= 20 and -(2**63) <= int(digits) < 2**64
 
 
-class Loss(NamedTuple):
+class LostValue(NamedTuple):
     """A key or an integer of JSON text that orjson does not keep."""
 
     path: tuple[str | int, ...]
@@ -133,7 +133,7 @@ class Loss(NamedTuple):
     """The integer beyond 64 bits; None for a key that stands twice in its object."""
 
 
-def losses(text: str) -> Iterator[Loss]:
+def lost_values(text: str) -> Iterator[LostValue]:
     """Yield all that orjson loses of a text that is known to be JSON."""
     steps: list[str | int] = []
     """The key or the index of the present value in each open object or array."""
@@ -151,13 +151,13 @@ def losses(text: str) -> Iterator[Loss]:
         elif token["key"] is not None:
             steps[-1] = key = str(json.loads(token["key"]))
             if key in keys[-1]:
-                yield Loss(tuple(steps), token.start(), None)
+                yield LostValue(tuple(steps), token.start(), None)
             keys[-1].add(key)
         elif token["integer"] is not None and not _fits(sign):
-            yield Loss(tuple(steps), token.start(), sign)
+            yield LostValue(tuple(steps), token.start(), sign)
 
 
-def _lost(loss: Loss, at: tuple[str, ...], text: str) -> Violation:
+def _lost(loss: LostValue, at: tuple[str, ...], text: str) -> Violation:
     path, start, integer = loss
     shown = integer if integer is None or len(integer) <= 24 else f"{integer[:24]}…"
     message = "is given twice" if shown is None else f"the integer {shown} does not fit in 64 bits"

@@ -52,7 +52,7 @@ def load_json(raw: bytes, path: str) -> Document:
     """Return the document of a JSON file. Raises ManifestError with one finding if it is not JSON."""
     import orjson
 
-    from toolcrib.schema.decode import losses
+    from toolcrib.schema.decode import lost_values
 
     document = JsonDocument(path, raw, decode(raw, path))
     try:
@@ -63,7 +63,7 @@ def load_json(raw: bytes, path: str) -> Document:
     if _is_deep(document.data):
         message = f"arrays and objects are nested more than {_MAX_DEPTH} deep"
         raise document.refuse(0, message, rule="yaml-depth")
-    for place, index, integer in losses(document.plain):
+    for place, index, integer in lost_values(document.plain):
         if integer is None:
             message = f"the key {quoted(place[-1])} stands twice in this object"
             raise document.refuse(index, message, "remove one of the two", rule="yaml-duplicate-key")
