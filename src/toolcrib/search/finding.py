@@ -135,34 +135,35 @@ class _Search:
         ]
         self._never = [[queries.one_of("label", part.none_of)] if part.none_of else [] for part in parts]
         words = wanted.words
-        self._all = queries.exact_hits(words)
+        self._total = self._take(queries.exact_hits(words))
         self._classes: Iterable[HitClass] = queries.exact(words, self._all)
-        self._total = self._count(self._all)
         if self._total < _ENOUGH:
             self._classes = chain(self._classes, queries.fuzzy(words))
-            self._all = queries.any([self._all, queries.fuzzy_hits(words)])
-            self._total = self._count(self._all)
+            self._total = self._take(queries.any([self._all, queries.fuzzy_hits(words)]))
             if len(words) > 1 and not self._total:
                 size = sum(searcher.num_docs for searcher in self._searchers)
                 # No tool has all of the words, so those with some of them are found, by the rarest ones.
                 rare = queries.rare(words, self._count, size)
-                self._classes, self._all = queries.some(rare), queries.any(rare)
-                self._total = self._count(self._all)
-        for number, part in enumerate(parts):
-            if part.hidden is not None and self._hide(number, part.card, part.hidden):
-                self._total = self._count(self._all)
+                self._classes = queries.some(rare)
+                self._total = self._take(queries.any(rare))
 
-    def _hide(self, number: int, card: Callable[[int], Any], hidden: Callable[[Any], bool]) -> bool:
-        if self._all is None:
-            return False
+    def _take(self, query: Query | None) -> int:
+        """Take this query as that of all hits, hide those that must not be found, and count the others."""
+        self._all = query
+        for number, part in enumerate(self._parts):
+            if part.hidden is not None and query is not None:
+                self._hide(number, query, part.card, part.hidden)
+        return self._count(query)
+
+    def _hide(
+        self, number: int, query: Query, card: Callable[[int], Any], hidden: Callable[[Any], bool]
+    ) -> None:
         searcher = self._searchers[number]
-        query = self._narrowed(number, self._all)
         # All hits, because the total and the counts by tag must not reveal that a hidden tool exists.
-        found = searcher.search(query, max(searcher.num_docs, 1), False, "rank")
+        found = searcher.search(self._narrowed(number, query), max(searcher.num_docs, 1), False, "rank")
         ranks = [rank for rank, _ in found.hits if (one := card(rank)) is None or hidden(one)]
         if ranks:
             self._never[number].append(self._queries.numbers("rank", ranks))
-        return bool(ranks)
 
     def page(self, count: int, after: HitPlace | None) -> Found:
         """Return one page."""

@@ -54,6 +54,12 @@ def test_the_printed_link_works_once_and_gives_a_strict_cookie(server: HttpServe
     assert "Set-Cookie" not in again.headers
 
 
+def test_behind_a_proxy_for_tls_the_cookie_never_goes_out_unencrypted(server: HttpServerProcess) -> None:
+    for scheme, secure in (("https", True), ("https, http", True), ("http", False)):
+        reply = server.send("GET", link(server), headers={"X-Forwarded-Proto": scheme}, token=None)
+        assert ("secure" in reply.headers["Set-Cookie"].lower()) is secure, scheme
+
+
 def test_a_browser_gets_a_page_at_the_end_of_its_link(server: HttpServerProcess) -> None:
     html = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     page = server.send("GET", "/", headers={**html, **cookie(server)}, token=None)

@@ -66,7 +66,9 @@ async def test_an_agent_in_a_file_calls_a_tool_and_answers(crib: Crib) -> None:
         assert run.answer == "You asked: What is it like? It is sunny in Oslo."
         assert (run.state, run.iteration, run.agent) == ("done", 2, "forecaster")
         timeline = project.runs.timeline(run.id)
-        assert [one["calls"][0]["name"] for one in timeline["iterations"][:1]] == ["weather"]
+        (used,) = timeline["iterations"][0]["calls"]
+        (attempt,) = project.calls.stored.attempts(used["call"])
+        assert (used["name"], used["began_at"]) == ("weather", attempt.began_at)
 
 
 def test_run_sync_gives_variables_to_tools_and_not_to_the_model(crib: Crib) -> None:

@@ -258,8 +258,10 @@ class Relays:
     def _expect(self, asked: Any, relay: CallRelay) -> None:
         """Remember the call that an elicitation belongs to: the server says when its user has been there."""
         name = asked.get("elicitationId") if isinstance(asked, Mapping) else None
-        # The server chooses how many it begins, and need not end any of them.
-        if isinstance(name, str) and len(self._elicited) < _MOST_ELICITED:
+        if isinstance(name, str):
+            # The server chooses how many it begins, and need not end any: the oldest is forgotten first.
+            if len(self._elicited) >= _MOST_ELICITED:
+                del self._elicited[next(iter(self._elicited))]
             self._elicited[name] = relay
 
     def completed(self, elicitation: str) -> None:

@@ -220,6 +220,7 @@ _MAX_SLOW = 4 * 1024 * 1024
 _MAX_DEPTH = 200
 _MAX_VALUES = 5_000_000
 _MERGE = "<<"
+_NO_NUMBER = re.compile(r"(?<!\w)\.(?:inf|nan)\b", re.IGNORECASE)
 _LONG_NUMBERS = 20
 _TOO_LONG = re.compile(r".*invalid type: integer `(-?[0-9]+)`", re.DOTALL)
 
@@ -270,7 +271,7 @@ def _yaml(text: str, where: str, fault: str = "") -> Any:
         data = _slow_yaml(text, where, fault or f"not YAML: {error}")
     try:
         # orjson refuses keys that are not text, such as status codes; then the data are rewritten.
-        if _MERGE not in text:
+        if _MERGE not in text and not _NO_NUMBER.search(text):
             orjson.dumps(data)
             return data
     except TypeError:

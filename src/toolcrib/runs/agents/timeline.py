@@ -9,7 +9,8 @@ from typing import Any
 from toolcrib.runs.sessions import Run, RunStore, StoredMessage
 
 _CALLS = (
-    "SELECT calls.id, calls.state, calls.attempts, calls.submitted_at, calls.ended_at FROM calls"
+    "SELECT calls.id, calls.state, calls.attempts, calls.ended_at,"
+    " (SELECT MIN(began_at) FROM call_attempts WHERE call_attempts.call_id = calls.id) FROM calls"
     " JOIN run_uses ON run_uses.call_id = calls.id WHERE run_uses.run_id = ?"
 )
 
@@ -28,9 +29,9 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
     for use in store.uses(run.id):
         shown: dict[str, Any] = {"name": use.name, "arguments": _arguments(use.arguments)}
         if use.call_id in calls:
-            _, state, attempts, submitted_at, ended_at = calls[use.call_id]
+            _, state, attempts, ended_at, began_at = calls[use.call_id]
             shown |= {"call": use.call_id, "state": state, "attempts": attempts}
-            shown |= {"began_at": submitted_at, "ended_at": ended_at}
+            shown |= {"began_at": began_at, "ended_at": ended_at}
         elif use.child_id in children:
             child = children[use.child_id]
             shown |= {"run": child.id, "agent": child.agent, "state": child.state}

@@ -116,10 +116,8 @@ class ClientCalls:
 
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
-        size, most = one.request.size, self._settings.max_running + self._settings.max_waiting
-        # While nothing else is open, even a message above the limit is taken: else it could never run.
-        if len(self._tasks) >= most or (self._bytes and self._bytes + size > self._settings.max_bytes):
-            raise busy("too many calls are waiting", "Call again later.")
+        size = one.request.size
+        self._require_room(size)
         if self._settings.approver is not None:
             answers = one.request.params.get("inputResponses")
             if one.asks_by == "url" and opens_page(answers):
@@ -136,9 +134,16 @@ class ClientCalls:
         if one.may_be_task and not one.task.done():
             asyncio.get_running_loop().call_later(self._settings.task_after_s, self._make_task, one)
 
-    def answer_later(self, request: McpRequest, work: Awaitable[dict[str, Any]]) -> None:
-        """Answer a request with a result that has to be waited for."""
-        _ = self._keep(self._answer_later(request, work))
+    def answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        """Answer a request with a result that has to be waited for. Raises JsonRpcError as `start`."""
+        self._require_room(request.size)
+        _ = self._keep(self._answer_later(request, work), request.size)
+
+    def _require_room(self, size: int) -> None:
+        most = self._settings.max_running + self._settings.max_waiting
+        # While nothing else is open, even a message above the limit is taken: else it could never run.
+        if len(self._tasks) >= most or (self._bytes and self._bytes + size > self._settings.max_bytes):
+            raise busy("too many calls are waiting", "Call again later.")
 
     def _keep(self, work: Coroutine[Any, Any, None], size: int = 0) -> asyncio.Task[None]:
         task = _start(work)
@@ -227,9 +232,9 @@ class ClientCalls:
                 one.call.client.leave()
             self._answer(one, task)
 
-    async def _answer_later(self, request: McpRequest, work: Awaitable[dict[str, Any]]) -> None:
+    async def _answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         try:
-            done = await work
+            done = await work()
             if request.modern:
                 done = {"resultType": "complete", **done, "_meta": {SERVER_KEY: self._server_info}}
             request.reply(answer(request.id, done))
@@ -240,6 +245,12 @@ class ClientCalls:
             data = {"error": error.as_dict()} if theirs is None else theirs.data
             code = ErrorCode.INTERNAL_ERROR if theirs is None else theirs.code
             self._refuse(request, code, error.message, data)
+        except asyncio.CancelledError:
+            self._refuse(request, ErrorCode.INTERNAL_ERROR, "the server is shutting down", None)
+        except Exception:
+            # Nobody else would answer, and the client would wait for ever.
+            _log.exception("a request could not be answered")
+            self._refuse(request, ErrorCode.INTERNAL_ERROR, "the request could not be answered", None)
 
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""

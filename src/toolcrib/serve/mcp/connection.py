@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -376,7 +376,7 @@ class Connection:
         if complete is not None and tool is not None and tool.kind == "mcp" and not tool.approval.required:
             context = request.params.get("context")
             given = context.get("arguments") if isinstance(context, dict) else None
-            self._calls.answer_later(request, complete(tool, name, typed, given))
+            self._calls.answer_later(request, lambda: complete(tool, name, typed, given))
             return
         result = completions(listed, name, typed)
         if request.modern:
@@ -443,12 +443,11 @@ class Connection:
         listing, tasks = self._verified_listing(request), self._calls.tasks
         assert tasks is not None
         task, (caller, _) = _text_of(request.params, "taskId"), self._caller_of(request)
+        work: Callable[[], Awaitable[dict[str, Any]]] = partial(tasks.cancel, task, caller)
         if method == "get":
-            work = tasks.show(task, caller, request.meta, lambda name: listing.get(wire_name(name)))
+            work = partial(tasks.show, task, caller, request.meta, lambda name: listing.get(wire_name(name)))
         elif method == "update":
-            work = tasks.update(task, caller, request.meta, request.params.get("inputResponses"))
-        else:
-            work = tasks.cancel(task, caller)
+            work = partial(tasks.update, task, caller, request.meta, request.params.get("inputResponses"))
         self._calls.answer_later(request, work)
 
     def _caller_of(self, request: McpRequest) -> tuple[str, Caller | None]:

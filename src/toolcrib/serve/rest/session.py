@@ -96,7 +96,9 @@ def log_in(request: RestRequest) -> Response:
         if _is_browser(request):
             return response  # The page says if this browser is logged in, and what to do.
         raise
-    secure = request.http.url.scheme == "https"
+    # A proxy for TLS says so. Whoever else sends this header changes only the answer to itself.
+    proxied = request.http.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+    secure = "https" in (request.http.url.scheme, proxied)
     # `strict`: a browser sends it with no request that another site begins; `httponly`: no script reads it.
     response.set_cookie(
         access.cookie, session, path=prefix or "/", httponly=True, samesite="strict", secure=secure

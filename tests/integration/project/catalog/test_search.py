@@ -218,6 +218,13 @@ def test_only_what_the_caller_may_see(crib: Crib) -> None:
     assert found["facets"]["tags"] == {"web": 1}
 
 
+def test_hidden_tools_keep_no_typing_error_from_being_found(crib: Crib) -> None:
+    add(crib, "wether", "Counts sheep.")
+    identity = Caller("t", frozenset({"read"}), ("wether",))
+    found = search(crib, "weather", identity=identity)
+    assert ([hit["name"] for hit in found["hits"]], found["total"]) == (["wether"], 1)
+
+
 def test_changes_are_found_by_the_next_search(crib: Crib) -> None:
     assert names(crib, "station") == ["station", "getWeather"]
     add(crib, "getWeather", "Asks nobody.")

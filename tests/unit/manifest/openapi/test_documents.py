@@ -58,6 +58,13 @@ def test_numbers_beyond_64_bits_do_not_need_the_slow_parser() -> None:
     assert data["x-b"] == "v18446744073709551616"
 
 
+@pytest.mark.parametrize("text", [".nan", "-.inf", "[.Inf, .NAN]", "{a: .inf}"])
+def test_numbers_that_json_lacks_become_null(text: str) -> None:
+    data = read(f"openapi: 3.0.0\nx-a: {text}\nx-b: at.info\npaths: {{}}\n").root.object
+    assert "null" in json.dumps(data, allow_nan=False)
+    assert data["x-b"] == "at.info"
+
+
 def test_yaml_as_people_write_it() -> None:
     (tool,) = import_document(read(YAML)).tools
     hold(tool)

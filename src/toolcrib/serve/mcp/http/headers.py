@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from toolcrib.serve.mcp.lists import PARAM_PREFIX, ParamHeader
@@ -107,9 +108,9 @@ def _is_same(text: str, value: Any) -> bool:
         return text == ("true" if value else "false")
     if isinstance(value, int | float):
         try:
-            # 5 and 5.0 are the same number in JSON.
-            return float(text) == float(value)
-        except (ValueError, OverflowError):
+            # 5 and 5.0 are the same number in JSON. As floats, so would be 2**53 and 2**53 + 1.
+            return (Decimal(text) if isinstance(value, int) else float(text)) == value
+        except (ValueError, ArithmeticError):
             return False
     return bool(text == value)
 

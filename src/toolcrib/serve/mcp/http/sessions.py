@@ -84,9 +84,12 @@ class McpSessions:
         return len(self._open)
 
     def add(self, session: McpSession) -> None:
-        """Keep a session. With too many, the client that has most loses the one it used longest ago."""
+        """Keep a session. With too many, the client that has most loses the one it used longest ago.
+
+        Raises JsonRpcError if that is this client, and all its sessions are in use.
+        """
         if len(self._open) >= _MOST:
-            self._evict()
+            self._evict(session.client.caller)
         session.used = self._now()
         self._open[session.id] = session
         if self._timer is None:
@@ -115,13 +118,15 @@ class McpSessions:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _evict(self) -> None:
+    def _evict(self, newcomer: str) -> None:
         # The client with most sessions pays, so no client can push out the sessions of others.
         most = Counter(session.client.caller for session in self._open.values()).most_common(1)[0][0]
-        idle = [one for one in self._open.values() if one.client.caller == most and one.is_idle]
-        if not idle:
+        theirs = [one for one in self._open.values() if one.client.caller == most]
+        idle = [one for one in theirs if one.is_idle]
+        # Nor can one keep all others out, with sessions that are never idle.
+        if not idle and most == newcomer:
             raise busy("too many sessions are open", "End one with DELETE, or begin one later.")
-        self._end(min(idle, key=lambda session: session.used))
+        self._end(min(idle or theirs, key=lambda session: session.used))
 
     def _end(self, session: McpSession) -> None:
         task = asyncio.get_running_loop().create_task(self.remove(session))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.serve.mcp.request import Channel, McpRequest
@@ -39,6 +39,8 @@ class _Listener:
     request: McpRequest | None = None
     """The request of a stream."""
     live: bool = True
+    missed: set[str] = field(default_factory=set)
+    """Lists whose change was not sent yet, because the client does not read; then a later try is planned."""
 
     @property
     def marks(self) -> dict[str, Any]:
@@ -116,7 +118,7 @@ class ListChanges:
         """End a stream at the client's wish."""
         ended = self._streams.pop(key, None)
         if ended is not None and ended.request is not None:
-            # A later try of `_notify` may be planned for it.
+            # A later try may be planned for it.
             ended.live = False
             ended.request.reply(None)
             self._rest()
@@ -165,15 +167,21 @@ class ListChanges:
         for listener in (*self._sessions.values(), *self._streams.values()):
             self._notify(listener, changed)
 
-    def _notify(self, listener: _Listener, changed: frozenset[str]) -> None:
+    def _notify(self, listener: _Listener, changed: Iterable[str]) -> None:
+        planned = bool(listener.missed)
+        listener.missed.update(changed)
+        if not planned:
+            self._try(listener)
+
+    def _try(self, listener: _Listener) -> None:
         if not listener.live:
             return
         # For a client that does not read, every message would only take memory.
         if listener.channel.congested():
             assert self._loop is not None
-            self._loop.call_later(_RETRY_S, self._notify, listener, changed)
+            self._loop.call_later(_RETRY_S, self._try, listener)
             return
-        marks = listener.marks
+        marks, changed, listener.missed = listener.marks, listener.missed, set()
         for name, method in _METHODS.items():
             if name in listener.lists and name in changed:
                 listener.channel.send(notification(method, marks or None))

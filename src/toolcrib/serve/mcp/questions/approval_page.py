@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import os
 import re
 import socket
 from contextlib import suppress
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 from toolcrib.serve.mcp.questions.elicitation import ApprovalQuestion, Approver, UserAnswer
 
@@ -46,8 +47,6 @@ class AnswerPage:
         self._approver, self._key = approver, os.urandom(32)
         self._address = ""
         self._server: asyncio.Task[asyncio.Server] | None = None
-        self._open: dict[str, tuple[ApprovalQuestion, str]] = {}
-        """Path to a question that has no answer, and the client that has it."""
 
     def url(self, question: ApprovalQuestion, client: str) -> str:
         """Return the address of the page for a question; the same each time."""
@@ -56,9 +55,12 @@ class AnswerPage:
             self._address = f"http://127.0.0.1:{listening.getsockname()[1]}"
             starting = asyncio.start_server(self._receive, sock=listening, limit=_MOST)
             self._server = asyncio.ensure_future(starting)
-        path = f"/{hashlib.blake2b(question.approval.encode(), key=self._key).hexdigest()}"
-        self._open[path] = question, client
-        return self._address + path
+        # The address says all, so nothing is kept of a question that nobody answers.
+        name = f"{question.approval}/{quote(client, safe='')}"
+        return f"{self._address}/{name}/{self._seal(name)}"
+
+    def _seal(self, name: str) -> str:
+        return hashlib.blake2b(name.encode(), key=self._key).hexdigest()
 
     async def close(self) -> None:
         """Stop listening."""
@@ -79,19 +81,20 @@ class AnswerPage:
         writer.close()
 
     def _answer(self, method: str, path: str, given: dict[str, list[str]]) -> tuple[str, str]:
-        found = self._open.get(path)
-        if found is None or self._approver.question(found[0].approval) is None:
+        name, _, seal = path.removeprefix("/").rpartition("/")
+        approval, _, client = name.partition("/")
+        ours = hmac.compare_digest(seal.encode(), self._seal(name).encode())
+        text = self._approver.question(approval) if ours else None
+        if text is None:
             return "404 Not Found", "<p>There is nothing to decide here, or it has been decided already."
-        question, client = found
         given_answer = given.get("answer", [""])[0]
         # A program that looks at links must not decide, nor a form that did not come whole.
         if method != "POST" or given_answer not in ("approve", "deny"):
             from html import escape
 
             # The text has arguments of the call, which must not become HTML.
-            return "200 OK", _FORM.format(text=escape(question.text))
-        del self._open[path]
+            return "200 OK", _FORM.format(text=escape(text))
         approved = given_answer == "approve"
         answer = UserAnswer(approved, given.get("reason", [""])[0], "dont_ask_again" in given)
-        self._approver.decide(question.approval, client, answer)
+        self._approver.decide(approval, unquote(client), answer)
         return "200 OK", f"<p>{'Approved' if approved else 'Denied'}. You can close this page."

@@ -1,0 +1,47 @@
+"""Requests that are answered later than calls are: completions of mounted servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.serve.doubles import make_tool
+from tests.unit.serve.test_connection import Client, error_of, session
+from toolcrib.spec import McpForms
+
+
+class Completing(Client):
+    """A client whose server asks a mounted server for completions."""
+
+    def __init__(self, complete: Any, **settings: Any) -> None:
+        super().__init__(complete=lambda *_: complete(), **settings)
+        self.catalog.add(make_tool("hi", kind="mcp", mcp=McpForms(prompt=True)))
+
+    def complete(self) -> None:
+        argument = {"name": "who", "value": "a"}
+        self.post("completion/complete", {"ref": {"type": "ref/prompt", "name": "hi"}, "argument": argument})
+
+
+async def test_a_completion_that_raises_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    async def crash() -> Any:
+        raise RuntimeError("secret")
+
+    client = Completing(crash)
+    await session(client)
+    client.complete()
+    answer = await client.next()
+    assert error_of(answer) == -32603
+    assert "secret" not in str(answer)
+    assert "RuntimeError" in caplog.text
+
+
+async def test_completions_that_wait_are_limited_and_answered_at_the_end() -> None:
+    client = Completing(asyncio.Event().wait, max_running=1, max_waiting=2)
+    await session(client)
+    for _ in range(4):
+        client.complete()
+    assert error_of(await client.next()) == -32000
+    await client.connection.drain(0)
+    assert [error_of(await client.next()) for _ in range(3)] == [-32603] * 3
