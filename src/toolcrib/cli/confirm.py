@@ -82,6 +82,13 @@ def choose(
     return _ask(question, keys)
 
 
+def enter(question: str) -> str:
+    """Return the line that a person at the terminal enters; a decision was made there before."""
+    _flush()
+    print_note(f"{question} ", nl=False)
+    return sys.stdin.readline().strip()
+
+
 def page(text: str, *, ask: bool) -> None:
     """Show a text of whatever length on standard error; with `ask`, a screen at a time at a terminal.
 
@@ -202,11 +209,15 @@ def at_terminal() -> bool:
         return False
 
 
-def _ask(question: str, keys: str = "y") -> str | None:
+def _flush() -> None:
+    """Drop the keys pressed so far: they do not answer a question that was not on the screen."""
     import termios
 
-    # Keys pressed before the question was on the screen do not answer it.
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def _ask(question: str, keys: str = "y") -> str | None:
+    _flush()
     print_note(f"{question} [{'/'.join(keys)}/N] ", nl=False)
     key = sys.stdin.readline().strip().lower()
     key = "y" if key == "yes" else key

@@ -14,6 +14,7 @@ import pytest
 
 from tests.commands import PROGRAM, Forked, run, text
 from tests.crib import Crib
+from tests.e2e.terminal import terminal
 from tests.mcp_servers import RAW, mount, trust, write
 
 pytestmark = pytest.mark.timeout(120)
@@ -27,6 +28,10 @@ def crib(tmp_path: Path) -> Crib:
 
 def toolcrib(crib: Crib, *words: str) -> subprocess.CompletedProcess[str]:
     return text(run([*words, "--root", str(crib.root)], crib.root))
+
+
+def audited(crib: Crib, event: str) -> list[dict[str, Any]]:
+    return [line.fields for line in crib.audit() if line.event == event]
 
 
 def document(done: subprocess.CompletedProcess[str]) -> Any:
@@ -78,6 +83,59 @@ def test_one_review_is_enough_for_all_servers_that_start(crib: Crib) -> None:
     assert "bad did not start" in done.stderr
     assert toolcrib(crib, "run", "second__hello").stdout == "hello\n"
     assert "Every tool of first has been reviewed" in toolcrib(crib, "servers", "review").stderr
+
+
+ADDRESS = {"type": "object", "properties": {"url": {"type": "string"}}}
+WEB = json.dumps([{"name": "get", "description": "Get a page.", "inputSchema": ADDRESS}])
+
+
+def test_a_person_enters_the_hosts_of_a_server_whose_tools_take_addresses(crib: Crib) -> None:
+    mount(crib, "web", RAW + "\nmain()", env={"DEFINITIONS": WEB})
+    mount(crib, "raw", RAW + "\nmain()")
+    write(crib, {}, {"review": "ask"})
+    command = [PROGRAM, "servers", "review", "--root", str(crib.root)]
+    with terminal(command, crib.root, {**os.environ, "TERM": "xterm"}) as screen:
+        screen.read_until("Run these tools without asking?")
+        screen.type("y\n")
+        screen.read_until("Hosts for web")
+        screen.type("exa mple.org/x\n")
+        screen.read_until("`mple.org/x` is not a host name. A host is written example.org")
+        screen.type("example.org, *.example.com\n")
+        assert screen.end() == 0
+        assert "web may reach example.org, *.example.com." in screen.text
+        assert "Hosts for raw" not in screen.text
+    assert "network: example.org, *.example.com" in toolcrib(crib, "trust", "--show").stdout
+    found = document(toolcrib(crib, "servers", "list", "--json"))["servers"][0]
+    assert found["permissions"]["network"] == {"allow": ["example.org", "*.example.com"]}
+    reviewed = {line["name"]: line for line in audited(crib, "MCP_SERVER_REVIEWED")}
+    assert reviewed["web"]["network"] == {"allow": ["example.org", "*.example.com"]}
+    assert "network" not in reviewed["raw"]
+
+
+def test_hosts_are_given_as_options_too(crib: Crib) -> None:
+    mount(crib, "web", RAW + "\nmain()", env={"DEFINITIONS": WEB})
+    write(crib, {}, {"review": "ask"})
+
+    def review(*words: str) -> str:
+        done = toolcrib(crib, "servers", "review", "web", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    shown = review("--yes")
+    assert "web takes addresses, and may reach no host: toolcrib servers review web --allow HOST" in shown
+    assert "web may reach every public host." in review("--yes", "--allow", "*")
+    assert "web may reach example.org." in review("--yes", "--allow", "example.org")
+    looked = json.loads(toolcrib(crib, "servers", "review", "web", "--json", "--allow", "example.com").stdout)
+    assert looked["network"] == {"allow": ["example.org"]}  # nobody has agreed
+    assert "web may reach no host." in review("--yes", "--allow", "none")
+    for words, why in ((("--allow", "x"), "needs the name of a server"), (("web", "--allow", "a b"), "host")):
+        refused = toolcrib(crib, "servers", "review", *words)
+        assert refused.returncode == 2
+        assert why in refused.stderr
+    mount(crib, "web", RAW + "\nmain()", permissions={"network": False})
+    stated = toolcrib(crib, "servers", "review", "web", "--yes", "--allow", "example.org")
+    assert stated.returncode == 2
+    assert "the entry of web decides" in stated.stderr
 
 
 def wheel(folder: Path) -> None:
@@ -145,6 +203,7 @@ def test_a_folder_named_on_the_command_line_is_shown_and_written_after_one_revie
     named("data/x.db")
     shown = accept()
     assert "server db may: read .; write data (named on its command line or in its env)" in shown
+    assert "may not" not in shown
     assert "db  ready" in " ".join(toolcrib(crib, "servers", "list").stdout.split("   "))
     assert (crib.root / "data/x.db").read_text() == "x"
     named("other/x.db")
@@ -156,6 +215,11 @@ def test_a_folder_named_on_the_command_line_is_shown_and_written_after_one_revie
     (crib.root / "other").rename(crib.root / "moved")
     (crib.root / "other").symlink_to("data")
     assert "not trusted" in toolcrib(crib, "servers", "list").stdout
+    named("x.db")
+    assert "server db may not write x.db: the root stays read-only" in accept()
+    failed = toolcrib(crib, "servers", "review", "--yes")
+    assert failed.returncode == 1
+    assert "hint: db may not write x.db: the root stays read-only" in failed.stderr
 
 
 def test_what_is_not_there_is_told(crib: Crib) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.executors.mcp.process.local import grants_of, with_data
-from toolcrib.manifest.dialects.mcp_servers import read_server
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
 
 FILES = (
     "data/x.db", "docs/a.md", "deep/er/k", "src/s.py", "lib/k", "env/pyvenv.cfg", "env/bin/serve",
@@ -44,6 +44,23 @@ LINES = {
 }
 
 
+REASONS = {
+    "serve data/x.db": None,
+    "serve --verbose later gone.txt https://example.com/x.db": None,
+    "serve x.db": "x.db: the root stays read-only",
+    "serve .": ".: the root stays read-only",
+    "serve ~/x.db": "~/x.db: a server's home folder is empty, and is deleted",
+    "serve OUTSIDE/x.db": "/x.db: it is outside of the project",
+    "serve OUTSIDE": "outside: it is outside of the project",
+    "serve gone/x.db": "gone/x.db: its folder does not exist; create it: mkdir -p ROOT/gone",
+    "serve .hidden/x.db": ".hidden/x.db: it is in a hidden folder",
+    "serve link/x.db": "link/x.db: it is reached by a link",
+    "serve tools": "tools: its folder has code or settings",
+    "python3 src/s.py src": "src: its folder has code or settings",
+}
+"""Command line to the reason why a place that it names stays read-only."""
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = Path(os.path.realpath(tmp_path)) / "p"
@@ -56,12 +73,15 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def data(root: Path, line: str, **more: object) -> list[str]:
+def spec_of(root: Path, line: str, **more: object) -> ServerSpec:
     line = line.replace("ROOT", str(root)).replace("OUTSIDE", str(root.parent / "outside"))
     command, *args = shlex.split(line)
-    spec = with_data(
-        read_server("x", {"command": command, "args": args, **more}), str(root), [f"{root}/tools"]
-    )
+    spec = read_server("x", {"command": command, "args": args, **more})
+    return with_data(spec, str(root), [f"{root}/tools"])
+
+
+def data(root: Path, line: str, **more: object) -> list[str]:
+    spec = spec_of(root, line, **more)
     assert spec.permissions.write == spec.data
     return list(spec.data)
 
@@ -69,6 +89,13 @@ def data(root: Path, line: str, **more: object) -> list[str]:
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_line_names_the_folders_that_the_server_writes(root: Path, line: str) -> None:
     assert data(root, line) == LINES[line]
+
+
+@pytest.mark.parametrize("line", REASONS)
+def test_a_place_that_stays_read_only_is_named_with_the_reason(root: Path, line: str) -> None:
+    found, expected = spec_of(root, line).unwritable, REASONS[line]
+    assert len(found) == (expected is not None)
+    assert expected is None or expected.replace("ROOT", str(root)) in found[0]
 
 
 def test_a_variable_names_only_data_files(root: Path) -> None:

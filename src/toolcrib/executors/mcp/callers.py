@@ -171,6 +171,12 @@ class CallerConnections:
         if self._made.get(key) is one:
             del self._made[key]
 
+    def renew(self) -> None:
+        """Close them, so that the next calls connect again."""
+        for one in self._made.values():
+            one.task.cancel()
+        self._made.clear()
+
     async def aclose(self) -> None:
         """Close all of them."""
         tasks = {one.task for one in self._made.values()}

@@ -25,6 +25,7 @@ _MAX_NAME = 64
 _METHOD_NOT_FOUND = -32601
 PROMPT, RESOURCE = "prompt:", "resource:"
 """Beginnings of the names of definitions that are a prompt or a resource."""
+_ADDRESS = ("url", "urls", "uri")
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons")
 
 
@@ -131,6 +132,15 @@ def _why_unusable(definition: Definition) -> str | None:
     except (ToolcribError, ValueError) as error:
         return f"its schema cannot be used: {error}"
     return None
+
+
+def takes_address(definition: Definition) -> bool:
+    """Return True if a property of the input is the address of something, by its format or its name."""
+    given = definition["inputSchema"].get("properties", {})
+    return any(
+        name.lower() in _ADDRESS or (isinstance(one, dict) and one.get("format") == "uri")
+        for name, one in (given.items() if isinstance(given, dict) else ())
+    )
 
 
 def digest(definition: Definition) -> str:

@@ -103,6 +103,7 @@ class McpServer:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = False
+        self._renewing = False
         self._changed: asyncio.Event = asyncio.Event()
 
     @property
@@ -146,6 +147,24 @@ class McpServer:
             self._stopping = False
         self.state = "stopped"
 
+    def renew(self) -> None:
+        """Connect again, because what the server may use has changed."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        # The call that follows must find the new connection, so this comes before it on either loop.
+        self._renew() if loop is here else loop.call_soon_threadsafe(self._renew)
+
+    def _renew(self) -> None:
+        self._callers.renew()
+        if self._up is not None:
+            self._renewing = True
+            self._up.broken.set()
+
     async def _keep_running(self) -> None:
         while True:
             began = time.monotonic()
@@ -161,6 +180,9 @@ class McpServer:
                 self._fail(error)
             if self._stopping:
                 return
+            if self._renewing:
+                self._renewing = False
+                continue
             stable = time.monotonic() - began >= _STABLE_S
             self.failures = 1 if stable else self.failures + 1
             self._on_event("MCP_SERVER_ENDED", name=self.spec.name, failures=self.failures)

@@ -1,11 +1,15 @@
-"""The definitions of an MCP server's tools that a person has reviewed; a changed one asks again."""
+"""What a person has reviewed of an MCP server: its tools' definitions, and the hosts that it may reach."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from toolcrib.spec import Network
 from toolcrib.state import Vault, read_private, user_name, write_private
 
 Definition = Mapping[str, Any]
@@ -15,7 +19,9 @@ _MAX_DEPTH = 8
 
 
 class ReviewedDefinitions:
-    """The tools that one server offered last, and those that were reviewed, in the user's own folder.
+    """The tools that one server offered last, those that were reviewed, and the hosts that were allowed.
+
+    They are in the user's own folder, out of reach of the project.
 
     `identity` is the server's program or address in the settings; with another one, nothing is reviewed.
     """
@@ -42,17 +48,43 @@ class ReviewedDefinitions:
         """Store these definitions as the reviewed ones, instead of any others."""
         self._write("reviewed", definitions)
 
+    def network(self) -> Network | None:
+        """Return the hosts that a person has allowed the server; None before anybody has decided."""
+        found = self._stored("network")
+        return Network.parse(found["network"]) if "network" in found else None
+
+    def allow(self, network: Network) -> None:
+        """Store the hosts that the server may reach, instead of any others."""
+        self._store("network", network=network.as_json())
+
+    def version(self) -> tuple[int, ...]:
+        """Return numbers that change when any process stores a review."""
+        found = []
+        for what in ("reviewed", "network"):
+            with suppress(OSError):
+                status = os.stat(self._path(what))
+                found += [status.st_ino, status.st_mtime_ns]
+        return tuple(found)
+
+    def _path(self, what: str) -> Path:
+        # `path` is the folder without creating it.
+        return self._vault.path / "mcp" / f"{self._server}.{what}.json"
+
     def _read(self, what: str) -> dict[str, dict[str, Any]]:
-        # Reading does not create the folder.
-        found = read_private(self._vault.path / "mcp" / f"{self._server}.{what}.json")
-        if not isinstance(found, dict) or found.get("server") != self._identity:
-            return {}
-        tools = found.get("tools")
+        tools = self._stored(what).get("tools")
         return tools if isinstance(tools, dict) else {}
 
     def _write(self, what: str, definitions: Mapping[str, Definition]) -> None:
-        path = self._vault.folder / "mcp" / f"{self._server}.{what}.json"
-        write_private(path, {"server": self._identity, "by": user_name(), "tools": dict(definitions)})
+        self._store(what, tools=dict(definitions))
+
+    def _stored(self, what: str) -> Mapping[str, Any]:
+        found = read_private(self._path(what))
+        return found if isinstance(found, dict) and found.get("server") == self._identity else {}
+
+    def _store(self, what: str, **values: Any) -> None:
+        folder = self._vault.folder / "mcp"
+        document = {"server": self._identity, "by": user_name(), **values}
+        write_private(folder / self._path(what).name, document)
 
 
 def differences(old: Definition, new: Definition) -> list[str]:

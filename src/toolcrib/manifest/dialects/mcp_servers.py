@@ -56,7 +56,11 @@ FIELDS: Fields = {
         "callback_port": Field("number", "any free one", "The port of the listener on this machine."),
     },
     "mcpServers.NAME.permissions": {
-        "network": Field("as in a manifest", "`false`", "`permissions.network`"),
+        "network": Field(
+            "as in a manifest",
+            "for `stdio`: [hosts that a person allows](mcp-servers.md#hosts-of-a-server)",
+            "`permissions.network`",
+        ),
         "fs": Field(
             "as in a manifest",
             "for `stdio`: `{read: [.]}`, and [its data](mcp-servers.md#data-of-a-server)",
@@ -100,8 +104,12 @@ class ServerSpec:
     """The permissions of its process; for a remote server, the other hosts that it may redirect to."""
     states_files: bool = False
     """True if its `permissions` state `fs`: then nothing is added to that."""
+    states_network: bool = False
+    """True if they state `network`: then a review grants no hosts."""
     data: tuple[str, ...] = ()
     """The folders in `permissions.write` that are there because its command line names them."""
+    unwritable: tuple[str, ...] = ()
+    """Other places that its command line names for data, each with the reason and what to do."""
     oauth: OAuthClient = OAuthClient()
     prefix: bool = True
     """Its tools are named `SERVER__TOOL` here, else as they are."""
@@ -178,7 +186,8 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
     }
     parts["oauth"] = _oauth(entry.get("oauth"), local)
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
-    parts["states_files"] = "fs" in (entry.get("permissions") or {})
+    stated = entry.get("permissions") or {}
+    parts |= {"states_files": "fs" in stated, "states_network": "network" in stated}
     _refuse_secret_arguments(parts)
     parts["prefix"] = entry.get("prefix", True)
     if not isinstance(parts["prefix"], bool):

@@ -190,10 +190,13 @@ class ProjectCatalog:
     def _invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         if call.tool in self.registry.unchecked:
             self.registry.check(call.tool)
-        if self.servers is not None and self.servers.may_bring(call.tool):
-            # A server that never listed its tools is waited for as long as the call may take.
-            limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
-            return self.servers.invoke_when_ready(call, limit_s)
+        if self.servers is not None:
+            if (owner := self.servers.owners.get(call.tool)) is not None:
+                owner.reread()
+            if self.servers.may_bring(call.tool):
+                # A server that never listed its tools is waited for as long as the call may take.
+                limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
+                return self.servers.invoke_when_ready(call, limit_s)
         return self.toolset.invoke(call)
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:

@@ -20,10 +20,17 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.executors.mcp.connected import Link
-from toolcrib.executors.mcp.definitions import Definition, digest, names_of, tool_of
+from toolcrib.executors.mcp.definitions import Definition, digest, names_of, takes_address, tool_of
 from toolcrib.executors.mcp.executor import McpExecutor
 from toolcrib.executors.mcp.login import Login, OAuthTokens
-from toolcrib.executors.mcp.process.local import environment_of, files_of, grants_of, job_of, process_of
+from toolcrib.executors.mcp.process.local import (
+    environment_of,
+    files_of,
+    grants_of,
+    job_of,
+    process_of,
+    unconfined_program,
+)
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.process.unconfined import start_unconfined
@@ -36,7 +43,7 @@ from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.workspaces import Workspaces
-from toolcrib.spec import ApprovalRule, Call, Executor, McpExec, Result, Tool
+from toolcrib.spec import ApprovalRule, Call, Executor, McpExec, Network, Result, Tool
 from toolcrib.spec.naming import suggestion
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
@@ -47,9 +54,10 @@ class Mounted:
     """One server, and its tools in the project's toolset."""
 
     def __init__(self, spec: ServerSpec, servers: Servers) -> None:
-        self.spec = spec
         self._servers = servers
         self.pins = ReviewedDefinitions(servers.vault, spec.name, spec.identity)
+        self._version = self.pins.version()
+        self.spec = self._with_hosts(spec)
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
         self.known = False
@@ -63,7 +71,7 @@ class Mounted:
         self._listed: dict[str, Tool] = {}
         self.server = McpServer(
             spec,
-            servers.link_of(spec),
+            servers.link_of(self),
             on_tools=self._offered,
             on_event=servers.note,
             speed=servers.speed,
@@ -89,11 +97,54 @@ class Mounted:
     def review(self) -> None:
         """Accept what it offers now, after a person has looked at it."""
         self.pins.accept(self.live)
+        self.reread()
+
+    def allow(self, network: Network) -> None:
+        """Let it reach these hosts and no others, after a person has decided so. It starts again."""
+        self.require_open_hosts()
+        self.pins.allow(network)
+        self.reread()
+
+    def require_open_hosts(self) -> None:
+        """Raise UsageError if its entry in the settings decides which hosts it may reach."""
+        if not self.spec.is_local or self.spec.states_network:
+            raise UsageError(
+                f"the entry of {self.spec.name} decides which hosts it may reach",
+                hint="Change permissions.network there, then: toolcrib trust",
+            )
+
+    def reread(self) -> None:
+        """Take up what was reviewed since, also by another process."""
+        version = self.pins.version()
+        if version == self._version:
+            return
+        self._version, spec = version, self._with_hosts(self.spec)
+        if spec != self.spec:
+            self.spec = spec
+            self.server.renew()
         self._mount(self.live)
+
+    @property
+    def waits_for_hosts(self) -> bool:
+        """True if its tools take addresses, and nobody has decided yet which hosts it may reach."""
+        return (
+            self.spec.is_local
+            and not self.spec.states_network
+            and self.pins.network() is None
+            and not unconfined_program(self.spec, str(self._servers.root))
+            and any(map(takes_address, self.live.values()))
+        )
+
+    def _with_hosts(self, spec: ServerSpec) -> ServerSpec:
+        """Return the server with the hosts that a person has allowed it."""
+        network = self.pins.network()
+        if network is None or spec.states_network or not spec.is_local:
+            return spec
+        return replace(spec, permissions=replace(spec.permissions, network=network))
 
     def _mount(self, found: dict[str, Definition]) -> None:
         """Put these tools of the server, and no others, into the toolset."""
-        toolset, reviewed = self._servers.toolset, self.pins.reviewed()
+        toolset, reviewed, owners = self._servers.toolset, self.pins.reviewed(), self._servers.owners
         self.live, self.pending = found, {}
         names = names_of(self.spec.name, found, prefix=self.spec.prefix)
         for name in set(self.tools.values()) - set(names.values()):
@@ -111,7 +162,7 @@ class Mounted:
                 self.left.append(f"{own!r}: the project has a tool {named} already")
                 continue
             toolset.add(self._bound(tool))
-            self._listed[name] = tool
+            self._listed[name], owners[name] = tool, self
 
     def definitions(self) -> dict[str, str]:
         """Return the digest of each tool's definition, by the tool's name here."""
@@ -180,6 +231,7 @@ class Mounted:
             "sandbox": server.enforcement.get("level"),
             "permissions": spec.permissions.as_json(),
             "grants": self.grants(),
+            "unwritable": list(spec.unwritable),
         }
 
 
@@ -206,6 +258,8 @@ class Servers:
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
         """Unusable entries, and why."""
+        self.owners: dict[str, Mounted] = {}
+        """Tool name here to the server that offers it, or offered it before."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
         if self.trusted:
             secrets.know([process_of(spec) for spec in named.specs])
@@ -280,9 +334,14 @@ class Servers:
         """End all of them."""
         await asyncio.gather(*(one.server.aclose() for one in self.mounted.values()))
 
-    def link_of(self, spec: ServerSpec) -> Callable[[], Link]:
+    def link_of(self, mounted: Mounted) -> Callable[[], Link]:
         """Return a function that connects to this server."""
-        return lambda: self._local(spec) if spec.is_local else self._http(spec, self._tokens(spec))
+
+        def link() -> Link:
+            spec = mounted.spec
+            return self._local(spec) if spec.is_local else self._http(spec, self._tokens(spec))
+
+        return link
 
     def _local(self, spec: ServerSpec) -> Link:
         process: LocalProcess | None = None

@@ -54,6 +54,16 @@ async def test_what_is_new_asks_until_it_is_reviewed(crib: Crib) -> None:
         assert (await project.call("raw__find", {"q": "x"})).unwrap() == "hello"
 
 
+async def test_a_review_by_another_process_counts_in_an_open_project(crib: Crib) -> None:
+    offers(crib, tool())
+    async with crib.open() as project:
+        await there(project)
+        failed(await project.call("raw__find"), "approval_required")
+        async with crib.open() as other:
+            (await there(other)).review()
+        assert (await project.call("raw__find")).unwrap() == "hello"
+
+
 @pytest.mark.parametrize("review", ["ask", "off"])
 async def test_a_server_on_the_machines_own_network_asks_for_each_call(crib: Crib, review: str) -> None:
     offers(crib, tool())

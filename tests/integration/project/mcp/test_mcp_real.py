@@ -19,10 +19,12 @@ from tests.crib import Crib, failed
 from tests.third_party import node_packages, python_servers
 from toolcrib.guard import Trust
 from toolcrib.project import Project, load_config
+from toolcrib.spec import Network
 from toolcrib.state import Vault
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("third_party")]
 
+PRIVATE = ("--allow-private-ips",)  # else it refuses a site on this machine itself
 SCOPE = "@modelcontextprotocol"
 
 
@@ -65,7 +67,7 @@ def repository(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
 
 
-async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
+async def test_seven_servers_work_as_they_come(crib: Crib, site: str) -> None:
     venv, modules = python_servers() / "bin", node_packages() / "node_modules"
     repository(crib.root)
     crib.write("notes.txt", "some notes")
@@ -73,7 +75,7 @@ async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
         crib.write(f"{folder}/.keep", "")
     servers = {
         "time": {"command": str(venv / "mcp-server-time")},
-        "fetch": {"command": str(venv / "python"), "args": ["-m", "mcp_server_fetch"]},
+        "fetch": {"command": str(venv / "python"), "args": ["-m", "mcp_server_fetch", *PRIVATE]},
         "git": {"command": str(venv / "mcp-server-git"), "args": ["--repository", "."]},
         "sqlite": {
             "command": str(venv / "mcp-server-sqlite"),
@@ -88,6 +90,14 @@ async def test_seven_servers_work_as_they_come(crib: Crib) -> None:
     }
     async with started(crib, servers) as project:
         assert_ready(project)
+        assert project.servers is not None
+        assert [one.spec.name for one in project.servers.mounted.values() if one.waits_for_hosts] == [
+            "fetch",
+            "everything",
+        ]
+        project.servers.get("fetch").allow(Network.parse({"allow": [site]}))
+        page = (await project.call("fetch__fetch", {"url": f"http://{site}/"})).unwrap()
+        assert "the page" in str(page)
         now = (await project.call("time__get_current_time", {"timezone": "Asia/Tokyo"})).unwrap()
         assert "Asia/Tokyo" in json.dumps(now)
         assert "notes.txt" in str((await project.call("git__git_status", {"repo_path": "."})).unwrap())
@@ -111,11 +121,11 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
     servers = {
         "fetch": {
             "command": str(venv / "mcp-server-fetch"),
-            "args": ["--ignore-robots-txt", "--allow-private-ips"],
+            "args": ["--ignore-robots-txt", *PRIVATE],
         },
         "listed": {
             "command": str(venv / "mcp-server-fetch"),
-            "args": ["--ignore-robots-txt", "--allow-private-ips"],
+            "args": ["--ignore-robots-txt", *PRIVATE],
             "permissions": {"network": {"allow": ["example.com"]}},
         },
         "sqlite": {
@@ -127,6 +137,7 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
             "command": str(modules / ".bin/mcp-server-memory"),
             "env": {"MEMORY_FILE_PATH": str(crib.root / "data/memory.json")},
         },
+        "beside": {"command": str(modules / ".bin/mcp-server-memory")},
     }
     async with started(crib, servers) as project:
         error = state(project, "sqlite")["error"]
@@ -137,12 +148,18 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
         failed(written, "tool_failed")
         assert written.error is not None
         assert '"write": ["data"]' in str(written.error.hint)
-        for name, allowed in (("fetch", "127.0.0.1"), ("listed", "example.com")):
+        written = await project.call("beside__create_entities", entity)
+        assert written.error is not None
+        assert f'"MEMORY_FILE_PATH": "{crib.root}/data/memory.jsonl"' in str(written.error.hint)
+        hints = {
+            "fetch": "To allow it: toolcrib servers review fetch --allow 127.0.0.1:9",
+            "listed": '"network": {"allow": ["example.com", "127.0.0.1:9"]}',
+        }
+        for name, hint in hints.items():
             asked = await project.call(f"{name}__fetch", {"url": "http://127.0.0.1:9/"})
             failed(asked, "tool_failed")
             assert asked.error is not None
-            assert f'{{"allow": ["{allowed}' in str(asked.error.hint), asked.error.as_dict()
-            assert "127.0.0.1" in str(asked.error.hint)
+            assert hint in str(asked.error.hint), asked.error.as_dict()
 
 
 def uv_environment(folder: Path) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.connect.server_packages import download
-from toolcrib.cli.commands.connect.server_review import require_client, reviewed, started
+from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed, started
 from toolcrib.cli.commands.connect.servers_add import add_command
 from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import open_project, project_options, root_option, yes_option
 from toolcrib.cli.output import print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
-from toolcrib.errors import NotFoundError, NotTrusted
+from toolcrib.errors import NotFoundError, NotTrusted, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -75,23 +75,36 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
 
 @command.command("review")
 @click.argument("name", required=False)
+@click.option(
+    "--allow", multiple=True, metavar="HOST", help="The only hosts that NAME may reach from now on."
+)
 @project_options
 @wait_option
 @yes_option
-def review_command(name: str | None, root: str | None, as_json: bool, wait_s: float, yes: bool) -> int:
+def review_command(
+    name: str | None, allow: tuple[str, ...], root: str | None, as_json: bool, wait_s: float, yes: bool
+) -> int:
     """Review the tools of servers before their first use.
 
     Shows each new or changed tool of one server or of all, then asks once. Reviewed tools run without a
-    question until they change. With --json and without --yes the tools are only shown. Exits with 1 if a
-    server did not start.
+    question until they change. Where tools take addresses, you also enter the hosts that the server may
+    reach. Repeat --allow for several hosts; `*` is every public host, `none` is none. With --json and
+    without --yes the tools are only shown. Exits with 1 if a server did not start.
     """
+    if allow and name is None:
+        raise UsageError(
+            "--allow needs the name of a server", hint="toolcrib servers review NAME --allow HOST"
+        )
+    network = network_of(allow) if allow else None
     project, servers = _require(root)
     chosen = servers.mounted.values() if name is None else [servers.get(name)]
     if not servers.trusted:
         raise NotTrusted("no server is started", hint="To see the settings and accept them: toolcrib trust")
     if (yes or not as_json) and download([one.spec for one in chosen], project.root, yes=yes):
         project, servers = _require(root)
-    documents = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json))
+    if name is not None and network is not None:
+        servers.get(name).require_open_hosts()
+    documents = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json, allow=network))
     if as_json:
         print_json(documents[0] if name is not None else {"servers": documents})
     return int(any("error" in one for one in documents))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.connect.server_packages import download
-from toolcrib.cli.commands.connect.server_review import require_client, reviewed
+from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
 from toolcrib.cli.files import read_inside, replace_file
 from toolcrib.cli.hosts import add_server
@@ -35,7 +35,9 @@ _TAKEN = "Choose another name, or change that server in its file, then: toolcrib
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option("--url", help="The address of a remote server, instead of a command.")
 @click.option("--env", multiple=True, metavar="NAME=TEXT", help="A variable; ${NAME} in it is a secret.")
-@click.option("--allow", multiple=True, metavar="HOST", help="A host that it may reach.")
+@click.option(
+    "--allow", multiple=True, metavar="HOST", help="A host that it may reach; `*`: every public one."
+)
 @click.option("--read", multiple=True, metavar="PATH", help="A further path that it may read.")
 @click.option("--write", multiple=True, metavar="PATH", help="A path that it may write.")
 @project_options
@@ -115,7 +117,7 @@ def _entry(
         entry["env"] = dict(one.partition("=")[::2] for one in env)
     permissions: dict[str, Any] = {}
     if allow:
-        permissions["network"] = {"allow": [*allow]}
+        permissions["network"] = network_of(allow).as_json()
     if read or write:
         permissions["fs"] = {"read": [".", *read], **({"write": [*write]} if write else {})}
     return {**entry, "permissions": permissions} if permissions else entry
@@ -169,6 +171,7 @@ def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
         return
     for grant in grants_of(spec, str(root)):
         yield f"  may {grant}"
+    yield from (f"  may not write {line}" for line in spec.unwritable)
 
 
 def _question(spec: ServerSpec, program: str) -> str:

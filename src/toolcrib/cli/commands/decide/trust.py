@@ -161,10 +161,11 @@ def _started(state: _State) -> Iterator[str]:
 
 
 def _servers(project: Project) -> Iterator[str]:
-    """Yield a line for each MCP server that is started here, with all that its process may use."""
+    """Yield a line for each MCP server that is started here, with what its process may use and may not."""
     for name, one in ({} if project.servers is None else project.servers.mounted).items():
         if grants := one.grants():
             yield f"  server {name} may: {'; '.join(grants)}"
+        yield from (f"  server {name} may not write {line}" for line in one.spec.unwritable)
 
 
 def _overview(sheets: Sequence[ReviewSheet]) -> Iterator[str]:

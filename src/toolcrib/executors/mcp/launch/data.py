@@ -1,9 +1,11 @@
-"""Folders that a command line names for the data of its program, such as `data` in `--db-path data/x.db`."""
+"""Places that a command line names for the data of its program, such as `data` in `--db-path data/x.db`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from toolcrib.executors.command.programs import base_name, known_program
 from toolcrib.executors.mcp.launch.launchers import is_launcher
@@ -14,8 +16,20 @@ _DATA = (".db", ".db3", ".duckdb", ".jsonl", ".log", ".ndjson", ".sqlite", ".sql
 """Endings of files that programs write, often with others beside them, such as a journal."""
 
 
-def data_folders(launch: Launch, machine: MachineView, code: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders below the project's root, relative to it, in which the program keeps its data.
+_INSTEAD = "name a folder below the project's root, such as data, or state permissions.fs"
+
+
+class Named(NamedTuple):
+    """The places for data that a command line names."""
+
+    folders: tuple[str, ...]
+    """Folders below the project's root, relative to it, that the program may write."""
+    refused: tuple[str, ...]
+    """A line about each other place: its text, why it may not be written, and what to do."""
+
+
+def data_named(launch: Launch, machine: MachineView, code: Iterable[str]) -> Named:
+    """Return the places in which the program keeps its data.
 
     That is a folder among its arguments, or the folder of a data file there or in a variable. None is hidden,
     is reached by a link, or holds or lies in any of `code`, which are files and folders by absolute paths.
@@ -23,16 +37,36 @@ def data_folders(launch: Launch, machine: MachineView, code: Iterable[str]) -> t
     paths = Paths()
     code = [place for path in code for place in (os.path.normpath(path), os.path.realpath(path))]
     found: dict[str, None] = {}
+    refused: dict[str, None] = {}
     for text in _texts(launch, machine, code):
         place = machine.absolute(text, launch.cwd)
-        folder = os.path.dirname(place) if text.lower().endswith(_DATA) else place
-        parts = os.path.relpath(folder, machine.root).split("/")
-        if any(part.startswith(".") or part == "node_modules" for part in parts):  # also `.` and `..`
+        is_file = text.lower().endswith(_DATA)
+        folder = os.path.dirname(place) if is_file else place
+        if "://" in text or not (is_file or paths.is_folder(folder)):
             continue
-        mixed = any(is_within(one, folder) or is_within(folder, one) for one in code)
-        if not mixed and paths.real(folder) == folder and paths.is_folder(folder):
-            found["/".join(parts)] = None
-    return tuple(found)
+        if why := _why_not(text, folder, machine, code, paths):
+            refused[f"{text}: {why}"] = None
+        else:
+            found[os.path.relpath(folder, machine.root)] = None
+    return Named(tuple(found), tuple(refused))
+
+
+def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], paths: Paths) -> str:
+    """Return why a folder named by this text may not be written, and what to do; empty if it may."""
+    parts = os.path.relpath(folder, machine.root).split("/")
+    if text.startswith("~"):
+        return f"a server's home folder is empty, and is deleted when it ends; {_INSTEAD}"
+    if not machine.is_inside(folder):
+        return f"it is outside of the project; {_INSTEAD}"
+    if parts == ["."]:
+        return f"the root stays read-only, as code and settings are in it; {_INSTEAD}"
+    if any(part.startswith(".") or part == "node_modules" for part in parts):
+        return f"it is in a hidden folder or a folder of code; {_INSTEAD}"
+    if any(is_within(one, folder) or is_within(folder, one) for one in code):
+        return f"its folder has code or settings; {_INSTEAD}"
+    if not paths.is_folder(folder):
+        return f"its folder does not exist; create it: mkdir -p {shlex.quote(folder)}"
+    return "" if paths.real(folder) == folder else "it is reached by a link; name the folder itself"
 
 
 def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterator[str]:
@@ -52,4 +86,4 @@ def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterato
         text = value if equals and option.startswith("-") else word
         if text and not text.startswith("-") and text.isprintable():
             yield text
-    yield from (text for text in launch.env.values() if text.lower().endswith(_DATA))
+    yield from (text for text in launch.env.values() if text.lower().endswith(_DATA) and text.isprintable())

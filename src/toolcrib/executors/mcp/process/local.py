@@ -12,8 +12,9 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
 from toolcrib.executors.mcp.launch.daemon_files import daemon_files
-from toolcrib.executors.mcp.launch.data import data_folders
+from toolcrib.executors.mcp.launch.data import data_named
 from toolcrib.executors.mcp.launch.line import is_within
+from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
@@ -89,9 +90,9 @@ def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
     code = code_files(launch.argv, root, launch.cwd, Paths(), launch.env)
     # A folder with any of these is not granted: the server could change code that runs later.
     written = (*closed, *read, *(os.path.join(root, file.path) for file in code))
-    data = data_folders(launch, MachineView(root), written)
+    data, refused = data_named(launch, MachineView(root), written)
     write = (*spec.permissions.write, *data)
-    return replace(spec, data=data, permissions=replace(spec.permissions, write=write))
+    return replace(spec, data=data, unwritable=refused, permissions=replace(spec.permissions, write=write))
 
 
 def unconfined_program(spec: ServerSpec, root: str) -> str:
@@ -181,7 +182,7 @@ def job_of(
     launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
     path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
     # The variables of the server's own entry win, `PATH` among them.
-    env = {**path, **plain, **env}
+    env = {**offline_variables(read), **path, **plain, **env}
     network = workspace.network(tool)
     more: dict[str, Any] = {"read": read, "network": network, "pinned": pinned, "stays": True}
     job = process_job(workspace, tool, launch.argv, launch.cwd, env, given, **more)

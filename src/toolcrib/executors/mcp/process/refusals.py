@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ _URL = re.compile(r"https?://[^\s'\"<>]+")
 # Paths or URLs read from one text, which a server can make as long as it likes.
 _MOST = 50
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
+_OWN_PLACE = (
+    "It keeps its data in the folder of its program, which stays read-only. Give it an absolute path in the"
+    " project, by an argument or variable that it documents; for server-memory: "
+    '"env": {{"MEMORY_FILE_PATH": "{root}/data/memory.jsonl"}}'
+)
 _NOISE = re.compile(r"(?:Node\.js v[\d.]+|npm (?:ERR!|error).*log.*|at .+|\^+|[{}\]]*)")
 
 
@@ -65,12 +72,16 @@ class LocalProcess:
         if found is None and (denial := self._denial(text)) is not None:
             found = {"fs": {denial.access: denial.grant}}, {"path": denial.path, "access": denial.access}
         if found is None:
+            error.hint = self._advice(text) or error.hint
             return error
         added, details = found
         error.details |= {**details, "permissions": added}
-        error.hint = (
-            f"To allow it, write under mcp_servers.{self.spec.name} in config.yml: {self._block(added)}"
-        )
+        name = self.spec.name
+        if "network" in added and not self.spec.states_network:
+            allow = [word for host in added["network"]["allow"] for word in ("--allow", host)]
+            error.hint = f"To allow it: {shlex.join(('toolcrib', 'servers', 'review', name, *allow))}"
+        else:
+            error.hint = f"To allow it, write under mcp_servers.{name} in config.yml: {self._block(added)}"
         return error
 
     def _denial(self, text: str) -> Denial | None:
@@ -79,11 +90,21 @@ class LocalProcess:
             return None
         reach = Reach.of(self.workspace, self.tool, self.job)
         # SQLite's error does not name the file that it cannot write; the command line may.
-        for path in _paths(text, self.spec.args if read_only else ()):
+        for path in _paths(text, self.spec.args if read_only and not self.spec.unwritable else ()):
             denial = denial_of(reach, path, errno.EROFS if read_only else errno.ENOENT)
             if denial is not None and denial.grant is not None:
                 return denial
         return None
+
+    def _advice(self, text: str) -> str | None:
+        """Return what to do about a file that it cannot write, and that no permission opens."""
+        if _READ_ONLY.search(text) is None:
+            return None
+        reach = Reach.of(self.workspace, self.tool, self.job)
+        if any(within(reach.place(path), *reach.free) for path in _paths(text, ())):
+            return _OWN_PLACE.format(root=reach.root)
+        lines = self.spec.unwritable
+        return f"{self.spec.name} may not write {lines[0]}." if lines else None
 
     def _hosts(self, text: str, arguments: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the hosts that its proxy refused, or without a network those that the call names."""

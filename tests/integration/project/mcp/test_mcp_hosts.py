@@ -1,0 +1,101 @@
+"""The hosts that a person lets a local MCP server reach."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.crib import Crib, failed
+from tests.mcp_servers import RAW, mount, write
+from toolcrib.errors import UsageError
+from toolcrib.project import Project
+from toolcrib.project.tools.servers import Mounted
+from toolcrib.spec import Network
+
+pytestmark = pytest.mark.timeout(120)
+FETCH = f"""{RAW}
+import urllib.request
+
+schema = {{"type": "object", "properties": {{"url": {{"type": "string", "format": "uri"}}}}}}
+DEFINITIONS = [{{"name": "get", "description": "Get a page.", "inputSchema": schema}}]
+
+def called(message):
+    try:
+        # No exception for loopback, which the proxy's variables have.
+        proxy = urllib.request.ProxyHandler({{"http": os.environ.get("HTTP_PROXY", "http://0.0.0.0:1")}})
+        page = urllib.request.build_opener(proxy).open(message["params"]["arguments"]["url"], timeout=20)
+        return {{"content": [{{"type": "text", "text": page.read().decode()}}]}}
+    except OSError as error:
+        return {{"content": [{{"type": "text", "text": f"cannot connect: {{error}}"}}], "isError": True}}
+
+main()
+"""
+
+
+async def there(project: Project) -> Mounted:
+    assert project.servers is not None
+    await project.servers.ready(60)
+    mounted = project.servers.get("web")
+    assert mounted.server.error is None, mounted.server.error
+    return mounted
+
+
+async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: str) -> None:
+    mount(crib, "web", FETCH)
+    call = ("web__get", {"url": f"http://{site}/"})
+    async with crib.open() as project:
+        mounted = await there(project)
+        assert mounted.waits_for_hosts
+        refused = failed(await project.call(*call), "tool_failed")
+        result = await project.call(*call)
+        assert result.error is not None, refused
+        assert result.error.hint == f"To allow it: toolcrib servers review web --allow {site}"
+        async with crib.open() as other:  # as the command does
+            there_too = await there(other)
+            there_too.allow(Network.parse({"allow": [site]}))
+            assert not there_too.waits_for_hosts
+            assert "the page" in (await other.call(*call)).unwrap()
+        assert "the page" in (await project.call(*call)).unwrap()
+        assert f"network: {site}" in mounted.grants()
+        assert project.get("web__get").permissions.network.allow == (site,)
+        mounted.allow(Network())
+        failed(await project.call(*call), "tool_failed")
+
+
+async def test_any_public_host_is_not_this_machine(crib: Crib, site: str) -> None:
+    mount(crib, "web", FETCH)
+    async with crib.open() as project:
+        (await there(project)).allow(Network("any"))
+        result = await project.call("web__get", {"url": f"http://{site}/"})
+        failed(result, "tool_failed")
+        assert result.error is not None
+        assert site in result.error.details["hosts"]
+
+
+async def test_another_command_line_may_reach_nothing(crib: Crib, site: str) -> None:
+    mount(crib, "web", FETCH)
+    async with crib.open() as project:
+        (await there(project)).allow(Network.parse({"allow": [site]}))
+    config = json.loads((crib.home / "config.yml").read_text())
+    config["mcp_servers"]["web"]["args"].append("--more")
+    write(crib, config["mcp_servers"])
+    async with crib.open() as project:
+        mounted = await there(project)
+        assert mounted.spec.permissions.network == Network()
+        assert mounted.waits_for_hosts
+
+
+async def test_an_entry_that_states_its_network_decides(crib: Crib, site: str) -> None:
+    mount(crib, "web", FETCH)
+    config = json.loads((crib.home / "config.yml").read_text())
+    async with crib.open() as project:
+        (await there(project)).allow(Network.parse({"allow": [site]}))
+    config["mcp_servers"]["web"]["permissions"]["network"] = False
+    write(crib, config["mcp_servers"])
+    async with crib.open() as project:
+        mounted = await there(project)
+        assert mounted.spec.permissions.network == Network()
+        assert not mounted.waits_for_hosts
+        with pytest.raises(UsageError, match="the entry of web decides"):
+            mounted.allow(Network.parse({"allow": [site]}))
