@@ -276,9 +276,7 @@ class Project(DurableParts):
         `wait` is what to do if a call needs approval: fail, wait for it, or return a `pending` result. Of
         calls with the same `idempotency_key` one runs, and the others get its result.
         """
-        # A person may have reviewed a tool of an MCP server meanwhile, which only `invoke` takes up.
-        plain = wait == "raise" and idempotency_key is None and name in self.toolset and "/" not in name
-        if plain and (self.servers is None or name not in self.servers.owners):
+        if wait == "raise" and idempotency_key is None and self.catalog.has_plain(name):
             if name in self.catalog.registry.unchecked:
                 self.catalog.registry.check(name)
             return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
