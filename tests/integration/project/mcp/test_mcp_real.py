@@ -25,6 +25,7 @@ from toolcrib.state import Vault
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("third_party")]
 
 PRIVATE = ("--allow-private-ips",)  # else it refuses a site on this machine itself
+OLD = "AttributeError: 'Server' object has no attribute 'list_resources'"
 SCOPE = "@modelcontextprotocol"
 
 
@@ -101,6 +102,8 @@ async def test_seven_servers_work_as_they_come(crib: Crib, site: str) -> None:
         now = (await project.call("time__get_current_time", {"timezone": "Asia/Tokyo"})).unwrap()
         assert "Asia/Tokyo" in json.dumps(now)
         assert "notes.txt" in str((await project.call("git__git_status", {"repo_path": "."})).unwrap())
+        added = {"repo_path": ".", "files": ["notes.txt"]}
+        (await project.call("git__git_add", added)).unwrap()
         for _ in range(2):  # the second one writes the file that the first has made
             query = {"query": "CREATE TABLE IF NOT EXISTS t (n INTEGER)"}
             (await project.call("sqlite__create_table", query)).unwrap()
@@ -177,6 +180,9 @@ def uv_environment(folder: Path) -> None:
         "import sys\nfrom mcp_server_time import main\nsys.exit(main())\n"
     )
     script.chmod(0o755)
+    broken = folder / "bin/mcp-server-fetch"
+    broken.write_text(f'#!/bin/sh\necho "{OLD}" >&2\nexit 1\n')
+    broken.chmod(0o755)
 
 
 def conda_environment(base: Path, name: str) -> None:
@@ -225,6 +231,7 @@ async def test_every_launcher_starts_what_is_on_the_machine(
         "uvx": {"command": "uvx", "args": ["mcp-server-time"]},
         "versioned": {"command": "uvx", "args": ["--with", "mcp>=1,<2", "mcp-server-time"]},
         "newer": {"command": "uvx", "args": ["--with", "mcp>=99", "mcp-server-time"]},
+        "old": {"command": "uvx", "args": ["mcp-server-fetch"]},
         "uvrun": {"command": "uv", "args": ["--directory", "local", "run", "mcp-server-time"]},
         "npx": {"command": "npx", "args": ["-y", f"{SCOPE}/server-memory"]},
         "latest": {"command": "npx", "args": ["-y", f"{SCOPE}/server-filesystem@latest", "."]},
@@ -242,7 +249,8 @@ async def test_every_launcher_starts_what_is_on_the_machine(
         assert project.servers is not None
         ready = {name for name in servers if state(project, name)["state"] == "ready"}
         errors = {name: state(project, name)["error"] for name in servers if name not in ready}
-        assert set(errors) == {"shell", "gone", "built", "newer"}, errors
+        assert set(errors) == {"shell", "gone", "built", "newer", "old"}, errors
+        assert errors["old"]["hint"].endswith("Start it by: uvx --with 'mcp<2' mcp-server-fetch")
         assert "--with 'mcp>=99'" in errors["newer"]["hint"]
         assert "not-downloaded is not on this machine" in errors["gone"]["message"]
         assert "--ignore-scripts --package=not-downloaded@1.0.0" in errors["gone"]["hint"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolcrib.errors import ToolcribError
+from toolcrib.executors.command.programs import base_name
 from toolcrib.executors.trace.denials import Denial, denial_of
 from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.workspace.network import CallNetwork
@@ -39,6 +40,8 @@ _URL = re.compile(r"https?://[^\s'\"<>]+")
 # Paths or URLs read from one text, which a server can make as long as it likes.
 _MOST = 50
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
+# Names of `mcp` that its version 2 no longer has; packages without a bound break at their start.
+_OLD_SDK = re.compile(r"AttributeError: 'Server' object has|(?:ImportError|ModuleNotFoundError): .*'mcp\b")
 _OWN_PLACE = (
     "It keeps its data in the folder of its program, which stays read-only. Give it an absolute path in the"
     " project, by an argument or variable that it documents; for server-memory: "
@@ -97,7 +100,10 @@ class LocalProcess:
         return None
 
     def _advice(self, text: str) -> str | None:
-        """Return what to do about a file that it cannot write, and that no permission opens."""
+        """Return what to do about a package that is too new, or about a file that no permission opens."""
+        if _OLD_SDK.search(text) is not None and base_name(self.spec.command) == "uvx":
+            line = shlex.join(("uvx", "--with", "mcp<2", *self.spec.args))
+            return f"It seems to need version 1 of the Python package mcp. Start it by: {line}"
         if _READ_ONLY.search(text) is None:
             return None
         reach = Reach.of(self.workspace, self.tool, self.job)
