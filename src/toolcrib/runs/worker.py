@@ -143,10 +143,17 @@ class Worker:
             _log.exception("call %s could not be run", claim.id)
             ending = Lost(f"{type(error).__name__}: {error}")
         try:
-            await whole(self._recorded(claim, ending))
+            await self.settle(claim, ending)
         finally:
             if self._running.get(claim.id) == (claim, task):  # Else it is taken again already.
                 del self._running[claim.id]
+
+    async def settle(self, claim: ClaimedCall, ending: Ending) -> None:
+        """Record the end of an attempt; while the database is away, try again until this worker ends.
+
+        A cancellation takes effect after it.
+        """
+        await whole(self._recorded(claim, ending))
 
     async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
         """Record what follows. The database commits together what ends at the same time."""

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.crib import Crib
+from tests.integration.runs.test_dispatchers import full_disk
 from toolcrib import Context, get_run_context
 from toolcrib.errors import (
     ConflictError,
@@ -28,6 +29,8 @@ from toolcrib.guard import Tokens
 from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
 from toolcrib.runs.agents import Agent
+from toolcrib.serve.auth import Client
+from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.spec import Retry
 
 
@@ -46,6 +49,33 @@ async def test_a_submitted_call_runs_by_the_one_path(crib: Crib) -> None:
             project.submit("add", {"a": "x"})
         with pytest.raises(ToolNotFound):
             project.submit("ad", {"a": 1})
+
+
+async def test_the_end_of_a_long_call_is_recorded_once_the_database_takes_it(crib: Crib) -> None:
+    go_on, ended = asyncio.Event(), asyncio.Event()
+    async with crib.open() as project:
+
+        @project.toolset.tool
+        async def long() -> str:
+            """Return a long text, later."""
+            await go_on.wait()
+            ended.set()
+            return "x" * 200_000
+
+        calls = ServerCalls(project.invoke, project.calls)
+        call = calls.start(Context("long", {}, "token:a"), Client("token:a"))
+        await asyncio.sleep(0)
+        await calls.keep(call)
+        stored = project.calls.stored
+        assert stored.find(call.id).state == "running"
+        with full_disk(stored.database):
+            go_on.set()
+            await ended.wait()
+            assert (await stored.wait(call.id, 1.0)).state == "running"
+        assert (await stored.wait(call.id, 30)).state == "done"
+        assert call.task is not None
+        await asyncio.wait({call.task}, timeout=30)
+        assert call.status == "ok"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message
 
 from toolcrib.core.context import Context
-from toolcrib.errors import RateLimited, ToolFailed
+from toolcrib.errors import Cancelled, RateLimited, StateUnavailable, ToolFailed
 from toolcrib.runs.history import CallAttempt, CallChange
 from toolcrib.serve.auth import Client
 from toolcrib.serve.rest.calls.routes import show_call
@@ -136,3 +136,81 @@ async def test_a_call_that_ends_while_its_history_is_read_is_not_shown_as_ended_
     shown = (await show_call(request)).value
     assert [one.ending for one in shown.history.attempts] == [None]
     assert (shown.status, shown.ended_at, shown.result) == ("running", None, None)
+
+
+class Store:
+    """A store of one call, whose database is away for as many questions as said."""
+
+    def __init__(self, away: int = 0, state: str = "done") -> None:
+        self.away, self.state = away, state
+        self.submitted = 0
+
+    def stored(self) -> Any:
+        """Return the call; raises while the database is away."""
+        self.away -= 1
+        if self.away >= 0:
+            raise StateUnavailable("the database is away", retryable=True)
+        outcome = Result("ok", "x") if self.state == "done" else Result("error", error=Cancelled())
+        return SimpleNamespace(outcome=lambda: outcome)
+
+    def submit(self, *_: Any, call_id: str, **__: Any) -> str:
+        self.submitted += 1
+        return call_id
+
+    async def wait(self, _: str) -> Any:
+        if self.state == "running":
+            await asyncio.Event().wait()
+        return self.stored()
+
+    def find(self, _: str) -> Any:
+        return self.stored()
+
+    def cancel(self, _: str) -> None:
+        self.stored()
+        self.state = "cancelled"
+
+    def adopt(self, *_: Any) -> Any:
+        return self.stored()
+
+
+async def test_a_call_whose_database_was_away_at_its_end_is_shown_as_ended() -> None:
+    table = ServerCalls(never, cast("Any", Store(away=1)))
+    call = await table.submit(Context("echo", "x"), PAGE)
+    await table.settle(call, staying, 30)
+    assert call.status == "ok"
+    assert table.find(call.id, PAGE) is call
+
+
+async def test_a_call_that_cannot_be_cancelled_now_can_be_cancelled_later() -> None:
+    store = Store(away=1, state="running")
+    table = ServerCalls(never, cast("Any", store))
+    call = await table.submit(Context("echo", "x"), PAGE)
+    await table.cancel(call)
+    assert call.status == "running"
+    await table.cancel(call)
+    assert call.status == "cancelled"
+
+
+async def test_calls_that_wait_in_the_store_take_no_place_of_those_that_run_here() -> None:
+    table = ServerCalls(answer, cast("Any", Store(state="running")))
+    for _ in range(1_000):
+        await table.submit(Context("echo", "x"), PAGE)
+    assert (await made(table)).status == "ok"
+    await table.close()
+
+
+async def test_a_long_call_that_cannot_be_stored_is_kept_here() -> None:
+    go_on = asyncio.Event()
+
+    async def long(call: Call) -> Result:
+        await go_on.wait()
+        return await answer(call)
+
+    table = ServerCalls(long, cast("Any", Store(away=1)))
+    call = table.start(Context("echo", "x"), PAGE)
+    await table.settle(call, staying, 0)
+    await table.keep(call)
+    go_on.set()
+    await table.settle(call, staying)
+    assert await table.look(call.id, PAGE) is call
+    assert call.status == "ok"

@@ -278,6 +278,11 @@ class ProjectCalls:
         self._served[0].adopt(claim, task)
         return claim
 
+    async def settle(self, claim: ClaimedCall, ending: Ending) -> None:
+        """Record the end of an adopted call, as `Worker.settle` does."""
+        assert self._served is not None
+        await self._served[0].settle(claim, ending)
+
     def worker(
         self, attempt: Attempt, tools: Callable[[], Mapping[str, int | None]], **options: Any
     ) -> Worker:

@@ -194,7 +194,7 @@ class ClientCalls:
         key = one.request.key
         if one.claim is not None and self.tasks is not None and not isinstance(result, dict):
             # The task was the answer to the request. The result goes to the store.
-            self.tasks.record(one.call, one.claim, result)
+            await self.tasks.record(one.call, one.claim, result)
         elif self._open.get(key) is one:
             # A cancelled call never comes here, even if its id belongs to a later request by now.
             del self._open[key]

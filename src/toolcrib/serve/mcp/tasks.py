@@ -99,13 +99,13 @@ class Tasks:
         claim = self._calls().adopt(Context.of(call), running)
         return claim, self._created(claim.id)
 
-    def record(self, call: Call, claim: ClaimedCall, result: Result | None) -> None:
+    async def record(self, call: Call, claim: ClaimedCall, result: Result | None) -> None:
         """Record the result of a call that was adopted; None gives it back because this process ends."""
         from toolcrib.core.context import Context
-        from toolcrib.runs.ending import HandedBack, ending_of, record
+        from toolcrib.runs.ending import HandedBack, ending_of
 
         ending = HandedBack() if result is None else ending_of(Context.of(call), result)
-        record(self._calls().stored, claim, ending)
+        await self._calls().settle(claim, ending)
 
     async def show(
         self, task: str, caller: str, meta: Mapping[str, Any], listed: Callable[[str], AdvertisedTool | None]

@@ -16,19 +16,21 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from toolcrib.core.context import Context
+from toolcrib.core.decision import Cancel
 from toolcrib.errors import (
     Cancelled,
     ConflictError,
     InvalidInput,
     InvalidOutput,
     RateLimited,
+    StateUnavailable,
     TimedOut,
     ToolcribError,
     ToolFailed,
 )
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.runs import CallAttempt, CallChange, CallState, ClaimedCall, DurableCall
-from toolcrib.runs.ending import ending_of, record
+from toolcrib.runs.ending import ending_of
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
 from toolcrib.spec import Call, CallEvent, Result
@@ -49,6 +51,8 @@ _WAIT_S = 60.0
 _SHORT_S = 0.05
 _END_S = 2.0
 """Seconds that a cancelled call may take to end."""
+_AGAIN_S = 0.5
+"""Seconds until the store is asked again, while its database is away."""
 
 
 class OpenCall:
@@ -206,13 +210,16 @@ class ServerCalls:
         self._durable = durable
         durable.on_event = self._add
         self._running: dict[str, OpenCall] = {}
+        """Also those of the store that are followed."""
+        self._here = 0
+        """The number of the others: those that were begun here."""
         self._ended: dict[str, OpenCall] = {}
         self._sizes: dict[str, int] = {}
         self._bytes = 0
 
     def start(self, ctx: Context, client: Client) -> OpenCall:
         """Make a call. Raises RateLimited if too many run."""
-        if len(self._running) >= _MOST_RUNNING:
+        if self._here >= _MOST_RUNNING:
             raise RateLimited(
                 f"{_MOST_RUNNING} calls are running here already",
                 hint="Call again later.",
@@ -221,6 +228,7 @@ class ServerCalls:
         call = OpenCall(ctx, client, self._clock())
         ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
         self._running[call.id] = call
+        self._here += 1
         call.task = asyncio.get_running_loop().create_task(self._run(call))
         return call
 
@@ -258,33 +266,43 @@ class ServerCalls:
 
     async def _wait_for(self, call: OpenCall) -> None:
         """Wait until a call of the store has ended, in whatever process."""
+        while call.result is None and not call.stops:
+            try:
+                call.end((await self._followed(call)).outcome(), self._clock())
+            except StateUnavailable:
+                # Else it would stay here as a call that runs, whatever becomes of it in the store.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(_AGAIN_S)
+        del self._running[call.id]
+        self._keep(call)
+
+    async def _followed(self, call: OpenCall) -> DurableCall:
         try:
-            result = (await self._durable.wait(call.id)).outcome()
+            return await self._durable.wait(call.id)
         except asyncio.CancelledError:
             # The client has cancelled it. When the server stops, a stored call is left to the next worker.
             if not call.stops:
                 with suppress(ConflictError):  # It has just ended.
                     self._durable.cancel(call.id)
-            result = self._durable.find(call.id).outcome()
-        call.end(result, self._clock())
-        del self._running[call.id]
-        self._keep(call)
+            return self._durable.find(call.id)
 
     async def keep(self, call: OpenCall) -> None:
         """Put a call into the store whose client will not wait for its end."""
         call.kept = True
-        if call.is_durable or call.result is not None or call.task is None:
+        if call.is_durable or call.moves or call.result is not None or call.task is None:
             return
-        call.is_durable = True
         # Its tool has not begun, so a worker can make the call once a person has decided. A tool that runs
         # is not begun twice: the call stays here, and the store keeps a lease for it.
         if call.status == "awaiting_approval":
             call.moves = True
             call.task.cancel()
             await asyncio.wait({call.task})
-            self._follow(call, await self._store(call))
+            if call.result is None:
+                self._follow(call, await self._store(call))
         else:
-            call.claim = self._durable.adopt(call.ctx, call.task)
+            with suppress(ToolcribError):  # Where it cannot be stored, it stays a call of this server alone.
+                call.claim = self._durable.adopt(call.ctx, call.task)
+                call.is_durable = True
 
     def _add(self, event: CallEvent) -> None:
         call = self._running.get(event.call_id)
@@ -329,27 +347,35 @@ class ServerCalls:
 
     async def _run(self, call: OpenCall) -> None:
         try:
+            result = await self._result(call)
+        finally:
+            self._here -= 1
+        # `keep` has cancelled it, and puts it into the store: it has not ended.
+        if call.moves and isinstance(result.error, Cancelled):
+            return
+        call.end(result, self._clock())
+        call.ctx.on_run = None  # It leads back to the call, and would keep both until the next collection.
+        del self._running[call.id]
+        if call.kept:
+            self._keep(call)
+
+    async def _result(self, call: OpenCall) -> Result:
+        """Make a call, and return its result."""
+        try:
             result = await self._invoke(call.ctx)
         except asyncio.CancelledError:
-            # `keep` has cancelled it, and puts it into the store: it has not ended.
-            if call.moves:
-                return
             why = "the server stopped before the call had ended" if call.stops else "the call was cancelled"
             result = Result("error", error=Cancelled(why), call_id=call.id)
         except Exception as error:  # The path promises not to raise.
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
         if call.claim is not None:
+            ending = ending_of(call.ctx, result)
             if isinstance(result.error, Cancelled) and not call.stops:
-                with suppress(ConflictError):
-                    self._durable.cancel(call.id)
-            else:
-                record(self._durable.stored, call.claim, ending_of(call.ctx, result))
-        call.end(result, self._clock())
-        call.ctx.on_run = None  # It leads back to the call, and would keep both until the next collection.
-        del self._running[call.id]
-        if call.kept:
-            self._keep(call)
+                ending = Cancel(result.error)
+            with suppress(asyncio.CancelledError):  # It has ended, and is being recorded.
+                await self._durable.settle(call.claim, ending)
+        return result
 
     def _keep(self, call: OpenCall) -> None:
         self._ended[call.id] = call
@@ -461,9 +487,9 @@ class ServerCalls:
         tasks = []
         for call in self._running.values():
             call.stops = True
-            assert call.task is not None
-            call.task.cancel()
-            tasks.append(call.task)
+            if call.task is not None:  # Else it is being stored.
+                call.task.cancel()
+                tasks.append(call.task)
         if tasks:
             await asyncio.wait(tasks, timeout=_END_S)
 
