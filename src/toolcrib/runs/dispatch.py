@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from toolcrib.errors import StateUnavailable
@@ -144,7 +145,7 @@ class EmbeddedDispatcher:
     async def _sleep(self, woken: asyncio.Event, seconds: float | None) -> None:
         """Wait until something is sent or ends, or another process has written, at most so long."""
         # SQLite wakes no other process, so its version is looked at. In this process the event is enough.
-        seen, end = self._database.version, None if seconds is None else time.monotonic() + seconds
+        seen, end = self._version(), None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:
             left = _LOOK_S if end is None else min(_LOOK_S, end - time.monotonic())
             try:
@@ -152,8 +153,14 @@ class EmbeddedDispatcher:
                     await woken.wait()
                     return
             except TimeoutError:
-                if end is not None and self._database.version != seen:
+                if end is not None and self._version() != seen:
                     return
+
+    def _version(self) -> int | None:
+        """Return the version of the database; None while it is away."""
+        with suppress(StateUnavailable):
+            return self._database.version
+        return None
 
     def _is_due(self, entries: Sequence[str]) -> bool:
         """Look without the right to write, which is one process's at a time."""

@@ -122,12 +122,12 @@ class PgQueuerDispatcher:
         """
         from toolcrib.runs.serve_postgres import Works, serve_once
 
-        await asyncio.to_thread(self._database.migrate)
         works = Works(self._database, handlers, stop, concurrency)
         self._serving.append(works.here)
         try:
             while not stop.is_set():
                 try:
+                    await asyncio.to_thread(self._database.migrate)
                     await serve_once(self._database.server, works, self._silent_s, self.limits)
                 except StateUnavailable as error:
                     note_lost(self._database, error)

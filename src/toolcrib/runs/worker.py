@@ -115,6 +115,8 @@ class Worker:
             with suppress(StateUnavailable):
                 self._register.remove(self._id)
             self._beating.shutdown(wait=False)
+        if not serve.cancelled():
+            serve.result()  # Raises what has ended it, if that was not `stop`.
 
     def adopt(self, claim: ClaimedCall, task: asyncio.Task[None]) -> None:
         """Keep the lease of a call that this process runs already in a task; cancel it if that is lost."""

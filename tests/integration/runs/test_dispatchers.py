@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from tests.databases import Address, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs import DurableCall
+from toolcrib.runs import DurableCall, DurableCalls
+from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.state import PROJECT, Database, PostgresDatabase
 
 LEASE_S = 2.0
@@ -338,6 +339,41 @@ async def test_a_worker_outlives_a_restart_of_the_database(
         assert (await ended(calls, waiting)).state == "done"
     assert history(calls, running) == ["submitted", "claimed", "done"]
     assert history(calls, waiting) == ["submitted", "claimed", "done"]
+
+
+async def test_a_worker_waits_for_a_database_that_is_away_when_it_starts(
+    calls: Recorded, log: Log, address: Address, request: pytest.FixtureRequest
+) -> None:
+    if isinstance(address, Path):
+        file = address / "state.db"
+        file.symlink_to("elsewhere")  # It is refused.
+        come_back: Callable[[], object] = file.unlink
+    else:
+        server: PostgresProcess = request.getfixturevalue("postgres")
+        server.stop(signal.SIGQUIT)
+        come_back = server.start
+    async with serving(calls, log, "nap"):
+        await asyncio.sleep(1.0)  # Long enough to end, and too short to prove that it does not.
+        come_back()
+        await until(lambda: is_there(calls))
+        assert (await ended(calls, calls.submit("nap", {}))).state == "done"
+
+
+def is_there(calls: Recorded) -> bool:
+    with suppress(StateUnavailable):
+        return calls.page() == []
+    return False
+
+
+async def test_a_worker_whose_dispatcher_fails_says_so(address: Address, log: Log) -> None:
+    class Broken(EmbeddedDispatcher):
+        async def serve(self, *_: Any, **__: Any) -> None:
+            raise OSError("broken")
+
+    database = open_database(address, "state", PROJECT)
+    calls = DurableCalls(database, dispatcher=Broken(database))
+    with pytest.raises(OSError, match="broken"):
+        await worker_of(calls, log, ["nap"]).run(asyncio.Event())
 
 
 async def test_what_nobody_was_told_of_is_found(calls: Recorded, log: Log, address: Address) -> None:
