@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from toolcrib.core.decision import Fail
-from toolcrib.errors import TimedOut, UnavailableError
+from toolcrib.errors import InvalidOutput, TimedOut, UnavailableError
 from toolcrib.runs.calls import ClaimedCall
 from toolcrib.runs.ending import Ending, Lost, from_json
 
@@ -178,6 +178,12 @@ class _ExecutorProcess:
             self.alive = False
             self._kill()
             return Fail(TimedOut(f"{claim.tool} did not end at its limit, so its process was ended"))
+        except ValueError:
+            # The rest of a line that is too long would be taken for the next answer.
+            self.alive = False
+            self._kill()
+            most = _LONGEST_LINE >> 20
+            return Fail(InvalidOutput(f"the result of {claim.tool} is longer than {most} MiB"))
         except OSError:
             pass
         self.alive = False

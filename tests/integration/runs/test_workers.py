@@ -49,11 +49,16 @@ def eat() -> int:
     return len(bytearray(4 << 30))
 
 
+def flood() -> str:
+    """Return more than fits in a message to the worker."""
+    return "x" * (65 << 20)
+
+
 def every(project):
     while os.path.exists("gate"):
         open("waits", "w").close()
         time.sleep(0.02)
-    for function in (leave, segfault, eat):
+    for function in (leave, segfault, eat, flood):
         project.toolset.register(function.__name__, function)
     project.toolset.register("nap", nap, idempotent=True)
     project.toolset.register("hold", hold, timeout_ms=300)
@@ -157,6 +162,18 @@ async def test_a_tool_that_crashes_takes_only_its_own_call_along(workers: Worker
     assert "SIGSEGV" in errors["segfault"]
     assert errors["eat"] == "MemoryError"
     assert "its process was ended" in errors["hold"]
+
+
+@pytest.mark.timeout(120)
+async def test_a_result_that_is_too_long_takes_no_process_from_later_calls(
+    workers: Workers, client: Project
+) -> None:
+    workers.ready(workers.start("every", "--concurrency", "1"))
+    flood, nap = client.submit("flood"), client.submit("nap", {"seconds": 0})
+    await ended(client, [flood, nap])
+    found = client.calls.find(flood)
+    assert (found.state, client.calls.find(nap).state) == ("failed", "done")
+    assert json.loads(found.error or "")["message"] == "the result of flood is longer than 64 MiB"
 
 
 @pytest.mark.timeout(120)
