@@ -90,6 +90,7 @@ def test_events_are_streamed_and_resumed(server: HttpServerProcess) -> None:
     numbers = [line.removeprefix("id: ") for line in whole.splitlines() if line.startswith("id: ")]
     rest = server.send("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": numbers[-2]}).body.decode()
     assert rest.startswith(f"id: {numbers[-1]}\nevent: done\n")
+    assert server.send("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": numbers[-1]}).status == 204
     assert server.send("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": "x"}).status == 400
 
 

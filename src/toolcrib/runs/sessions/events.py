@@ -80,6 +80,8 @@ class RunEvents:
         self, run_id: str | None = None, after: int = 0, *, tree: bool = False
     ) -> AsyncIterator[RunEvent]:
         """Yield events after this number as they come. Of one run, or its tree, ends when that has ended."""
+        if run_id is not None and self.is_over(run_id, after):
+            return
         while True:
             # Before the page is read: an event that comes in between then ends the wait below.
             seen = self.last
@@ -87,15 +89,15 @@ class RunEvents:
             for event in page:
                 yield event
                 after = event.number
-                if event.run_id == run_id and event.kind in ENDED and self._is_over(run_id, after):
+                if event.run_id == run_id and event.kind in ENDED and self.is_over(run_id, after):
                     return
             if not page:
                 await self._watch.wait(str(seen), None)
 
-    def _is_over(self, run_id: str, after: int) -> bool:
-        """Return True unless the run went on after this event: a retry."""
-        query = "SELECT 1 FROM run_events WHERE run_id = ? AND number > ? LIMIT 1"
-        return not self._database.rows(query, run_id, after)
+    def is_over(self, run_id: str, after: int) -> bool:
+        """Return True if the run has ended by this event, and did not go on by a retry."""
+        query = "SELECT number, kind FROM run_events WHERE run_id = ? ORDER BY number DESC LIMIT 1"
+        return any(number <= after and kind in ENDED for number, kind in self._database.rows(query, run_id))
 
     def _newer(self, keys: Sequence[str]) -> Mapping[str, bool]:
         last = self.last

@@ -236,14 +236,17 @@ def get_run_timeline(request: RestRequest) -> Answer:
     return Answer(_runs(request).timeline(_found(request).id))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, NotFoundError, InvalidError)
 async def stream_run_events(request: RestRequest) -> Response:
     """Follow a run and those below it by server-sent events, up to its end.
 
-    A stream begins with the first event, or after `Last-Event-ID`: nothing is missed.
+    A stream begins with the first event, or after `Last-Event-ID`: nothing is missed. A client that has the
+    last one already gets 204, so that it does not ask again.
     """
-    run = _found(request)
-    events = _runs(request).events(run.id, last_event_id(request), tree=run.root_id == run.id)
+    run, runs, last = _found(request), _runs(request), last_event_id(request)
+    if runs.store.events.is_over(run.id, last):
+        return Response(status_code=204)
+    events = runs.events(run.id, last, tree=run.root_id == run.id)
     return event_stream(request, _written(events))
 
 
