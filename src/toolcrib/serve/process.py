@@ -11,12 +11,12 @@ from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 
-def run_until_end(main: Coroutine[Any, Any, int], loop: asyncio.AbstractEventLoop | None = None) -> NoReturn:
+def run_until_end(main: Coroutine[Any, Any, int]) -> NoReturn:
     """Run a coroutine that serves, and end the process with the status that it returns.
 
     A tool that hangs in a thread cannot be stopped. `asyncio.run` would wait for it forever; this does not.
     """
-    loop = loop or asyncio.new_event_loop()
+    loop = _new_loop()
     asyncio.set_event_loop(loop)
     status = loop.run_until_complete(main)
     loop.run_until_complete(loop.shutdown_asyncgens())
@@ -30,3 +30,12 @@ def run_until_end(main: Coroutine[Any, Any, int], loop: asyncio.AbstractEventLoo
         except (OSError, ValueError):
             pass
     os._exit(status)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of uvloop where that is installed: a call over standard input costs a sixth less."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # Only the extra `http` brings it.
+        return asyncio.new_event_loop()
+    return new_event_loop()

@@ -77,8 +77,6 @@ def command(
             print_note("To add the project to a client: toolcrib connect HOST")
         run_until_end(_serve_stdio(root, data))
     try:
-        import uvloop
-
         from toolcrib.serve.auth import OAuthResource
         from toolcrib.serve.rest import HttpSettings
     except ImportError as missing:
@@ -88,7 +86,7 @@ def command(
         ) from None
     oauth = OAuthResource(issuer, resource) if issuer is not None and resource is not None else None
     settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, oauth=oauth)
-    run_until_end(_serve_http(root, data, settings), uvloop.new_event_loop())
+    run_until_end(_serve_http(root, data, settings))
 
 
 def _serve_file(file: str, *, http: bool) -> NoReturn:
