@@ -24,6 +24,7 @@ MOST = 1_000
 """The most tokens of one project."""
 _FILE = "tokens.db"
 _NO_FILE = (0, 0, 0)
+_SECOND_NS = 1_000_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # 32 random bytes and the 4 bytes of the checksum, in Base64 without padding.
 _TEXT = re.compile(r"tcr_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{6})")
@@ -74,11 +75,9 @@ class Tokens:
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
         self._clock = ForwardClock(vault.data)
-        # A change is in SQLite's write-ahead log first and reaches the file itself later, so both are looked
-        # at.
         self._paths = [f"{vault.path / _FILE}{suffix}" for suffix in ("", "-wal")]
         self._opened: Database | None = None
-        self._seen, self._settled_ns = [_NO_FILE, _NO_FILE], 0
+        self._seen, self._looked_ns, self._settled_ns = [_NO_FILE, _NO_FILE], 0, 0
         self._ends: dict[str, float] = {}
         """Digest to the end of a token, as read from the files in this state."""
 
@@ -201,14 +200,19 @@ class Tokens:
         change nothing is remembered.
         """
         file, journal = self._paths
-        seen = [_file_state(file), _file_state(journal)]
-        if seen != self._seen:
-            # Another inode: the connection is to a file that was removed.
-            if seen[0][0] != self._seen[0][0]:
-                self.close()
-            self._seen, self._ends = seen, {}
-            self._settled_ns = max(changed for _, changed, _ in seen) + 1_000_000_000
-        if time.time_ns() < self._settled_ns:
+        now, log = time.time_ns(), _file_state(journal)
+        # A change is in SQLite's write-ahead log first, which stays while a connection is open: ours has been
+        # since a token was read. So the file itself, which somebody may remove, is looked at once a second.
+        if log != self._seen[1] or not 0 <= now - self._looked_ns < _SECOND_NS:
+            seen = [_file_state(file), log]
+            if seen != self._seen:
+                # Another inode: the connection is to a file that was removed.
+                if seen[0][0] != self._seen[0][0]:
+                    self.close()
+                self._seen, self._ends = seen, {}
+                self._settled_ns = max(changed for _, changed, _ in seen) + _SECOND_NS
+            self._looked_ns = now
+        if now < self._settled_ns:
             self._ends = {}
 
     def _find(self, digest: str) -> Token:

@@ -92,6 +92,25 @@ def test_a_caller_is_valid_only_as_long_as_its_token(kept: Tokens, vault: Vault)
         other.require_valid(caller)
 
 
+def test_a_remembered_token_ends_with_its_row_and_with_the_file(
+    kept: Tokens, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, now = Tokens(vault), time.time_ns()
+    callers = [other.verify(kept.create(name, ["invoke"], owner="ann")) for name in ("a", "b")]
+    for later_s in (2, 2.5):  # Only a second after a change is a token remembered.
+        monkeypatch.setattr(time, "time_ns", lambda at=later_s: now + int(at * 1e9))
+        for caller in callers:
+            other.require_valid(caller)
+    kept.revoke("a")
+    with pytest.raises(InvalidToken, match="revoked"):
+        other.require_valid(callers[0])
+    other.require_valid(callers[1])
+    (vault.folder / "tokens.db").unlink()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 4_000_000_000)
+    with pytest.raises(InvalidToken, match="revoked"):
+        other.require_valid(callers[1])
+
+
 def test_a_caller_without_a_stored_token_is_the_programs_own_claim(kept: Tokens) -> None:
     kept.require_valid(Caller("ci", frozenset({"invoke"})))
 
