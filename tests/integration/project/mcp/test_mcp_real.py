@@ -103,7 +103,9 @@ async def test_seven_servers_work_as_they_come(crib: Crib, site: str) -> None:
         assert "Asia/Tokyo" in json.dumps(now)
         assert "notes.txt" in str((await project.call("git__git_status", {"repo_path": "."})).unwrap())
         added = {"repo_path": ".", "files": ["notes.txt"]}
-        (await project.call("git__git_add", added)).unwrap()
+        refused = (await project.call("git__git_add", added)).error  # A grant that a person must write.
+        assert refused is not None
+        assert '"write": [".git"]' in str(refused.hint)
         for _ in range(2):  # the second one writes the file that the first has made
             query = {"query": "CREATE TABLE IF NOT EXISTS t (n INTEGER)"}
             (await project.call("sqlite__create_table", query)).unwrap()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from toolcrib.executors.command.programs import base_name, known_program
@@ -34,32 +33,22 @@ def data_named(launch: Launch, machine: MachineView, code: Iterable[str]) -> Nam
 
     That is a folder among its arguments, or the folder of a data file there or in a variable. None is hidden,
     is reached by a link, or holds or lies in any of `code`, which are files and folders by absolute paths.
-    Of a `--repository` it is the folder `.git` too, in which hooks and settings stay closed.
     """
     paths = Paths()
     code = [place for path in code for place in (os.path.normpath(path), os.path.realpath(path))]
     found: dict[str, None] = {}
     refused: dict[str, None] = {}
-    for option, text in _texts(launch, machine, code):
+    for text in _texts(launch, machine, code):
         place = machine.absolute(text, launch.cwd)
         is_file = text.lower().endswith(_DATA)
         folder = os.path.dirname(place) if is_file else place
         if "://" in text or not (is_file or paths.is_folder(folder)):
             continue
-        if option == "--repository" and _is_repository(folder, machine, paths):
-            found[os.path.relpath(f"{folder}/.git", machine.root)] = None
-            if folder == machine.root:
-                continue
         if why := _why_not(text, folder, machine, code, paths):
             refused[f"{text}: {why}"] = None
         else:
             found[os.path.relpath(folder, machine.root)] = None
     return Named(tuple(found), tuple(refused))
-
-
-def _is_repository(folder: str, machine: MachineView, paths: Paths) -> bool:
-    git = f"{folder}/.git"
-    return machine.is_inside(git) and paths.is_folder(git) and paths.real(git) == git
 
 
 def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], paths: Paths) -> str:
@@ -80,8 +69,8 @@ def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], 
     return "" if paths.real(folder) == folder else "it is reached by a link; name the folder itself"
 
 
-def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the arguments that may be paths, each with its option; of an interpreter from its script on."""
+def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterator[str]:
+    """Yield the arguments that may be paths; those of an interpreter count from its script on."""
     argv = launch.argv
     program = None if is_launcher(argv[0]) else known_program(base_name(argv[0]))
     modules = () if program is None else program.modules.split()
@@ -92,11 +81,9 @@ def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterato
         if at > 0 and (machine.absolute(word, launch.cwd) in code or argv[at - 1] in modules)
     ]
     start = 0 if program is None else started[-1] if started else len(argv)
-    for before, word in pairwise(argv[start:]):
+    for word in argv[start + 1 :]:
         option, equals, value = word.partition("=")
-        option, text = (option, value) if equals and option.startswith("-") else (before, word)
+        text = value if equals and option.startswith("-") else word
         if text and not text.startswith("-") and text.isprintable():
-            yield option, text
-    for name, text in launch.env.items():
-        if text.lower().endswith(_DATA) and text.isprintable():
-            yield name, text
+            yield text
+    yield from (text for text in launch.env.values() if text.lower().endswith(_DATA) and text.isprintable())
