@@ -25,6 +25,8 @@ MAX_BYTES = 32 * 1024 * 1024
 """Bytes of one artifact; the rest of a longer output is lost."""
 QUOTA_BYTES = 256 * 1024 * 1024
 """Bytes of all artifacts of a project; the oldest are removed for new ones."""
+_SPARE = 16
+"""A look at all artifacts is good for this part of the quota, as it takes long where there are thousands."""
 _ID = re.compile(r"[0-9a-f-]{36}")
 URI = "toolcrib://artifacts/"
 """The beginning of an artifact's URI."""
@@ -77,14 +79,18 @@ class Artifacts:
         self._kept_s = kept_s
         self._quota = quota_bytes
         self._clock = clock
+        self._room = 0
+        """Bytes that can be kept before the next look at all artifacts."""
 
     def put(self, data: bytes, media_type: str, *, tool: str, call_id: str | None, caller: str) -> Artifact:
-        """Keep an output. What has expired, and the oldest beyond the quota, is removed first.
+        """Keep an output. What has expired, and the oldest beyond the quota, is removed from time to time.
 
         Raises StateUnavailable if it cannot be written.
         """
         data = data[: min(MAX_BYTES, self._quota)]
-        self._sweep(len(data))
+        if len(data) > self._room:
+            self._room = self._sweep(len(data))
+        self._room -= len(data)
         id_ = new_id()
         path = self._folder / f"{id_}.data"
         digest = hashlib.sha256(data).hexdigest()
@@ -141,11 +147,20 @@ class Artifacts:
             if (found := self._read(path)) is not None:
                 yield found
 
-    def _sweep(self, wanted: int) -> None:
-        now, used = self._clock(), wanted
+    def _sweep(self, wanted: int) -> int:
+        """Make room for so many bytes, and return how many can be kept until this is needed again."""
+        now, spare = self._clock(), self._quota // _SPARE
         # The newest first, so that those beyond the quota are the oldest.
-        for one in sorted(self._every(), key=lambda one: one.id, reverse=True):
+        every = sorted(self._every(), key=lambda one: one.id, reverse=True)
+        is_full = wanted + sum(one.size for one in every) > self._quota
+        most = self._quota - spare if is_full else self._quota
+        kept = used = wanted
+        for one in every:
             used += one.size
-            if one.expires <= now or used > self._quota:
-                self._place(one.id).unlink(missing_ok=True)
-                Path(one.path).unlink(missing_ok=True)
+            if one.expires > now and used <= most:
+                kept = used
+                continue
+            self._place(one.id).unlink(missing_ok=True)
+            Path(one.path).unlink(missing_ok=True)
+        # Others keep outputs meanwhile, so not all that is free.
+        return wanted + min(self._quota - kept, spare)

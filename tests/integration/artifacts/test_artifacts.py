@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 import pytest
@@ -39,6 +39,27 @@ def test_artifacts_expire_and_the_oldest_make_room(tmp_path: Path) -> None:
         kept.get(second.id, None)
     assert kept.all(None) == []
     assert (tmp_path / "a" / f"{second.id}.json").stat().st_mode & 0o777 == 0o600
+
+
+class Folder(PosixPath):
+    """A folder that counts how often all its files were looked at."""
+
+    looks = 0
+
+    def glob(self, *pattern: Any) -> Any:
+        Folder.looks += 1
+        return super().glob(*pattern)
+
+
+def test_not_every_output_needs_a_look_at_all_others(tmp_path: Path) -> None:
+    kept = Artifacts(Folder(tmp_path), quota_bytes=16_000)
+    for _ in range(100):
+        kept.put(b"x" * 100, "text/plain", tool="t", call_id=None, caller="local")
+    assert Folder.looks == 10
+    assert len(kept.all(None)) == 100
+    for _ in range(100):
+        kept.put(b"x" * 100, "text/plain", tool="t", call_id=None, caller="local")
+    assert 150 <= len(kept.all(None)) <= 160
 
 
 @pytest.mark.parametrize("id_", ["", "../x", "0" * 36, "a/b"])
