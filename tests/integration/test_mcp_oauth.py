@@ -27,7 +27,7 @@ class AuthorizationServer:
 
     def __init__(self) -> None:
         self.keys: list[Any] = []
-        self.reads = 0
+        self.reads = self.asked = 0
         self.broken = False
         outer = self
 
@@ -42,6 +42,7 @@ class AuthorizationServer:
                     "/keys": KeySet(outer.keys).as_dict(private=False),
                 }
                 found = None if outer.broken else documents.get(self.path)
+                outer.asked += 1
                 outer.reads += self.path == "/keys"
                 self.send_response(200 if found else 404)
                 self.end_headers()
@@ -223,6 +224,22 @@ def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> Non
             assert (await tokens.verify(issuer.token(alg="RS256", sub="other"))).scopes == {"invoke"}
         finally:
             issuer.broken = False
+        await tokens.close()
+        await before_the_first_answer()
+
+    async def before_the_first_answer() -> None:
+        tokens, issuer.broken = OutsideTokens(OAuthResource(issuer.issuer, RESOURCE)), True
+        try:
+            asked = []
+            for _ in range(2):
+                with pytest.raises(UnavailableError):
+                    await tokens.verify(issuer.token(alg="RS256"))
+                asked.append(issuer.asked)
+            assert asked[0] == asked[1], "the second token asked once more"
+        finally:
+            issuer.broken = False
+        tokens._asked -= 60
+        assert (await tokens.verify(issuer.token(alg="RS256"))).scopes == {"invoke"}
         await tokens.close()
 
     asyncio.run(run())

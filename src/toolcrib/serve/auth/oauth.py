@@ -33,7 +33,7 @@ _ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 _KEYS_S = 3600.0
 # Else anybody who invents key ids makes this server ask the issuer with each request.
 _AGAIN_S = 10.0
-"""Seconds between two readings of the keys because of a token with an unknown key."""
+"""Seconds between two readings of the keys, also where a token has an unknown one or the issuer fails."""
 _TIMEOUT_S = 10.0
 # Clocks of two machines differ a little (RFC 7519, 4.1.4).
 _LEEWAY_S = 30
@@ -155,14 +155,19 @@ class OutsideTokens:
         # One reading serves all requests that wait for keys.
         async with self._reading:
             now = time.monotonic()
-            # Asked, not answered: while the issuer fails, unknown keys must not hold up the other tokens.
-            anew = again and now - self._asked > _AGAIN_S
-            if self._keys is None or now - self._read > _KEYS_S or anew:
-                self._asked = now
-                self._keys = await self._read_keys()
-                self._read = time.monotonic()
-                self._known.clear()  # A key may be gone because it was stolen.
-            return self._keys
+            keys = self._keys if now - self._read <= _KEYS_S else None
+            if (keys is None or again) and now - self._asked > _AGAIN_S:
+                try:
+                    keys = self._keys = await self._read_keys()
+                    self._read = time.monotonic()
+                    self._known.clear()  # A key may be gone because it was stolen.
+                finally:
+                    # Also without an answer: while the issuer fails, slowly perhaps, no token waits for it in
+                    # turn after all others.
+                    self._asked = time.monotonic()
+            if keys is None:
+                raise UnavailableError(f"{self.resource.issuer} did not answer a moment ago", retryable=True)
+            return keys
 
     async def _read_keys(self) -> KeySet:
         from joserfc.errors import JoseError

@@ -209,7 +209,7 @@ class McpEndpoint:
         if found is None:
             raise _refused(f"the events after {event[:80]!r} are not there any more")
         stream, after = found
-        await http.stream(stream, stream.events(after), partial(self._require_valid, http))
+        await http.stream(stream.events(after), partial(self._require_valid, http))
         session.settled(stream)
 
     async def _delete(self, http: Exchange) -> None:
@@ -257,7 +257,7 @@ class McpEndpoint:
             await http.answer(stream.answer, 200 if code is None else _STATUS.get(code, 200))
             return
         try:
-            await http.stream(stream, stream.events(), partial(self._require_valid, http))
+            await http.stream(stream.events(), partial(self._require_valid, http))
         finally:
             # Without a session nobody can read the answer later, so the call of a client that left ends.
             self._alone.abandon(channel)
@@ -317,7 +317,7 @@ class McpEndpoint:
                 bad = code in (ErrorCode.PARSE_ERROR, ErrorCode.INVALID_REQUEST)
                 await http.answer(stream.answer, 400 if bad else 200)
             else:
-                await http.stream(stream, stream.events(), partial(self._require_valid, http))
+                await http.stream(stream.events(), partial(self._require_valid, http))
         finally:
             session.settled(stream)
 

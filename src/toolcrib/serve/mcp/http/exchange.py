@@ -140,10 +140,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def stream(
-        self,
-        stream: EventStream,
-        events: AsyncGenerator[bytes],
-        require_valid: Callable[[], Awaitable[object]],
+        self, events: AsyncGenerator[bytes], require_valid: Callable[[], Awaitable[object]]
     ) -> None:
         """Answer with events until the stream ends, the client leaves, or its token is no longer valid.
 
@@ -164,7 +161,6 @@ class Exchange:
                 task.cancel()
             await asyncio.gather(sending, *ending, return_exceptions=True)
             await events.aclose()
-            stream.is_read = False
         # ASGI expects the end of every response, also of one that was cut short.
         if not sending.done() or sending.cancelled():
             await self._send({"type": "http.response.body", "body": b""})
