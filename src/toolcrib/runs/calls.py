@@ -21,7 +21,7 @@ from toolcrib.runs.history import ENDED, CallState, DurableCall
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
 from toolcrib.runs.stored import StoredCalls, states_of
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import Database, DatabaseWatch, Transaction
+from toolcrib.state import Database, DatabaseWatch, Transaction, ask
 
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
@@ -244,11 +244,11 @@ class DurableCalls(StoredCalls):
 
     async def wait(self, id: str, timeout_s: float | None = None) -> DurableCall:
         """Return a call once it has ended, or as it is when the time is up; `NotFoundError`."""
-        call = self.find(id)
+        call = await ask(self.database, lambda: self.find(id))
         if call.ended:
             return call
         await self._ends.wait(id, timeout_s)
-        return self.find(id)
+        return await ask(self.database, lambda: self.find(id))
 
     def cancel(self, id: str) -> None:
         """End a call; what its worker records later is refused. `ConflictError` if it has ended."""

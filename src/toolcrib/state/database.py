@@ -10,7 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+_T = TypeVar("_T")
 
 
 class Transaction(ABC):
@@ -100,6 +102,9 @@ class Database(Protocol):
     committed transaction survives a power cut.
     """
 
+    waits: bool
+    """True if an answer comes over a network: an event loop uses `ask`, so that it never waits for one."""
+
     def read(self) -> AbstractContextManager[Transaction]:
         """Open a transaction that sees one state of the tables and changes nothing."""
 
@@ -125,6 +130,13 @@ class Database(Protocol):
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
+
+
+async def ask(database: Database, question: Callable[[], _T]) -> _T:
+    """Return the answer to a question that reads; in a thread if it may have to be waited for."""
+    import asyncio
+
+    return await asyncio.to_thread(question) if database.waits else question()
 
 
 def newest(

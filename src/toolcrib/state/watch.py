@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.database import Database
+from toolcrib.state.database import Database, ask
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +31,7 @@ class DatabaseWatch(Generic[_V]):
     def __init__(self, check: Callable[[Sequence[str]], Mapping[str, _V]], *databases: Database) -> None:
         self._check = check
         self._databases = databases
+        self._remote = next((one for one in databases if one.waits), None)
         self._loops: dict[asyncio.AbstractEventLoop, _LoopWaiters[_V]] = {}
         self._lock = threading.Lock()
 
@@ -49,19 +50,28 @@ class DatabaseWatch(Generic[_V]):
         import asyncio
 
         # Before anything is set up: most results are there already.
-        found = self._check([key]).get(key)
+        found = (await self._asked([key])).get(key)
         if found is not None or (timeout_s is not None and timeout_s <= 0):
             return found
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_V] = loop.create_future()
         waiters = self._add(loop, key, future)
         try:
+            # Again: the answer took its time, in which the result may have been written.
+            if self._remote and (found := (await self._asked([key])).get(key)) is not None:
+                return found
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError:
             return None
         finally:
             self._remove(waiters, key, future)
+
+    async def _asked(self, keys: Sequence[str]) -> Mapping[str, _V]:
+        return await ask(self._remote or self._databases[0], lambda: self._check(keys))
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple(database.version for database in self._databases)
 
     def _add(self, loop: asyncio.AbstractEventLoop, key: str, future: asyncio.Future[_V]) -> _LoopWaiters[_V]:
         with self._lock:
@@ -90,12 +100,12 @@ class DatabaseWatch(Generic[_V]):
         checked = float("-inf")
         while True:
             try:
-                versions = tuple(database.version for database in self._databases)
+                versions = await ask(self._remote or self._databases[0], self._versions)
                 now = time.monotonic()
                 if waiters.written.is_set() or versions != seen or now - checked >= _RECHECK_S:
                     waiters.written.clear()
                     seen, checked = versions, now
-                    for key, value in self._check(list(waiters.futures)).items():
+                    for key, value in (await self._asked(list(waiters.futures))).items():
                         for future in waiters.unfinished(key):
                             future.set_result(value)
             except Exception as error:  # Else every waiter would wait for ever.

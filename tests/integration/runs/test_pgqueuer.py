@@ -256,3 +256,23 @@ def test_a_worker_that_is_frozen_in_a_transaction_keeps_no_other_from_renewing(
         assert calls.renew([claim]) == [claim]
         assert calls.submit("nap", {}) != call_id
         assert calls.finish(claim, b"1")
+
+
+async def test_the_event_loop_goes_on_while_the_server_does_not_answer(calls: Recorded, url: str) -> None:
+    call_id = calls.submit("nap", {})
+    held = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = 'calls'::regclass"
+
+    async def until_it_waits() -> None:
+        other.execute("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE")
+        calls._ends.notify()
+        async with asyncio.timeout(PATIENCE_S):
+            while other.execute(held).fetchone() == (0,):
+                await asyncio.sleep(0.02)
+        other.rollback()
+
+    with psycopg.connect(url) as other:
+        waiting = asyncio.create_task(calls.wait(call_id, PATIENCE_S))
+        await until_it_waits()  # The look at this call.
+        await until_it_waits()  # The look that all who wait have in common.
+        calls.cancel(call_id)
+        assert (await waiting).state == "cancelled"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from toolcrib.runs.sessions.records import ENDED, RunEvent
-from toolcrib.state import Database, DatabaseWatch, Transaction, next_number
+from toolcrib.state import Database, DatabaseWatch, Transaction, ask, next_number
 
 _TOPIC = "run events"
 _BELOW = (
@@ -80,16 +81,17 @@ class RunEvents:
         self, run_id: str | None = None, after: int = 0, *, tree: bool = False
     ) -> AsyncIterator[RunEvent]:
         """Yield events after this number as they come. Of one run, or its tree, ends when that has ended."""
-        if run_id is not None and self.is_over(run_id, after):
+        if run_id is not None and await ask(self._database, partial(self.is_over, run_id, after)):
             return
         while True:
             # Before the page is read: an event that comes in between then ends the wait below.
-            seen = self.last
-            page = self.page(run_id, after, tree=tree)
+            seen = await ask(self._database, lambda: self.last)
+            page = await ask(self._database, partial(self.page, run_id, after, tree=tree))
             for event in page:
                 yield event
                 after = event.number
-                if event.run_id == run_id and event.kind in ENDED and self.is_over(run_id, after):
+                is_end = event.run_id == run_id and event.kind in ENDED
+                if is_end and await ask(self._database, partial(self.is_over, event.run_id, after)):
                     return
             if not page:
                 await self._watch.wait(str(seen), None)

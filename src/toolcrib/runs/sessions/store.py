@@ -27,7 +27,7 @@ from toolcrib.runs.sessions.records import (
 from toolcrib.runs.stored import states_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
-from toolcrib.state import Database, DatabaseWatch, Transaction
+from toolcrib.state import Database, DatabaseWatch, Transaction, ask
 from toolcrib.state.database import ids, newest
 
 Send = Callable[["Transaction", str, float], None]
@@ -87,9 +87,9 @@ class RunStore:
 
     async def wait(self, id: str, timeout_s: float | None = None) -> Run:
         """Return a run once it has ended, or as it is when the time is up; `NotFoundError`."""
-        self.find(id)
+        await ask(self.database, lambda: self.find(id))
         await self._ends.wait(id, timeout_s)
-        return self.find(id)
+        return await ask(self.database, lambda: self.find(id))
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, RunState]:
         return {id: state for id, state in states_of(self.database, "runs", ids) if state in ENDED}

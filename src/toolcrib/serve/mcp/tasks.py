@@ -90,7 +90,7 @@ class Tasks:
                 client=call.client,
             )
 
-        return self._created(await asyncio.to_thread(submit))
+        return await asyncio.to_thread(lambda: self._created(submit()))
 
     def adopt(self, call: Call, running: asyncio.Task[None]) -> tuple[ClaimedCall, dict[str, Any]]:
         """Store a call that runs already, and return its claim and it as a new task. Raises ToolcribError."""
@@ -114,7 +114,7 @@ class Tasks:
         calls = self._calls()
         calls.serve()  # Perhaps the process that took it is gone.
         found = await asyncio.to_thread(self._find, task, caller)
-        shown = self._shown(found)
+        shown = await asyncio.to_thread(self._shown, found)
         state = shown["status"]
         if state == "input_required":
             shown["inputRequests"] = self._requests(found, meta)

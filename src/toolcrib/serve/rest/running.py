@@ -283,8 +283,8 @@ class ServerCalls:
             # The client has cancelled it. When the server stops, a stored call is left to the next worker.
             if not call.stops:
                 with suppress(ConflictError):  # It has just ended.
-                    self._durable.cancel(call.id)
-            return self._durable.find(call.id)
+                    await run_in_threadpool(self._durable.cancel, call.id)
+            return await run_in_threadpool(self._durable.find, call.id)
 
     async def keep(self, call: OpenCall) -> None:
         """Put a call into the store whose client will not wait for its end."""

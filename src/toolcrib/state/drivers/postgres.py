@@ -293,6 +293,8 @@ class PostgresServer:
 class PostgresDatabase:
     """The `Database` in one schema of a server."""
 
+    waits = True
+
     def __init__(
         self, server: PostgresServer, name: str, migrations: Sequence[str], *, durable: bool = True
     ) -> None:

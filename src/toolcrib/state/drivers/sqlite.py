@@ -97,6 +97,8 @@ class SqliteDatabase:
     one commits for all: they wait for the disk once. Who reads uses another connection and waits for nobody.
     """
 
+    waits = False
+
     def __init__(
         self, path: Path, migrations: Sequence[str], *, origin: str | None = None, durable: bool = True
     ) -> None:
