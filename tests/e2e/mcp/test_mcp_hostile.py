@@ -146,6 +146,17 @@ def test_too_long_messages_are_not_read(server: HttpServerProcess) -> None:
     assert memory(server) - before < 150 << 20
 
 
+def test_an_endless_head_is_refused_before_any_token_is_read(server: HttpServerProcess) -> None:
+    before = memory(server)
+    with connect(server) as endless:
+        endless.sendall(b"POST /mcp HTTP/1.1\r\n")
+        with pytest.raises(OSError, match="reset|Broken"):
+            for _ in range(2_000):
+                endless.sendall(b"X-A: " + b"x" * 50_000 + b"\r\n")
+    works(server)
+    assert memory(server) - before < 20 << 20
+
+
 def test_many_long_messages_that_never_end_cost_bounded_memory(server: HttpServerProcess) -> None:
     before = memory(server)
     with ExitStack() as stack:

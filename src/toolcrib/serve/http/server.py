@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from toolcrib.errors import ConflictError, UsageError
+from toolcrib.serve.http.heads import HEAD_S, HeadLimits
 
 GRACE_S = 10
 """Seconds that running requests have to end after a signal, before they are cancelled."""
@@ -73,10 +74,15 @@ class _JoinedWrites:
 
 
 class HttpServer:
-    """Serves one application until SIGINT or SIGTERM."""
+    """Serves one application until SIGINT or SIGTERM.
 
-    def __init__(self, app: ASGIApp, listening: socket.socket, closing: asyncio.Event) -> None:
-        self._app = app
+    `head_s` are the seconds that a client has to send the head of a request.
+    """
+
+    def __init__(
+        self, app: ASGIApp, listening: socket.socket, closing: asyncio.Event, head_s: float = HEAD_S
+    ) -> None:
+        self._app, self._head_s = app, head_s
         self._socket = listening
         self._closing = closing
         """Set when the server stops: requests that last long must end then."""
@@ -110,7 +116,9 @@ class HttpServer:
                     for number, handler in before:
                         signal.signal(number, handler)
 
-        class Protocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        class Protocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+            head_s = self._head_s
+
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 super().connection_made(_JoinedWrites(transport))
 
