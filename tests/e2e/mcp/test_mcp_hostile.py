@@ -150,9 +150,9 @@ def test_an_endless_head_is_refused_before_any_token_is_read(server: HttpServerP
     before = memory(server)
     with connect(server) as endless:
         endless.sendall(b"POST /mcp HTTP/1.1\r\n")
-        with pytest.raises(OSError, match="reset|Broken"):
-            for _ in range(2_000):
-                endless.sendall(b"X-A: " + b"x" * 50_000 + b"\r\n")
+        line = b"X-A: " + b"x" * 50_000 + b"\r\n"
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            endless.sendall(line * 2_000)
     works(server)
     assert memory(server) - before < 20 << 20
 
