@@ -10,6 +10,7 @@ from tests.unit.serve.doubles import MemoryCatalog
 from toolcrib.serve.auth import Client
 from toolcrib.serve.mcp import Connection
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
+from toolcrib.serve.mcp.http.streams import MOST_HELD
 from toolcrib.serve.mcp.wire import JsonRpcError
 
 MOST = 2_000
@@ -33,3 +34,47 @@ async def test_a_client_whose_sessions_are_all_in_use_keeps_no_other_out() -> No
     assert sessions.find(greedy[0].id, greedy[0].client) is None
     assert len(sessions) == MOST
     await asyncio.wait_for(sessions.close(), 30)
+
+
+async def test_streams_that_nobody_reads_take_bounded_memory() -> None:
+    """The session with most in memory loses what has ended; the others can be read on."""
+    sessions, catalog, line = McpSessions(), MemoryCatalog(), b"x" * 1_000
+
+    def begin(name: str) -> McpSession:
+        session = McpSession(Client(name, None), lambda own: Connection(catalog, own.send), sessions.held)
+        sessions.add(session)
+        return session
+
+    modest, greedy = begin("token:modest"), begin("token:greedy")
+    kept = modest.stream()
+    for _ in range(10):
+        kept.send(line)
+    kept.close()
+    for _ in range(200):
+        stream = greedy.stream()
+        while not stream.congested():
+            stream.send(line)
+        stream.reply(line)
+        assert sessions.held.bytes < MOST_HELD + (1 << 20)
+    assert modest.find(f"{kept.name}-3") == (kept, 3)
+    assert greedy.size > 0
+    await sessions.close()
+    assert sessions.held.bytes == 0
+
+
+async def test_what_was_read_or_ended_is_no_longer_counted() -> None:
+    sessions, catalog = McpSessions(), MemoryCatalog()
+    session = McpSession(Client("a", None), lambda own: Connection(catalog, own.send), sessions.held)
+    sessions.add(session)
+    stream = session.stream()
+    reader = stream.events(0)
+    for _ in range(500):
+        stream.send(b"x" * 1_000)
+        assert (await anext(reader)).endswith(b"\n\n")
+    assert 0 < sessions.held.bytes < 100_000  # what the client may read again
+    stream.send(b"last")
+    await sessions.remove(session)
+    assert b"last" in await anext(reader)
+    with pytest.raises(StopAsyncIteration):
+        await anext(reader)
+    assert sessions.held.bytes == 0

@@ -242,7 +242,7 @@ class McpEndpoint:
         except JsonRpcError as error:
             error.request_id = request_id if is_request_id(request_id) else None
             raise
-        stream = EventStream()
+        stream = EventStream(held=self.sessions.held)
 
         def check(listed: AdvertisedTool, arguments: Mapping[str, Any]) -> None:
             check_params(http.headers, listed.param_headers, arguments)
@@ -261,6 +261,7 @@ class McpEndpoint:
         finally:
             # Without a session nobody can read the answer later, so the call of a client that left ends.
             self._alone.abandon(channel)
+            stream.forget()
 
     # --- sessions
 
@@ -269,7 +270,7 @@ class McpEndpoint:
             raise _refused("the session is initialized already", message)
         self._access.require_valid(http.client)
         sender = self._sender(http.client)
-        session = McpSession(http.client, self._connection)
+        session = McpSession(http.client, self._connection, self.sessions.held)
         stream = EventStream()
         session.connection.handle(message, Channel(sender, stream.send, stream.congested), stream.reply, 0)
         if session.connection.version is None:

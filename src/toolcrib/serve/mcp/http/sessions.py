@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from toolcrib.serve.auth import Client
 from toolcrib.serve.mcp.connection import Connection
-from toolcrib.serve.mcp.http.streams import EventStream
+from toolcrib.serve.mcp.http.streams import MOST_HELD, EventStream, HeldEvents
 from toolcrib.serve.mcp.wire import busy
 
 IDLE_S = 3600.0
@@ -18,17 +18,22 @@ _MOST = 2_000
 _MOST_STREAMS = 32
 """Ended streams that are kept for a client that comes back."""
 _SWEEP_S = 60.0
+_ROOM_S = 0.5
+"""Seconds between two searches for streams to drop."""
 
 
 class McpSession:
     """One session: its client, its connection, and its streams of events."""
 
-    def __init__(self, client: Client, make: Callable[[EventStream], Connection]) -> None:
+    def __init__(
+        self, client: Client, make: Callable[[EventStream], Connection], held: HeldEvents | None = None
+    ) -> None:
         # MCP, Session Management: the id should be unique and cryptographically secure; it has 256 bits.
         self.id = secrets.token_urlsafe(32)
         self.client = client
         """The client that began it. To any other it does not exist."""
-        self.own = EventStream("0")
+        self._held = held or HeldEvents()
+        self.own = EventStream("0", self._held)
         """The stream of GET: everything that belongs to no request."""
         self.connection = make(self.own)
         self.used = 0.0
@@ -38,7 +43,7 @@ class McpSession:
     def stream(self) -> EventStream:
         """Return a new stream for one request."""
         self._begun += 1
-        made = EventStream(str(self._begun))
+        made = EventStream(str(self._begun), self._held)
         self._streams[made.name] = made
         return made
 
@@ -48,7 +53,18 @@ class McpSession:
             self._streams.pop(stream.name, None)
         ended = [name for name, one in self._streams.items() if one.done and not one.is_read]
         for name in ended[:-_MOST_STREAMS]:
-            del self._streams[name]
+            self._streams.pop(name).forget()
+
+    @property
+    def size(self) -> int:
+        """Bytes of its events in memory."""
+        return sum(one.size for one in self._streams.values())
+
+    def forget_ended(self) -> None:
+        """Drop the streams that have ended and that nobody reads: they cannot be read on any longer."""
+        for name, one in list(self._streams.items()):
+            if one.done and not one.is_read:
+                self._streams.pop(name).forget()
 
     def find(self, event: str) -> tuple[EventStream, int] | None:
         """Return the stream of an event and the event's number; None if it cannot be read on from there."""
@@ -68,7 +84,7 @@ class McpSession:
         """Cancel the calls and close the streams."""
         await self.connection.drain(grace)
         for stream in self._streams.values():
-            stream.close()
+            stream.discard()
 
 
 class McpSessions:
@@ -78,6 +94,8 @@ class McpSessions:
         self._open: dict[str, McpSession] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self.held = HeldEvents(self._make_room)
+        self._room_made = float("-inf")
 
     def __len__(self) -> int:
         """Return the number of sessions."""
@@ -114,6 +132,17 @@ class McpSessions:
             self._timer.cancel()
         sessions, self._open = list(self._open.values()), {}
         await asyncio.gather(*(session.end() for session in sessions), *self._ending)
+
+    def _make_room(self) -> None:
+        """Drop streams that nobody reads, those of the sessions with most in memory first."""
+        # Not at each event: running calls may hold all of it, of which nothing can be dropped.
+        if self._now() < self._room_made + _ROOM_S:
+            return
+        self._room_made = self._now()
+        for session in sorted(self._open.values(), key=lambda one: one.size, reverse=True):
+            session.forget_ended()
+            if self.held.bytes <= MOST_HELD // 2:
+                return
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 _HIGH = 1 << 20
 """Unread bytes above which progress and messages are left out."""
@@ -17,14 +17,39 @@ _KEPT = 64 << 10
 _SHORT = 4 << 10
 _QUIET_S = 15.0
 """Seconds without an event after which a comment shows that the connection still works."""
+_EVENT = 128
+"""Bytes that an event takes besides its data."""
+MOST_HELD = 64 << 20
 _RETRY_MS = 1_000
 """Milliseconds that a client waits before it reads on."""
+
+
+class HeldEvents:
+    """The memory that the events of all streams of a server take, at most `MOST_HELD` or a little more.
+
+    `make_room` is called whenever an event is above that.
+    """
+
+    def __init__(self, make_room: Callable[[], None] = lambda: None) -> None:
+        self.bytes = 0
+        self._make_room = make_room
+
+    @property
+    def is_full(self) -> bool:
+        """Return True if no further progress may wait for a client."""
+        return self.bytes > MOST_HELD
+
+    def add(self, size: int) -> None:
+        """Count bytes of an event that is kept from now on; negative for one that is not any longer."""
+        self.bytes += size
+        if size > 0 and self.is_full:
+            self._make_room()
 
 
 class EventStream:
     """Everything that goes back to the client for one request, in its order. One reader at a time."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", held: HeldEvents | None = None) -> None:
         self.name = name
         """Names the stream in the ids of its events; "" for a stream that is not kept."""
         self.answer: bytes | None = None
@@ -35,6 +60,10 @@ class EventStream:
         """True once nothing more will come."""
         self.is_read = False
         """True while a client reads it as events."""
+        self.size = 0
+        """Bytes of its events in memory."""
+        self._held = held or HeldEvents()
+        self._is_final = False
         self._begun = False
         self._events: deque[tuple[int, bytes]] = deque()
         self._last = 0
@@ -53,7 +82,7 @@ class EventStream:
 
     def congested(self) -> bool:
         """Return True if the client reads too slowly."""
-        return self._unread > _HIGH
+        return self._unread > _HIGH or (self._unread > 0 and self._held.is_full)
 
     def send(self, data: bytes) -> None:
         """Add a message."""
@@ -62,7 +91,25 @@ class EventStream:
         # A short text of orjson has a buffer of 4 KiB: a copy has not, and may be kept for long.
         self._events.append((self._last, b"%b" % data if len(data) < _SHORT else data))
         self._unread += len(data)
+        self._count(len(data) + _EVENT)
         self._changed.set()
+
+    def _count(self, size: int) -> None:
+        self.size += size
+        self._held.add(size)
+
+    def discard(self) -> None:
+        """End the stream, and drop its events after its present reader."""
+        self.close()
+        self._is_final = True
+        if not self.is_read:
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop all events: nobody can read them any longer."""
+        self._events.clear()
+        self._unread = self._kept = 0
+        self._count(-self.size)
 
     def reply(self, data: bytes | None, error: int | None = None, /) -> None:
         """Add the answer, which ends the stream."""
@@ -120,6 +167,8 @@ class EventStream:
         finally:
             if self._reader is me:
                 self.is_read = False
+                if self._is_final:
+                    self.forget()
 
     def _event(self, number: int, data: bytes) -> bytes:
         if self.name:
@@ -135,7 +184,9 @@ class EventStream:
         self._read = max(number, self._read)
         limit = _KEPT if self.name else 0
         while self._events and self._kept > limit and self._events[0][0] <= self._read:
-            self._kept -= len(self._events.popleft()[1])
+            size = len(self._events.popleft()[1])
+            self._kept -= size
+            self._count(-size - _EVENT)
 
     def holds(self, after: int) -> bool:
         """Return True if every event after this number is still there."""
