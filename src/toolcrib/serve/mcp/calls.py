@@ -20,6 +20,7 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.mcp.forms import AS_TOOL, ResultForm
 from toolcrib.serve.mcp.lists import AdvertisedTool
+from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.approval_page import AnswerPage
 from toolcrib.serve.mcp.questions.client import ModernClient, OpenQuestions, input_required
 from toolcrib.serve.mcp.questions.elicitation import (
@@ -42,7 +43,6 @@ from toolcrib.serve.mcp.wire import (
     JsonRpcError,
     RequestId,
     answer,
-    busy,
     error_answer,
     is_request_id,
     mounted_error,
@@ -90,6 +90,7 @@ class ClientCalls:
         catalog: Catalog,
         settings: ServerSettings,
         questions: OpenQuestions,
+        load: CallLoad,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
@@ -103,8 +104,7 @@ class ClientCalls:
         self._open: dict[object, ClientCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Also those of cancelled calls, until they have ended."""
-        self._bytes = 0
-        """Bytes of the messages of all these calls."""
+        self._load = load
 
     def __contains__(self, key: object) -> bool:
         """Return True if a call with this key has not been answered."""
@@ -116,8 +116,7 @@ class ClientCalls:
 
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
-        size = one.request.size
-        self._require_room(size)
+        self._load.require_room(one.request, self._settings)
         if self._settings.approver is not None:
             answers = one.request.params.get("inputResponses")
             if one.asks_by == "url" and opens_page(answers):
@@ -130,32 +129,26 @@ class ClientCalls:
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
         self._open[one.request.key] = one
-        one.task = self._keep(self._run(one), size)
+        one.task = self._keep(self._run(one), one.request)
         if one.may_be_task and not one.task.done():
             asyncio.get_running_loop().call_later(self._settings.task_after_s, self._make_task, one)
 
     def answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Answer a request with a result that has to be waited for. Raises JsonRpcError as `start`."""
-        self._require_room(request.size)
-        _ = self._keep(self._answer_later(request, work), request.size)
+        self._load.require_room(request, self._settings)
+        _ = self._keep(self._answer_later(request, work), request)
 
-    def _require_room(self, size: int) -> None:
-        most = self._settings.max_running + self._settings.max_waiting
-        # While nothing else is open, even a message above the limit is taken: else it could never run.
-        if len(self._tasks) >= most or (self._bytes and self._bytes + size > self._settings.max_bytes):
-            raise busy("too many calls are waiting", "Call again later.")
-
-    def _keep(self, work: Coroutine[Any, Any, None], size: int = 0) -> asyncio.Task[None]:
+    def _keep(self, work: Coroutine[Any, Any, None], request: McpRequest) -> asyncio.Task[None]:
         task = _start(work)
         if not task.done():
             self._tasks.add(task)
-            self._bytes += size
-            task.add_done_callback(lambda done: self._ended(done, size))
+            self._load.add(request)
+            task.add_done_callback(lambda done: self._ended(done, request))
         return task
 
-    def _ended(self, task: asyncio.Task[None], size: int) -> None:
+    def _ended(self, task: asyncio.Task[None], request: McpRequest) -> None:
         self._tasks.discard(task)
-        self._bytes -= size
+        self._load.remove(request)
 
     def open_state(self, text: str, about: bytes) -> dict[str, Any]:
         """Return the state that a call brings. Raises JsonRpcError if it was changed."""

@@ -21,6 +21,7 @@ from toolcrib.serve.mcp.forms import (
     completions,
 )
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
+from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.questions.elicitation import Mode, mode_of
 from toolcrib.serve.mcp.request import (
@@ -88,6 +89,7 @@ class Connection:
         *,
         congested: Callable[[], bool] = lambda: False,
         listings: Listings | None = None,
+        load: CallLoad | None = None,
     ) -> None:
         self._settings = settings = settings or ServerSettings()
         self._listings = listings or Listings(catalog, settings.page_size)
@@ -106,7 +108,7 @@ class Connection:
         self._questions = OpenQuestions()
         self._client: SessionClient | None = None
         """The client of the last call of a session: on one channel it is the same for all."""
-        self._calls = ClientCalls(catalog, settings, self._questions)
+        self._calls = ClientCalls(catalog, settings, self._questions, load or CallLoad())
         self._changes = ListChanges(catalog, self._listings.marks, settings.server_info, settings.max_streams)
         self._server_meta = {SERVER_KEY: settings.server_info}
         self._described: dict[str, Any] = {"capabilities": _CAPABILITIES}

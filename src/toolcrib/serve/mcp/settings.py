@@ -33,7 +33,7 @@ class ServerSettings:
     max_waiting: int = 4_096
     """Calls that may wait until one of `max_running` ends; further ones are refused at once."""
     max_bytes: int = 64 << 20
-    """Bytes of the messages of calls that run or wait; further calls are refused at once."""
+    """Bytes of the messages of a client's calls that run or wait; further calls are refused at once."""
     state_key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
     """Seals the state of calls that continue in a later request; servers that share calls share it."""
     max_streams: int = 64

@@ -29,6 +29,7 @@ from toolcrib.serve.mcp.http.headers import check_message, check_params, single_
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.lists import AdvertisedTool, Listings
+from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.request import Channel, Sender, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (
@@ -80,7 +81,8 @@ class McpEndpoint:
         self._listings = Listings(catalog, settings.page_size, _LISTINGS)
         # One connection serves all clients without a session, so it gets higher limits than one client.
         alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
-        self._alone = Connection(catalog, _drop, alone, listings=self._listings)
+        self._load = CallLoad()
+        self._alone = Connection(catalog, _drop, alone, listings=self._listings, load=self._load)
         """Serves all requests that stand alone."""
         self.sessions = McpSessions()
         self._incoming = Incoming()
@@ -281,7 +283,12 @@ class McpEndpoint:
 
     def _connection(self, own: EventStream) -> Connection:
         return Connection(
-            self._catalog, own.send, self._settings, congested=own.congested, listings=self._listings
+            self._catalog,
+            own.send,
+            self._settings,
+            congested=own.congested,
+            listings=self._listings,
+            load=self._load,
         )
 
     def _session(self, http: Exchange) -> McpSession:
