@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.commands import Forked
 from tests.databases import Address, open_database
@@ -141,9 +142,7 @@ def toolset(log: Log) -> Toolset:
     return tools
 
 
-def worker_of(
-    calls: DurableCalls, log: Log, names: Sequence[str], *, concurrency: int = 20, name: str | None = None
-) -> Worker:
+def worker_of(calls: DurableCalls, log: Log, names: Sequence[str], **options: Any) -> Worker:
     """A worker with these tools."""
     tools = toolset(log)
 
@@ -151,7 +150,7 @@ def worker_of(
         ctx = context_of(claim)
         return ending_of(ctx, await tools.invoke(ctx))
 
-    return Worker(calls, attempt, lambda: dict.fromkeys(names), concurrency=concurrency, name=name)
+    return Worker(calls, attempt, lambda: dict.fromkeys(names), **{"concurrency": 20, **options})
 
 
 class WorkerProcess:

@@ -223,6 +223,8 @@ class Worker:
             note_found(self._calls.database)
         except StateUnavailable as error:
             note_lost(self._calls.database, error)
+        except Exception:  # Without a next beat all calls that run here would be taken for lost.
+            _log.exception("a worker could not do all that it does each second")
 
 
 class _Handlers(Mapping[str, Take]):

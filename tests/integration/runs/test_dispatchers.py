@@ -365,6 +365,26 @@ def is_there(calls: Recorded) -> bool:
     return False
 
 
+async def test_a_worker_keeps_its_calls_whatever_fails_once_a_second(
+    calls: Recorded, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed, on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def fail() -> None:
+        loop.call_soon_threadsafe((on if failed.is_set() else failed).set)
+        raise RuntimeError("dictionary changed size during iteration")
+
+    stop = asyncio.Event()
+    task = asyncio.create_task(worker_of(calls, log, ["nap"], on_beat=[fail]).run(stop))
+    async with asyncio.timeout(PATIENCE_S):
+        await failed.wait()
+        await on.wait()
+    stop.set()
+    await task
+    assert "dictionary changed size" in caplog.text
+
+
 async def test_a_worker_whose_dispatcher_fails_says_so(address: Address, log: Log) -> None:
     class Broken(EmbeddedDispatcher):
         async def serve(self, *_: Any, **__: Any) -> None:

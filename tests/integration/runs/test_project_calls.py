@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tests.crib import Crib
 from tests.integration.runs.test_dispatchers import full_disk
-from toolcrib import Context, get_run_context
+from toolcrib import Context, Toolset, get_run_context
 from toolcrib.errors import (
     ConflictError,
     IdempotencyConflict,
@@ -28,6 +28,7 @@ from toolcrib.errors import (
 from toolcrib.guard import Tokens
 from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
+from toolcrib.project.durable.calls import Concurrency
 from toolcrib.runs.agents import Agent
 from toolcrib.serve.auth import Client
 from toolcrib.serve.rest.running import ServerCalls
@@ -282,3 +283,16 @@ async def test_a_run_and_its_calls_are_one_trace_in_every_process(crib: Crib) ->
     traces = [context.trace_id for span in spans if (context := span.get_span_context()) is not None]
     asked = request.get_span_context().trace_id
     assert (len(traces), traces.count(asked), len(set(traces))) == (5, 3, 2)
+
+
+def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
+    class Stale(Toolset):
+        """As another thread sees it that has read the names a moment ago."""
+
+        @property
+        def names(self) -> list[str]:
+            return ["gone", *super().names]
+
+    tools = Stale()
+    tools.register("here", lambda: 1, description="Stay.")
+    assert Concurrency(tools, 3)() == {"here": 3}

@@ -46,7 +46,12 @@ class Concurrency:
         # The number too: a tool of a bundle enters the list without a new revision.
         if len(names) != len(self._known) or self._revision != self._toolset.revision:
             self._revision = self._toolset.revision
-            self._known = {name: self._limit(self._toolset.bound(name)) for name in names}
+            known: dict[str, int | None] = {}
+            for name in names:
+                # A worker asks in a thread, while the event loop may remove tools.
+                with suppress(ToolcribError):
+                    known[name] = self._limit(self._toolset.bound(name))
+            self._known = known
         return self._known
 
     def _limit(self, bound: Bound) -> int | None:
