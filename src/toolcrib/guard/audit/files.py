@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fcntl import LOCK_NB, LOCK_SH, LOCK_UN, flock
 from hashlib import sha256
@@ -170,16 +170,22 @@ def _file_contains(path: Path, head: Head) -> bool:
     return False
 
 
-def lines_backwards(fd: int, size: int) -> Iterator[bytes]:
+def lines_backwards(fd: int, size: int, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
     """Yield the lines in the first `size` bytes of a file, the last one first, without their newlines.
 
-    Of a line that is far too long for an audit line only the beginning is given.
+    Of a line that is far too long for an audit line only the beginning is given. Lines without one of the
+    marks may be left out.
     """
     rest, position = b"", size
     while position > 0:
         length = min(_BLOCK, position)
         position -= length
-        first, *lines = (os.pread(fd, length, position) + rest).split(b"\n")
+        block, lines = os.pread(fd, length, position) + rest, list[bytes]()
+        # To take a block apart takes many times longer than to see that no line of it has a mark.
+        if all(mark in block for mark in marks):
+            first, *lines = block.split(b"\n")
+        else:
+            first = block.partition(b"\n")[0]
         for raw in reversed(lines):
             if raw:
                 yield raw

@@ -107,7 +107,8 @@ class AuditReader:
         """
         self.close()
         parts, self._file, self._position = open_files(self._path)
-        return list(islice(_matching(self._backwards(parts), query), limit))[::-1]
+        lines = self._backwards(parts, query.marks())
+        return list(islice(_matching(lines, query), limit))[::-1]
 
     def news(self, query: AuditQuery) -> Iterator[AuditLine]:
         """Yield matching lines written since the last call, also across a rotation."""
@@ -125,13 +126,13 @@ class AuditReader:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _backwards(self, parts: list[Path]) -> Iterator[tuple[str, bytes]]:
+    def _backwards(self, parts: list[Path], marks: list[bytes]) -> Iterator[tuple[str, bytes]]:
         if self._file is not None:
-            for raw in lines_backwards(self._file.fileno(), self._position):
+            for raw in lines_backwards(self._file.fileno(), self._position, marks):
                 yield self._path.name, raw
         for part in reversed(parts):
             with open_part(part) as file:
-                for raw in lines_backwards(file.fileno(), os.fstat(file.fileno()).st_size):
+                for raw in lines_backwards(file.fileno(), os.fstat(file.fileno()).st_size, marks):
                     yield part.name, raw
 
     def _forwards(self) -> Iterator[tuple[str, bytes]]:

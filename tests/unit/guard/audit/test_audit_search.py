@@ -92,6 +92,19 @@ def test_what_is_no_audit_line_is_shown_as_such(path: Path) -> None:
     assert newest(path, AuditQuery(tool="hello")) == []
 
 
+def test_rare_lines_are_found_wherever_they_lie_in_a_long_log(path: Path) -> None:
+    path.parent.mkdir()
+    lines = [
+        f"[2025-01-09T12:00:00] TOOL_EXECUTED name=often n={n} seq={n + 1} prev={'0' * 64}"
+        for n in range(40_000)
+    ]
+    rare = range(0, 40_000, 1_777)
+    for n in rare:
+        lines[n] = lines[n].replace("often", "rare")
+    path.write_text("\n".join(lines) + "\n")
+    assert numbers(newest(path, AuditQuery(tool="rare", event="TOOL_EXECUTED"))) == list(rare)
+
+
 def test_memory_is_bounded(path: Path) -> None:
     with AuditLog(path, max_bytes=2_000_000) as log:
         for n in range(300):
