@@ -92,13 +92,18 @@ def test_what_is_no_audit_line_is_shown_as_such(path: Path) -> None:
     assert newest(path, AuditQuery(tool="hello")) == []
 
 
-def test_rare_lines_are_found_wherever_they_lie_in_a_long_log(path: Path) -> None:
-    with AuditLog(path) as log:
-        for n in range(100):
-            name, size = ("rare", 150_000) if n % 9 == 0 else ("often", 50_000)
-            log.record("TOOL_EXECUTED", name=name, n=n, params={"t": "x" * size})
-    found = newest(path, AuditQuery(tool="rare", event="TOOL_EXECUTED"))
-    assert numbers(found) == list(range(0, 100, 9))
+def test_a_rare_line_is_found_that_lies_across_two_blocks_of_a_long_log(path: Path) -> None:
+    path.parent.mkdir()
+    end = f"prev={'0' * 64}"
+    lines = [
+        f"[2025-01-09T12:00:00] TOOL_EXECUTED name=often n={n} seq={n} {end}" for n in range(10_000, 20_000)
+    ]
+    length = len(lines[0]) + 1
+    # The log is read from its end in blocks of 256 KiB.
+    across = (length * len(lines) - 256 * 1024) // length
+    lines[across] = lines[across].replace("often", "oddly")
+    path.write_text("".join(f"{line}\n" for line in lines))
+    assert numbers(newest(path, AuditQuery(tool="oddly"))) == [10_000 + across]
 
 
 def test_memory_is_bounded(path: Path) -> None:
