@@ -15,10 +15,14 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
 
 @asynccontextmanager
-async def served(head_s: float, release: asyncio.Event) -> AsyncIterator[int]:
-    """Serve an application that answers once `release` is set, and yield the port."""
+async def served(
+    head_s: float, release: asyncio.Event, entered: asyncio.Event | None = None
+) -> AsyncIterator[int]:
+    """Serve an application that sets `entered` and answers once `release` is set; yield the port."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if entered is not None:
+            entered.set()
         await release.wait()
         head = [(b"content-length", b"2")]
         await send({"type": "http.response.start", "status": 200, "headers": head})
@@ -45,10 +49,11 @@ async def test_a_connection_without_a_whole_head_is_closed() -> None:
 
 
 async def test_half_a_head_does_not_end_the_answer_before_it() -> None:
-    release = asyncio.Event()
-    async with served(0.05, release) as port:
+    release, entered = asyncio.Event(), asyncio.Event()
+    async with served(0.05, release, entered) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(GET + b"\r\n")
+        await entered.wait()
         writer.write(GET)
         others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for other, _ in others:
