@@ -77,6 +77,11 @@ class CallNetwork:
         self.job = {"network": "proxy", "outlet": outlet}
 
     @property
+    def is_bypassed(self) -> bool:
+        """True if there is a proxy that nothing has used so far."""
+        return self._proxy is not None and not self._proxy.used
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """The hosts that a call which succeeded did not reach."""
         return tuple(f"not reached: {text}" for text in self._texts()) if self.refused else ()
@@ -94,7 +99,7 @@ class CallNetwork:
             if self.refused:
                 raise self._host_not_allowed(error) from error
             # Nothing reached the proxy, so the program most likely knows no proxies.
-            if self._proxy is not None and not self._proxy.used and error.hint is None:
+            if self.is_bypassed and error.hint is None:
                 error.hint = _NEEDS_HOST
             if hint and error.hint is None and "signal" not in error.details:
                 error.hint = f"If a permission is missing, `toolcrib trace {self._tool.name}` shows which."

@@ -73,6 +73,18 @@ async def test_any_public_host_is_not_this_machine(crib: Crib, site: str) -> Non
         assert site in result.error.details["hosts"]
 
 
+async def test_a_server_that_uses_no_proxy_gets_an_error_that_says_so(crib: Crib, site: str) -> None:
+    mount(
+        crib, "web", FETCH.replace('os.environ.get("HTTP_PROXY", "http://0.0.0.0:1")', '"http://0.0.0.0:1"')
+    )
+    async with crib.open() as project:
+        (await there(project)).allow(Network.parse({"allow": [site]}))
+        result = await project.call("web__get", {"url": f"http://{site}/"})
+        failed(result, "tool_failed")
+        assert result.error is not None
+        assert "in HTTP_PROXY and HTTPS_PROXY, which it has not used" in str(result.error.hint)
+
+
 async def test_another_command_line_may_reach_nothing(crib: Crib, site: str) -> None:
     mount(crib, "web", FETCH)
     async with crib.open() as project:

@@ -42,6 +42,10 @@ _MOST = 50
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
 # Names of `mcp` that its version 2 no longer has; packages without a bound break at their start.
 _OLD_SDK = re.compile(r"AttributeError: 'Server' object has|(?:ImportError|ModuleNotFoundError): .*'mcp\b")
+_BYPASSED = (
+    "It reaches its hosts only by the proxy in HTTP_PROXY and HTTPS_PROXY, which it has not used."
+    " Node.js uses it from versions 24 and 22.21 on."
+)
 _OWN_PLACE = (
     "It keeps its data in the folder of its program, which stays read-only. Give it an absolute path in the"
     " project, by an argument or variable that it documents; for server-memory: "
@@ -75,7 +79,7 @@ class LocalProcess:
         if found is None and (denial := self._denial(text)) is not None:
             found = {"fs": {denial.access: denial.grant}}, {"path": denial.path, "access": denial.access}
         if found is None:
-            error.hint = self._advice(text) or error.hint
+            error.hint = self._advice(text, arguments) or error.hint
             return error
         added, details = found
         error.details |= {**details, "permissions": added}
@@ -99,8 +103,10 @@ class LocalProcess:
                 return denial
         return None
 
-    def _advice(self, text: str) -> str | None:
-        """Return what to do about a package that is too new, or about a file that no permission opens."""
+    def _advice(self, text: str, arguments: Any) -> str | None:
+        """Return what to do about what no permission opens: a package, a way around the proxy, a file."""
+        if self.network.is_bypassed and _OFFLINE.search(text) and _URL.search(json.dumps(arguments)):
+            return _BYPASSED
         if _OLD_SDK.search(text) is not None and base_name(self.spec.command) == "uvx":
             line = shlex.join(("uvx", "--with", "mcp<2", *self.spec.args))
             return f"It seems to need version 1 of the Python package mcp. Start it by: {line}"
