@@ -96,11 +96,13 @@ def test_a_rare_line_is_found_that_lies_across_two_blocks_of_a_long_log(path: Pa
     path.parent.mkdir()
     end = f"prev={'0' * 64}"
     lines = [
-        f"[2025-01-09T12:00:00] TOOL_EXECUTED name=often n={n} seq={n} {end}" for n in range(10_000, 20_000)
+        f"[2025-01-09T12:00:00] TOOL_EXECUTED name=often n={n} a=12 seq={n} {end}"
+        for n in range(10_000, 20_000)
     ]
     length = len(lines[0]) + 1
-    # The log is read from its end in blocks of 256 KiB.
-    across = (length * len(lines) - 256 * 1024) // length
+    # The log is read from its end in blocks of 256 KiB: the border lies behind the name in this line.
+    across, within = divmod(length * len(lines) - 256 * 1024, length)
+    assert within > lines[0].index("n=1")
     lines[across] = lines[across].replace("often", "oddly")
     path.write_text("".join(f"{line}\n" for line in lines))
     assert numbers(newest(path, AuditQuery(tool="oddly"))) == [10_000 + across]
