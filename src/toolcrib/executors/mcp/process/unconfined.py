@@ -6,9 +6,9 @@ It is started only after a person has trusted exactly that path (`Config.unconfi
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,9 +16,22 @@ from toolcrib.errors import ToolUnavailable
 from toolcrib.sandbox.stream import TAIL, OwnPipes
 
 _GRACE_S = 5.0
-_PDEATHSIG = 1
-"""`PR_SET_PDEATHSIG` of prctl(2): the kernel ends the process with this one."""
-_LIBC = ctypes.CDLL(None)
+_STARTER = """\
+import ctypes, os, signal, sys
+parent, program, *argv = sys.argv[1:]
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() == int(parent):
+    try:
+        os.execv(program, argv)
+    except OSError as error:
+        sys.exit(f"{program}: {error.strerror}")
+"""
+"""Becomes the program, which the kernel then ends with this process (`PR_SET_PDEATHSIG` of prctl(2)).
+
+To ask for that between fork and exec is not safe where there are threads. Python itself ignores two signals.
+"""
 
 
 class UnconfinedStream(OwnPipes):
@@ -79,8 +92,7 @@ async def start_unconfined(
     stdout, theirs_out = os.pipe2(os.O_CLOEXEC)
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv,
-            executable=program,
+            *(sys.executable, "-I", "-S", "-c", _STARTER, str(os.getpid()), program, *argv),
             cwd=cwd,
             env=dict(env),
             stdin=theirs_in,
@@ -88,7 +100,6 @@ async def start_unconfined(
             stderr=asyncio.subprocess.PIPE,
             # A process group of its own, which `aclose` can end as a whole.
             start_new_session=True,
-            preexec_fn=_end_with_parent,
         )
     except OSError as error:
         os.close(stdin)
@@ -100,7 +111,3 @@ async def start_unconfined(
     os.set_blocking(stdin, False)
     os.set_blocking(stdout, False)
     return UnconfinedStream(process, stdin, stdout)
-
-
-def _end_with_parent() -> None:
-    _LIBC.prctl(_PDEATHSIG, signal.SIGKILL)
