@@ -30,6 +30,7 @@ from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
 from toolcrib.project.durable.calls import Concurrency
 from toolcrib.runs.agents import Agent
+from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.serve.auth import Client
 from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.spec import Retry
@@ -296,3 +297,19 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
     tools = Stale()
     tools.register("here", lambda: 1, description="Stay.")
     assert Concurrency(tools, 3)() == {"here": 3}
+
+
+async def test_a_project_closes_whatever_has_ended_its_worker(
+    crib: Crib, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(EmbeddedDispatcher):
+        async def serve(self, *_: Any, **__: Any) -> None:
+            raise OSError("broken")
+
+    async with crib.open() as project:
+        stored = project.calls.stored
+        stored.dispatcher = Broken(stored.database)
+        project.calls.serve()
+        assert project.calls._served is not None
+        await asyncio.wait([project.calls._served[1]], timeout=30)
+    assert "broken" in caplog.text

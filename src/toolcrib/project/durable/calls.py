@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,6 +30,8 @@ from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import CallClient, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
+
+_log = logging.getLogger("toolcrib.runs")
 
 
 class Concurrency:
@@ -250,7 +253,9 @@ class ProjectCalls:
         if self._served is None or self._served[1].done():
             worker = self.worker(self._attempt, self.concurrency)
             self._loop = asyncio.get_running_loop()
-            self._served = worker, asyncio.create_task(worker.run(asyncio.Event()))
+            serving = asyncio.create_task(worker.run(asyncio.Event()))
+            serving.add_done_callback(_note_end)
+            self._served = worker, serving
 
     def _find_unserved(self) -> None:
         """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
@@ -309,8 +314,12 @@ class ProjectCalls:
         served, self._served = self._served, None
         if served is not None:
             served[1].cancel()
-            with suppress(asyncio.CancelledError):
-                await served[1]
+            await asyncio.wait([served[1]])
         # After the worker, which takes no new steps by now: so nothing is left when these have stopped.
         while self.on_stop:
             await self.on_stop.pop()()
+
+
+def _note_end(serving: asyncio.Task[None]) -> None:
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        _log.error("this process takes no durable calls any more", exc_info=error)
