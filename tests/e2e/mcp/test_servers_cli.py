@@ -100,6 +100,7 @@ def test_a_person_enters_the_hosts_of_a_server_whose_tools_take_addresses(crib: 
         screen.read_until("Hosts for web")
         screen.type("exa mple.org/x\n")
         screen.read_until("`mple.org/x` is not a host name. A host is written example.org")
+        screen.read_until("is every public one.\nHosts for web")  # keys pressed before it do not count
         screen.type("example.org, *.example.com\n")
         assert screen.end() == 0
         assert "web may reach example.org, *.example.com." in screen.text
