@@ -133,7 +133,7 @@ class Deny(Body, kw_only=True):
 
 
 @ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, UsageError, NotFoundError, query=ApprovalsQuery)
-async def list_approvals(request: RestRequest) -> Answer:
+def list_approvals(request: RestRequest) -> Answer:
     """List calls that wait for a person, and decisions, the newest first.
 
     A token sees those of the tools that it covers.
@@ -209,7 +209,7 @@ async def approve_call(request: RestRequest) -> Answer:
 
 
 @ROUTES.add("POST", f"{_ONE}/deny", "approve", {200: ApprovalAnswer}, *_REFUSED, body=Deny)
-async def deny_call(request: RestRequest) -> Answer:
+def deny_call(request: RestRequest) -> Answer:
     """Deny a call. Its caller gets the note."""
     body: Deny = request.body()
     by, decider = _decider(request)
@@ -220,7 +220,7 @@ async def deny_call(request: RestRequest) -> Answer:
 
 
 @ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, UsageError, query=PageQuery)
-async def list_grants(request: RestRequest) -> Answer:
+def list_grants(request: RestRequest) -> Answer:
     """List the decisions that are in force, the newest first.
 
     A token sees those about the tools that it covers.
@@ -233,7 +233,7 @@ async def list_grants(request: RestRequest) -> Answer:
 
 
 @ROUTES.add("DELETE", "/grants/{approvalID}", "approve", {200: GrantAnswer}, NotFoundError, ConflictError)
-async def revoke_grant(request: RestRequest) -> Answer:
+def revoke_grant(request: RestRequest) -> Answer:
     """Revoke a decision: the next such call asks again.
 
     A token revokes approvals only: a denial is the person's to take back.

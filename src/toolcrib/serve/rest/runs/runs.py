@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from toolcrib.core.context import read_trace
@@ -243,8 +244,8 @@ async def stream_run_events(request: RestRequest) -> Response:
     A stream begins with the first event, or after `Last-Event-ID`: nothing is missed. A client that has the
     last one already gets 204, so that it does not ask again.
     """
-    run, runs, last = _found(request), _runs(request), last_event_id(request)
-    if runs.store.events.is_over(run.id, last):
+    run, runs, last = await run_in_threadpool(_found, request), _runs(request), last_event_id(request)
+    if await run_in_threadpool(runs.store.events.is_over, run.id, last):
         return Response(status_code=204)
     events = runs.events(run.id, last, tree=run.root_id == run.id)
     return event_stream(request, _written(events))

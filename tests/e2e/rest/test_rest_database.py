@@ -1,0 +1,41 @@
+"""A server whose database does not answer."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.http_server import http_server
+from tests.postgres import PostgresProcess
+
+
+@pytest.mark.parametrize("path", ["/approvals", "/grants", "/runs", "/tools/calls"])
+def test_who_needs_the_database_keeps_nobody_else_waiting(
+    postgres: PostgresProcess, tmp_path: Path, path: str
+) -> None:
+    url = postgres.url(f"rest_{uuid.uuid4().hex}")
+    root = tmp_path / "project"
+    (root / ".toolcrib").mkdir(parents=True)
+    table = path.rpartition("/")[2]
+    waiting = (
+        "SELECT COUNT(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+        f" WHERE NOT granted AND query LIKE '%FROM {table} %'"
+    )
+    with http_server(root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
+        assert server.send("GET", path).status == 200
+        with psycopg.connect(url) as other:
+            other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            asked = pool.submit(server.send, "GET", path)
+            deadline = time.monotonic() + 30
+            while other.execute(waiting).fetchone() == (0,):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert server.send("GET", "/").status == 200
+            assert other.execute(waiting).fetchone() != (0,), "it was answered after the other"
+            other.rollback()
+        assert asked.result().status == 200
