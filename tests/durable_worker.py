@@ -11,7 +11,7 @@ import signal
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,15 +142,18 @@ def toolset(log: Log) -> Toolset:
     return tools
 
 
-def worker_of(calls: DurableCalls, log: Log, names: Sequence[str], **options: Any) -> Worker:
-    """A worker with these tools."""
+def worker_of(
+    calls: DurableCalls, log: Log, names: Sequence[str] | Mapping[str, int], **options: Any
+) -> Worker:
+    """A worker with these tools; a mapping says how many calls of each may run at a time."""
     tools = toolset(log)
+    limits = names if isinstance(names, Mapping) else dict.fromkeys(names)
 
     async def attempt(claim: ClaimedCall) -> Ending:
         ctx = context_of(claim)
         return ending_of(ctx, await tools.invoke(ctx))
 
-    return Worker(calls, attempt, lambda: dict.fromkeys(names), **{"concurrency": 20, **options})
+    return Worker(calls, attempt, lambda: limits, **{"concurrency": 20, **options})
 
 
 class WorkerProcess:

@@ -29,6 +29,9 @@ class Dispatcher(Protocol):
     worker dies is sent again by whoever notices (`DurableCalls.rescue`).
     """
 
+    keeps_limits: bool
+    """True if it counts itself how many works of an entry run; otherwise whoever serves does that."""
+
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`, if this transaction is committed.
 
@@ -58,6 +61,8 @@ class EmbeddedDispatcher:
 
     `clock` returns seconds since the epoch; without it the database's clock counts.
     """
+
+    keeps_limits = False
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database

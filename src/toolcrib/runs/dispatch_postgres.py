@@ -54,6 +54,8 @@ class PgQueuerDispatcher:
     of works of an entry that may run at a time on all workers together; 0: any number.
     """
 
+    keeps_limits = True
+
     def __init__(
         self,
         database: PostgresDatabase,

@@ -184,7 +184,7 @@ class Worker:
         tools = self._tools()
         limited = {name: most for name, most in tools.items() if most is not None}
         full: set[str] = set()
-        if limited:
+        if limited and not self._calls.dispatcher.keeps_limits:
             running = self._calls.running(limited)
             full = {name for name, most in limited.items() if running.get(name, 0) >= most}
         return [name for name in tools if name not in full and name not in self._elsewhere]
