@@ -72,7 +72,9 @@ class Terminal:
         return self.process.wait(seconds)
 
     def _read(self) -> bool:
-        if not select.select([self.master], [], [], 5)[0]:
+        answers = select.poll()  # The tests may have more files open than select(2) takes.
+        answers.register(self.master, select.POLLIN)
+        if not answers.poll(5_000):
             return True
         try:
             data = os.read(self.master, 65_536)

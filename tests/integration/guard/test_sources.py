@@ -14,6 +14,7 @@ import keyring.backend
 import keyring.errors
 import pytest
 
+from tests.descriptors import many_open
 from tests.integration.sandbox.ground import eventually
 from toolcrib.errors import SecretMissing
 from toolcrib.guard import (
@@ -175,6 +176,11 @@ def test_the_name_is_one_argument_and_no_shell_sees_it(tmp_path: Path) -> None:
     source = CommandSecrets([sys.executable, "-c", "import sys; print(sys.argv[1:])", "lookup"])
     assert source.get("A.B-c") == "['lookup', 'A.B-c']"
     assert source.get("$(id)") is None
+
+
+def test_a_process_with_a_thousand_open_files_reads_a_command(tmp_path: Path) -> None:
+    with many_open():
+        assert CommandSecrets(script(tmp_path, "echo $1")).get("TOKEN") == "TOKEN"
 
 
 def test_what_a_command_gives_is_kept_for_a_while(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from tests.databases import close_databases, open_database
+from tests.descriptors import many_open
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import Database, PostgresServer
@@ -94,6 +95,19 @@ def test_a_cut_listener_misses_nothing_for_long(url: str) -> None:
         admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
     note(other, "a")
     assert woken.wait(30)
+
+
+def test_changes_are_heard_in_a_process_with_a_thousand_open_files(url: str) -> None:
+    with many_open():
+        db, other = opened(url), opened(url)
+        woken = threading.Event()
+        db.on_change(woken.set)
+        assert db.version >= 0
+        assert woken.wait(30)
+        woken.clear()
+        note(other, "a")
+        assert woken.wait(30)
+        close_databases()
 
 
 def test_what_need_not_be_durable_waits_for_no_disk(url: str) -> None:

@@ -206,5 +206,7 @@ def _read(fd: int, pid: int, deadline: float) -> bytes:
 
 
 def _wait_readable(fd: int, deadline: float) -> None:
-    if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    waiting = select.poll()  # select(2) takes no descriptor above 1,023.
+    waiting.register(fd, select.POLLIN)
+    if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
         raise TimeoutError

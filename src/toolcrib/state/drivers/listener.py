@@ -104,12 +104,12 @@ class Listener:
 
     def _run(self, stop: int) -> None:
         try:
-            while not select.select([stop], [], [], 0)[0]:
+            while not _readable(0, stop):
                 try:
                     with self._own() as connection:
                         self._listen(connection, stop)
                 except StateUnavailable:
-                    select.select([stop], [], [], _RETRY_S)
+                    _readable(_RETRY_S, stop)
         finally:
             os.close(stop)
 
@@ -126,7 +126,7 @@ class Listener:
             if self._holds:
                 connection.execute(_BEAT, (self._name,))
             # Four beats in a lease: one may be late without anything being given up.
-            ready, _, _ = select.select([connection.fileno(), stop], [], [], self._lease_s / 4)
+            ready = _readable(self._lease_s / 4, connection.fileno(), stop)
             if stop in ready:
                 return
             if ready:
@@ -142,3 +142,11 @@ class Listener:
         self._version += 1
         for wake in list(self.wakes):
             wake()
+
+
+def _readable(seconds: float, *descriptors: int) -> list[int]:
+    """Wait until one can be read, by poll(2): select(2) takes none above 1,023."""
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in waiting.poll(seconds * 1000)]
