@@ -168,8 +168,10 @@ class Forks:
                 run(request["words"], entry)
                 sys.exit()
             except SystemExit as ended:
-                if ended.code is None or isinstance(ended.code, int):
-                    ENDED.append((ended.code or 0) & 0xFF)
+                ENDED.append((ended.code or 0) & 0xFF if isinstance(ended.code, int | None) else 1)
+                raise
+            except Exception:
+                ENDED.append(1)
                 raise
         for descriptor in streams:
             os.close(descriptor)
