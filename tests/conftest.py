@@ -39,7 +39,7 @@ ON_CI = bool(os.environ.get("CI"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the test processes share what takes each of them seconds: the server of commands, compiled modules."""
+    """Have the test processes share what takes each seconds: the server of commands, compiled modules."""
     process = getattr(config, "workerinput", None)
     if process is None:
         if getattr(config.option, "numprocesses", None):
@@ -53,8 +53,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests in one order, which the test processes must have in common."""
+    """Put the tests in one order, which the test processes must have in common.
+
+    Tests that share a server go to one process, which starts it once.
+    """
     items.sort(key=lambda item: item.path)
+    for item in items:
+        if item.path.parent.name in ("conformance", "rest"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def pytest_sessionfinish() -> None:

@@ -14,8 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from psycopg.pq import PGconn, Ping
+
 _PR_SET_PDEATHSIG = 1
-_SOCKET = ".s.PGSQL.5432"
 
 
 class PostgresProcess:
@@ -29,7 +30,7 @@ class PostgresProcess:
             self.folder.chmod(0o755)
             os.chown(self.folder, pwd.getpwnam(self._user).pw_uid, -1)
         self._data = self.folder / "data"
-        self._run("initdb", "-U", "toolcrib", "--auth=trust", "-E", "utf8", "--no-sync", "--locale=C")
+        self._make()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -50,7 +51,11 @@ class PostgresProcess:
                 stderr=log,
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call
             )
-        self._run("pg_isready", "-h", str(self.folder), "-t", "30", until=True)
+        # A connection, since each start of `pg_isready` would fork this process.
+        while PGconn.ping(f"host={self.folder}".encode()) != Ping.OK:
+            if self._process.poll() is not None:
+                raise RuntimeError((self.folder / "log").read_text())
+            time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT ends connections in good order, SIGQUIT at once."""
@@ -63,20 +68,14 @@ class PostgresProcess:
         self.stop(signal.SIGQUIT)
         shutil.rmtree(self.folder)
 
-    def _run(self, program: str, *arguments: str, until: bool = False) -> None:
-        command = [str(self._programs / program), *arguments]
-        if program == "initdb":
-            command += ["-D", str(self._data)]
-        while True:
-            done = subprocess.run(
-                command, user=self._user, cwd=self.folder, env=self._env(), capture_output=True, check=False
-            )
-            if done.returncode == 0:
-                return
-            if not until or self._process is None or self._process.poll() is not None:
-                log = self.folder / "log"
-                raise RuntimeError(done.stderr.decode() + (log.read_text() if log.exists() else ""))
-            time.sleep(0.02)
+    def _make(self) -> None:
+        command = [str(self._programs / "initdb"), "-D", str(self._data), "-U", "toolcrib", "--auth=trust"]
+        command += ["-E", "utf8", "--no-sync", "--locale=C"]
+        done = subprocess.run(
+            command, user=self._user, cwd=self.folder, env=self._env(), capture_output=True, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.decode())
 
     def _installed(self) -> Path:
         """Folder of the programs; a copy if the user that runs them could not reach it."""
