@@ -29,7 +29,6 @@ from toolcrib.errors import ToolcribError
 from toolcrib.project import find
 
 __all__ = [
-    "LAZY",
     "PROGRAM",
     "CommandServer",
     "Forked",
@@ -44,17 +43,20 @@ PROGRAM = str(Path(sys.executable).with_name("toolcrib"))
 LIMIT_S = 100
 SHARED = "TESTS_COMMAND_SERVER"
 """The variable that names the folder of the server that all processes of a run of tests share."""
-LAZY = ("aiohttp", "jsonschema_rs", "rapidfuzz.process", "re2", "ruamel.yaml", "ryaml")
+_LAZY = (
+    *("aiohttp", "jsonschema_rs", "mcp.client", "pydantic_ai.direct", "pydantic_ai.models.function"),
+    *("rapidfuzz.process", "re2", "ruamel.yaml", "ryaml", "uvloop"),
+)
 """Libraries that the package imports when it first needs them."""
 
 
 class CommandServer:
-    """A process of `tests.command_server`; `modules` are further ones that it imports once.
+    """A process of `tests.command_server`.
 
     If the folder exists, it is that of a server which another process has started, and ends.
     """
 
-    def __init__(self, folder: Path, *modules: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._socket = folder / "socket"
         self.process: subprocess.Popen[bytes] | None = None
@@ -62,7 +64,7 @@ class CommandServer:
             return
         folder.mkdir()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.command_server", str(self._socket), *modules],
+            [sys.executable, "-m", "tests.command_server", str(self._socket), *_LAZY],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
         )
@@ -154,7 +156,7 @@ def shared_server() -> CommandServer:
     if SHARED in os.environ:
         return CommandServer(Path(os.environ[SHARED]))
     folder = Path(tempfile.mkdtemp(prefix="toolcrib-commands-")) / "server"
-    made = CommandServer(folder, "pydantic_ai.direct", "pydantic_ai.models.function", "uvloop", *LAZY)
+    made = CommandServer(folder)
     atexit.register(shutil.rmtree, made.folder.parent, ignore_errors=True)
     atexit.register(made.close)
     return made

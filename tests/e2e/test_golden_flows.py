@@ -7,13 +7,12 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import CommandServer, shared_server
+from tests.commands import shared_server
 from tests.golden.crib import ROOT, GoldenCrib, mcp
 from tests.golden.documents import OPENAPI, SERVER
 from tests.golden.shop import files, tool
@@ -359,16 +358,7 @@ def test_an_import_and_new_projects(empty: GoldenCrib) -> None:
     golden("import_init", cases)
 
 
-@pytest.fixture
-def mounting(tmp_path: Path) -> Iterator[GoldenCrib]:
-    # The MCP package takes 2 s to import: once is enough.
-    forks = CommandServer(tmp_path / "forks", "mcp.client")
-    yield GoldenCrib(tmp_path, forks)
-    forks.close()
-
-
-def test_servers_of_others(mounting: GoldenCrib) -> None:
-    empty = mounting
+def test_servers_of_others(empty: GoldenCrib) -> None:
     places = sorted({sys.prefix, sys.base_prefix, sysconfig.get_paths()["purelib"]}, reverse=True)
     for place in [sys.executable, *places]:
         empty.normal.place(place, "<python>")
