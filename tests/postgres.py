@@ -42,7 +42,7 @@ class PostgresProcess:
     def start(self) -> None:
         """Start it and wait until it answers."""
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self.folder)]
-        # What a killed server has written outlives it without fsync; only a crash of the machine would lose it.
+        # What a killed server has written outlives it without fsync: the machine does not crash.
         command += ["-c", "listen_addresses=", "-c", "max_connections=60", "-c", "fsync=off"]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
