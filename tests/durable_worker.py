@@ -147,13 +147,17 @@ def worker_of(
 ) -> Worker:
     """A worker with these tools; a mapping says how many calls of each may run at a time."""
     tools = toolset(log)
-    limits = names if isinstance(names, Mapping) else dict.fromkeys(names)
 
     async def attempt(claim: ClaimedCall) -> Ending:
         ctx = context_of(claim)
         return ending_of(ctx, await tools.invoke(ctx))
 
-    return Worker(calls, attempt, lambda: limits, **{"concurrency": 20, **options})
+    return Worker(
+        calls,
+        attempt,
+        lambda: names if isinstance(names, Mapping) else dict.fromkeys(names),
+        **{"concurrency": 20, **options},
+    )
 
 
 class WorkerProcess:

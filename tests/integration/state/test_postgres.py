@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -82,6 +84,20 @@ def test_a_restart_within_a_transaction_keeps_nothing_of_it(url: str, postgres: 
     with pytest.raises(StateUnavailable):
         interrupted()
     assert notes(db) == ["a"]
+
+
+def test_databases_that_are_opened_at_once_in_a_new_schema_make_it_once(postgres: PostgresProcess) -> None:
+    def open_one(name: str) -> list[tuple[int]]:
+        table = f"CREATE TABLE {name} (n INTEGER)"
+        together.wait(30)
+        return open_database(url, name, (table,)).rows(f"SELECT n FROM {name}")
+
+    names = ("one", "two", "three", "four")
+    with ThreadPoolExecutor(len(names)) as pool:
+        for turn in range(10):
+            url, together = postgres.url(f"new_{turn}_{uuid.uuid4().hex}"), threading.Barrier(len(names))
+            assert list(pool.map(open_one, names)) == [[]] * len(names)
+            close_databases()
 
 
 def test_a_cut_listener_misses_nothing_for_long(url: str) -> None:

@@ -352,9 +352,7 @@ class PostgresDatabase:
         self.server.close()
 
     def _key(self, scope: str) -> int:
-        text = f"{self.server.schema}/{self._name}/{scope}"
-        # An advisory lock is a number of 64 bits.
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
+        return _lock(f"{self.server.schema}/{self._name}/{scope}")
 
     def migrate_also(self, further: Callable[[], None]) -> None:
         """Call this too before the next transaction here, with none open; it uses `server` directly."""
@@ -367,7 +365,8 @@ class PostgresDatabase:
             return
         with self.server.transaction("BEGIN") as tx:
             schema = self.server.schema
-            tx.one(f"SELECT pg_advisory_xact_lock({self._key('migrations')})")
+            # One lock for all databases of the schema, whose own tables they have in common.
+            tx.one(f"SELECT pg_advisory_xact_lock({_lock(f'{schema}/migrations')})")
             if tx.one("SELECT 1 FROM pg_namespace WHERE nspname = ?", schema) is None:
                 tx.run(f"CREATE SCHEMA {self.server.quoted_schema}")
             if (
@@ -392,6 +391,11 @@ class PostgresDatabase:
         for further in self._further:
             further()
         self._migrated = True
+
+
+def _lock(name: str) -> int:
+    """Return the number of an advisory lock, which has 64 bits."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], signed=True)
 
 
 def _conninfo(url: str) -> tuple[str, str]:
