@@ -37,7 +37,7 @@ async def answer(call: Call) -> Result:
 
 
 def awaitable(value: Any) -> Callable[..., Any]:
-    async def given(*_: Any) -> Any:
+    async def given(*_: Any, **__: Any) -> Any:
         return value
 
     return given
@@ -194,9 +194,10 @@ async def test_a_call_that_cannot_be_cancelled_now_can_be_cancelled_later() -> N
 
 async def test_calls_that_wait_in_the_store_take_no_place_of_those_that_run_here() -> None:
     table = ServerCalls(answer, cast("Any", Store(state="running")))
-    for _ in range(1_000):
-        await table.submit(Context("echo", "x"), PAGE)
+    calls = [await table.submit(Context("echo", "x"), PAGE) for _ in range(1_001)]
     assert (await made(table)).status == "ok"
+    assert calls[-1].status == "running"
+    assert len([one for one in table.list(PAGE) if one.is_durable]) == 1_000, "the last one is not followed"
     await table.close()
 
 

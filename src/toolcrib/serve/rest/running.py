@@ -39,6 +39,8 @@ _log = logging.getLogger("toolcrib.serve.rest")
 
 CallStatus = Literal["running", "awaiting_approval", "ok", "error", "cancelled"]
 _MOST_RUNNING = 1_000
+_MOST_FOLLOWED = 1_000
+"""Calls of the store whose events are kept from their beginning; of further ones from when somebody asks."""
 _MOST_ENDED = 1_000
 _KEPT_S = 3_600.0
 _KEPT_BYTES = 67_108_864
@@ -237,7 +239,12 @@ class ServerCalls:
         call = OpenCall(ctx, client, self._clock())
         stored = await self._store(call)
         # By its idempotency key it may be a call that this server follows already.
-        return self._running.get(stored) or self._follow(call, stored)
+        if (followed := self._running.get(stored)) is not None:
+            return followed
+        if len(self._running) - self._here >= _MOST_FOLLOWED:
+            call.id = stored
+            return call
+        return self._follow(call, stored)
 
     async def _store(self, call: OpenCall) -> str:
         """Store a call and return its id there: that of an earlier one with the same idempotency key."""
@@ -309,8 +316,11 @@ class ServerCalls:
         if call is not None and call.is_durable:
             call.add(event)
 
-    async def look(self, id_: str, client: Client) -> OpenCall:
-        """Return a call, also one of the store; from now on this server follows it. Raises NotFoundError."""
+    async def look(self, id_: str, client: Client, *, follow: bool = True) -> OpenCall:
+        """Return a call, also one of the store, which this server follows then. Raises NotFoundError.
+
+        Without `follow` a call of the store is returned as it is now.
+        """
         kept = self.find(id_, client)
         if kept is not None and (not kept.is_durable or kept.result is None):
             return kept
@@ -318,7 +328,7 @@ class ServerCalls:
         if kept is not None and kept.body == call.body:
             return kept
         self._drop(id_)  # It was retried, here or by another process.
-        if call.result is None:
+        if call.result is None and follow:
             return self._running.get(id_) or self._follow(call, id_)
         return call
 

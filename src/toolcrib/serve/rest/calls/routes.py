@@ -321,7 +321,7 @@ async def list_calls(request: RestRequest) -> Answer:
 @ROUTES.add("GET", _ONE, "read", {200: CallState}, NotFoundError)
 async def show_call(request: RestRequest) -> Answer:
     """Return a call with its history, and with its result once it has ended."""
-    call = await _found(request)
+    call = await request.services.calls.look(request.path["callID"], request.client, follow=False)
     state = _state(call)  # Read first: it may end meanwhile, and what has ended is shown with all attempts.
     attempts, changes = await request.services.calls.history(call)
     if not changes:  # It is not in the store.
