@@ -143,3 +143,23 @@ async def test_a_task_asks_whenever_it_wants_and_goes_on_with_all_answers(tmp_pa
             await ask("tasks/update", {"taskId": task, "inputResponses": answers})
         assert (await until(task, "result"))["content"][0]["text"] == "Ann likes blue"
         await connection.drain(0)
+
+
+async def test_a_task_that_runs_where_the_project_stops_is_given_back(tmp_path: Path) -> None:
+    crib = Crib(tmp_path / "project")
+    async with crib.open() as project:
+
+        @project.toolset.tool(idempotent=True)
+        async def long() -> None:
+            """Never end."""
+            await asyncio.Event().wait()
+
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        settings = ServerSettings(tasks=lambda: project.calls, task_after_s=0.1)
+        connection = Connection(McpCatalog(project), sent.put_nowait, settings)
+        connection.receive(request("tools/call", {"name": "long", "arguments": {}}, TASKS))
+        task = json.loads(await sent.get())["result"]["taskId"]
+        assert project.calls.find(task).state == "running"
+        await project.calls.stop()
+        await connection.drain(5)
+        assert project.calls.find(task).state == "ready"

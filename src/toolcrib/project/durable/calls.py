@@ -25,7 +25,7 @@ from toolcrib.runs import (
     Worker,
     entry_of,
 )
-from toolcrib.runs.ending import Ending, context_of, ending_of
+from toolcrib.runs.ending import Ending, context_of, ending_of, record
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import CallClient, Caller, CallEvent, Result
@@ -289,9 +289,11 @@ class ProjectCalls:
         return claim
 
     async def settle(self, claim: ClaimedCall, ending: Ending) -> None:
-        """Record the end of an adopted call, as `Worker.settle` does."""
-        assert self._served is not None
-        await self._served[0].settle(claim, ending)
+        """Record the end of an adopted call, as `Worker.settle` does; once after `stop`."""
+        if self._served is None:
+            await asyncio.to_thread(record, self.stored, claim, ending)
+        else:
+            await self._served[0].settle(claim, ending)
 
     def worker(
         self, attempt: Attempt, tools: Callable[[], Mapping[str, int | None]], **options: Any
