@@ -10,27 +10,38 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.crib import Crib
 from tests.http_server import http_server
 from tests.postgres import PostgresProcess
 
 
-@pytest.mark.parametrize("path", ["/approvals", "/grants", "/runs", "/tools/calls"])
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(
+    ("path", "table"),
+    [
+        ("/approvals", "approvals"),
+        ("/grants", "grants"),
+        ("/runs", "runs"),
+        ("/tools/calls", "calls"),
+        ("/tools/invoke/limited", "leases"),
+    ],
+)
 def test_who_needs_the_database_keeps_nobody_else_waiting(
-    postgres: PostgresProcess, tmp_path: Path, path: str
+    postgres: PostgresProcess, tmp_path: Path, path: str, table: str
 ) -> None:
     url = postgres.url(f"rest_{uuid.uuid4().hex}")
-    root = tmp_path / "project"
-    (root / ".toolcrib").mkdir(parents=True)
-    table = path.rpartition("/")[2]
+    crib = Crib(tmp_path / "project")
+    crib.shell("limited", limits={"concurrent_calls": 1})
+    request = ("POST", path, {"args": {"c": "true"}}) if "invoke" in path else ("GET", path)
     waiting = (
         "SELECT COUNT(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
         f" WHERE NOT granted AND query LIKE '%FROM {table} %'"
     )
-    with http_server(root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
-        assert server.send("GET", path).status == 200
+    with http_server(crib.root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
+        assert server.send(*request).status == 200
         with psycopg.connect(url) as other:
             other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            asked = pool.submit(server.send, "GET", path)
+            asked = pool.submit(server.send, *request)
             deadline = time.monotonic() + 30
             while other.execute(waiting).fetchone() == (0,):
                 assert time.monotonic() < deadline

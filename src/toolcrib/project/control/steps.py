@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import Cancelled
 from toolcrib.guard import Reviews, canonical
+from toolcrib.guard.rates import RateLease
 from toolcrib.project.control.access import Acceptance, AccessControl
 from toolcrib.project.control.approvals.step import ApprovalStep
 from toolcrib.project.control.audit import CallAudit, was_refused
@@ -29,6 +31,7 @@ from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, Limits, Result, Tool
+from toolcrib.state import ask
 
 
 class ProjectSteps:
@@ -167,14 +170,33 @@ class RateStep:
         return step
 
     async def _limited(self, ctx: Context, own: Limits, proceed: Proceed) -> Result:
-        lease = self._store.rates.acquire(
+        acquire = partial(
+            self._store.rates.acquire,
             ctx.tool,
             per_minute=_smaller(own.calls_per_minute, self._limits.calls_per_minute),
             min_interval_ms=own.min_interval_ms,
             concurrency=_smaller(own.concurrent_calls, self._limits.concurrent_calls),
         )
-        with lease:
+        lease = await _in_thread(acquire) if self._store.state.waits else acquire()
+        try:
             return await proceed(ctx)
+        finally:
+            await ask(self._store.state, lease.release)
+
+
+async def _in_thread(acquire: Callable[[], RateLease]) -> RateLease:
+    """Acquire a lease in a thread; one that comes after a cancellation is released."""
+    coming = asyncio.ensure_future(asyncio.to_thread(acquire))
+    try:
+        return await asyncio.shield(coming)
+    except asyncio.CancelledError:
+        coming.add_done_callback(_release)
+        raise
+
+
+def _release(coming: asyncio.Future[RateLease]) -> None:
+    if not coming.cancelled() and coming.exception() is None:
+        _ = coming.get_loop().run_in_executor(None, coming.result().release)
 
 
 def _is_rated(own: Limits) -> bool:
