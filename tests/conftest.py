@@ -28,9 +28,10 @@ _settings = Path(os.environ["XDG_DATA_HOME"], "config.yml")
 _settings.write_text("decide_without_terminal: true\n")
 os.environ["TOOLCRIB_CONFIG"] = str(_settings)
 
-# A shell starts background jobs with SIGINT ignored, and every child inherits that: tests of Ctrl-C need it.
+# A shell starts background jobs with these ignored, and every child inherits that: tests of signals need them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 # A full collection looks through all collected tests (0.2 s): by default a seventh of the time of the tests.
 gc.set_threshold(20_000, 20, 1_000)
