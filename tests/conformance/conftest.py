@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 PACKAGE = "node_modules/@modelcontextprotocol/conformance"
 LIMIT_S = 110
+HURRIED = "server-stateless"
+"""A scenario that gives each answer one second."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +58,10 @@ def required_and_failed(suite: list[str], address: str, version: str) -> tuple[l
     passed = set(re.findall(r"^✓ (\S+): [1-9]", ran.stdout.partition("=== SUMMARY ===")[2], re.MULTILINE))
     failed = [name for name in required if name not in passed]
     assert (ran.returncode == 0) == (not failed), ran.stdout[-4_000:] + ran.stderr
+    if HURRIED in failed:  # The machine may have been too busy.
+        alone = [*suite, "server", "--url", address, "--scenario", HURRIED, "--spec-version", version]
+        if subprocess.run(alone, capture_output=True, timeout=LIMIT_S, check=False).returncode == 0:
+            failed.remove(HURRIED)
     print(f"{version}: {len(required) - len(failed)} of {len(required)} pass; not {failed}\n{ran.stdout}")
     return required, failed
 
