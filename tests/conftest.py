@@ -28,7 +28,7 @@ _settings = Path(os.environ["XDG_DATA_HOME"], "config.yml")
 _settings.write_text("decide_without_terminal: true\n")
 os.environ["TOOLCRIB_CONFIG"] = str(_settings)
 
-# A shell starts background jobs with these ignored, and every child inherits that: tests of signals need them.
+# A shell starts background jobs with both ignored, and every child inherits that: tests of signals need them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
