@@ -6,12 +6,13 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NotRequired, TypedDict, Unpack
 
 from toolcrib.errors import IdempotencyConflict, InvalidError, RateLimited
 from toolcrib.guard.approvals.records import digest_of
 from toolcrib.spec.moment import written
-from toolcrib.state import Database, DatabaseWatch, Transaction
+from toolcrib.state import Database, DatabaseWatch, Transaction, take
 
 _DAY_S = 86_400.0
 _MAX_KEY = 255
@@ -107,9 +108,15 @@ class RecordedCalls:
     ) -> bytes | None:
         """Do what `begin` does, but wait while the first call runs, at most `timeout_s` seconds."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+        def give_back(found: bytes | None) -> None:
+            # A caller that was cancelled meanwhile makes no first call.
+            if found is None:
+                self.abandon(key, call["caller"])
+
         while True:
             try:
-                return self.begin(key, **call)
+                return await take(self._state, partial(self.begin, key, **call), give_back)
             except IdempotencyConflict as conflict:
                 left = None if deadline is None else deadline - time.monotonic()
                 if "running" not in conflict.details or (left is not None and left <= 0):

@@ -3,7 +3,7 @@
 from toolcrib.state.artifacts import Artifact, Artifacts
 from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database, require_database
 from toolcrib.state.clock import ForwardClock
-from toolcrib.state.database import Database, Transaction, ask
+from toolcrib.state.database import Database, Transaction, ask, take
 from toolcrib.state.drivers.dialect import POSTGRES_NOW
 from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
@@ -57,6 +57,7 @@ __all__ = [
     "next_number",
     "read_private",
     "require_database",
+    "take",
     "this_process",
     "uptime",
     "user_name",

@@ -139,6 +139,25 @@ async def ask(database: Database, question: Callable[[], _T]) -> _T:
     return await asyncio.to_thread(question) if database.waits else question()
 
 
+async def take(database: Database, acquire: Callable[[], _T], give_back: Callable[[_T], object]) -> _T:
+    """Return what `acquire` returns, as `ask` does. It is given back if this was cancelled meanwhile."""
+    import asyncio
+
+    if not database.waits:
+        return acquire()
+    coming = asyncio.ensure_future(asyncio.to_thread(acquire))
+
+    def undo(done: asyncio.Future[_T]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            _ = done.get_loop().run_in_executor(None, give_back, done.result())
+
+    try:
+        return await asyncio.shield(coming)
+    except asyncio.CancelledError:
+        coming.add_done_callback(undo)
+        raise
+
+
 def newest(
     database: Database,
     table: str,

@@ -24,6 +24,7 @@ from tests.postgres import PostgresProcess
         ("/runs", "runs"),
         ("/tools/calls", "calls"),
         ("/tools/invoke/limited", "leases"),
+        ("/tools/invoke/plain", "recorded"),
     ],
 )
 def test_who_needs_the_database_keeps_nobody_else_waiting(
@@ -32,16 +33,23 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
     url = postgres.url(f"rest_{uuid.uuid4().hex}")
     crib = Crib(tmp_path / "project")
     crib.shell("limited", limits={"concurrent_calls": 1})
-    request = ("POST", path, {"args": {"c": "true"}}) if "invoke" in path else ("GET", path)
+    crib.shell("plain")
+
+    def ask() -> int:
+        if "invoke" not in path:
+            return server.send("GET", path).status
+        key = {"Idempotency-Key": uuid.uuid4().hex} if table == "recorded" else {}
+        return server.send("POST", path, {"args": {"c": "true"}}, key).status
+
     waiting = (
         "SELECT COUNT(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
         f" WHERE NOT granted AND query LIKE '%FROM {table} %'"
     )
     with http_server(crib.root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
-        assert server.send(*request).status == 200
+        assert ask() == 200
         with psycopg.connect(url) as other:
             other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            asked = pool.submit(server.send, *request)
+            asked = pool.submit(ask)
             deadline = time.monotonic() + 30
             while other.execute(waiting).fetchone() == (0,):
                 assert time.monotonic() < deadline
@@ -49,4 +57,4 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
             assert server.send("GET", "/").status == 200
             assert other.execute(waiting).fetchone() != (0,), "it was answered after the other"
             other.rollback()
-        assert asked.result().status == 200
+        assert asked.result() == 200

@@ -19,7 +19,6 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import Cancelled
 from toolcrib.guard import Reviews, canonical
-from toolcrib.guard.rates import RateLease
 from toolcrib.project.control.access import Acceptance, AccessControl
 from toolcrib.project.control.approvals.step import ApprovalStep
 from toolcrib.project.control.audit import CallAudit, was_refused
@@ -31,7 +30,7 @@ from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
 from toolcrib.project.setup import Setup
 from toolcrib.spec import Call, Limits, Result, Tool
-from toolcrib.state import ask
+from toolcrib.state import ask, take
 
 
 class ProjectSteps:
@@ -112,14 +111,14 @@ class IdempotencyStep:
         try:
             result = await proceed(ctx)
         except Exception:
-            self._end(ctx, key, None)
+            await self._end(ctx, key, None)
             raise
         except asyncio.CancelledError:
             # A call that has begun may have acted already, so its key stays used. A durable one is handed on
             # with it.
-            self._end(ctx, key, ctx.failed(Cancelled()) if ctx.started and not ctx.single else None)
+            await self._end(ctx, key, ctx.failed(Cancelled()) if ctx.started and not ctx.single else None)
             raise
-        self._end(ctx, key, result)
+        await self._end(ctx, key, result)
         return result
 
     async def _earlier(self, ctx: Context, key: str) -> Result | None:
@@ -139,16 +138,18 @@ class IdempotencyStep:
         )
         return None if recorded is None else Result.from_dict(orjson.loads(recorded))
 
-    def _end(self, ctx: Context, key: str, result: Result | None) -> None:
+    async def _end(self, ctx: Context, key: str, result: Result | None) -> None:
         """Keep the result of a call that ran; give the key back otherwise."""
         # It has not ended: the next attempt comes with the same key.
         again = isinstance(ctx.follows, RetryAfter | SnoozeFor)
         if result is None or again or result.status == "pending" or was_refused(ctx, result):
-            self._store.recorded.abandon(key, ctx.caller)
+            end: Callable[[], object] = partial(self._store.recorded.abandon, key, ctx.caller)
         else:
             # Masked before it is stored: the path masks results only later, and the database keeps this one.
             mask_result(result, self._mask)
-            self._store.recorded.finish(key, ctx.caller, orjson.dumps(result.as_dict()))
+            whole = orjson.dumps(result.as_dict())
+            end = partial(self._store.recorded.finish, key, ctx.caller, whole)
+        await ask(self._store.state, end)
 
 
 class RateStep:
@@ -177,26 +178,11 @@ class RateStep:
             min_interval_ms=own.min_interval_ms,
             concurrency=_smaller(own.concurrent_calls, self._limits.concurrent_calls),
         )
-        lease = await _in_thread(acquire) if self._store.state.waits else acquire()
+        lease = await take(self._store.state, acquire, lambda lease: lease.release())
         try:
             return await proceed(ctx)
         finally:
             await ask(self._store.state, lease.release)
-
-
-async def _in_thread(acquire: Callable[[], RateLease]) -> RateLease:
-    """Acquire a lease in a thread; one that comes after a cancellation is released."""
-    coming = asyncio.ensure_future(asyncio.to_thread(acquire))
-    try:
-        return await asyncio.shield(coming)
-    except asyncio.CancelledError:
-        coming.add_done_callback(_release)
-        raise
-
-
-def _release(coming: asyncio.Future[RateLease]) -> None:
-    if not coming.cancelled() and coming.exception() is None:
-        _ = coming.get_loop().run_in_executor(None, coming.result().release)
 
 
 def _is_rated(own: Limits) -> bool:
