@@ -25,6 +25,7 @@ from tests.postgres import PostgresProcess
         ("/tools/calls", "calls"),
         ("/tools/invoke/limited", "leases"),
         ("/tools/invoke/plain", "recorded"),
+        ("/tools/invoke/asks", "grants"),
     ],
 )
 def test_who_needs_the_database_keeps_nobody_else_waiting(
@@ -34,6 +35,7 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
     crib = Crib(tmp_path / "project")
     crib.shell("limited", limits={"concurrent_calls": 1})
     crib.shell("plain")
+    crib.shell("asks", approval={"required": True, "reason": "it writes"})
 
     def ask() -> int:
         if "invoke" not in path:
@@ -46,7 +48,8 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
         f" WHERE NOT granted AND query LIKE '%FROM {table} %'"
     )
     with http_server(crib.root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
-        assert ask() == 200
+        done = ask()
+        assert done == (202 if path.endswith("asks") else 200)
         with psycopg.connect(url) as other:
             other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             asked = pool.submit(ask)
@@ -57,4 +60,4 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
             assert server.send("GET", "/").status == 200
             assert other.execute(waiting).fetchone() != (0,), "it was answered after the other"
             other.rollback()
-        assert asked.result() == 200
+        assert asked.result() == done

@@ -16,7 +16,7 @@ from toolcrib.project.control.store import DecisionStore
 from toolcrib.spec import Result
 from toolcrib.spec.record import record
 from toolcrib.spec.tools.words import HINT_ASKED, may_touch
-from toolcrib.state import user_name
+from toolcrib.state import ask, user_name
 
 OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
@@ -117,15 +117,15 @@ class ApprovalStep:
         A durable call for which too many others wait already is asked about once there is `room`.
         """
         approvals = self._store.approvals
-        ask = self._asked(ctx, question)
+        asked = self._asked(ctx, question)
         while True:
             try:
                 # Again after each wait: only this uses up an approval; another call may be faster.
-                answer = approvals.seek(ask)
+                answer = await ask(self._store.state, lambda: approvals.seek(asked))
             except RateLimited:
                 if not ctx.single:
                     raise
-                return Result("pending", details={"room": ask.asker}, call_id=ctx.identify())
+                return Result("pending", details={"room": asked.asker}, call_id=ctx.identify())
             if isinstance(answer, Permit):
                 if answer.edited:
                     # A person put these in; the schema applies to them as to the caller's.
