@@ -56,6 +56,10 @@ class Loaded:
     """Name of an unusable tool to the findings about it."""
 
 
+_frozen = False
+"""True once something has been found to be frozen."""
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Keep the cycle collector from walking, again and again, the many objects that loading makes and keeps.
@@ -69,10 +73,17 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_freeze_count() == 0:
-            gc.freeze()
-            gc.unfreeze()
+        _age()
         gc.enable()
+
+
+def _age() -> None:
+    global _frozen
+    # What a server has frozen stays so. Counting walks all of it (10 ms), so that is done once.
+    _frozen = _frozen or gc.get_freeze_count() > 0
+    if not _frozen:
+        gc.freeze()
+        gc.unfreeze()
 
 
 def folders(base: str, found: list[Diagnostic]) -> list[str]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.commands import complete
 from tests.unit.manifest.native.samples import COMMAND, FILE, HTTP, PYTHON, change, findings, tool
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import Loaded, diagnostics_of, load_tools
@@ -470,3 +472,18 @@ def test_a_limit_that_nothing_could_hold_is_reported_in_the_manifest(name: str, 
     (found,) = findings(text % (name, most + 1))
     assert (found.rule, found.where) == ("wrong-value", f"$.limits.{name}")
     assert found.message == f"`limits.{name}` must be at most {most}"
+
+
+def test_what_a_server_has_frozen_is_counted_once() -> None:
+    script = """
+import gc, sys
+from toolcrib.manifest import load_tools
+count, counted = gc.get_freeze_count, []
+gc.get_freeze_count = lambda: counted.append(1) or count()
+gc.freeze()
+for _ in range(3):
+    load_tools(sys.argv[1])
+assert len(counted) == 1, counted
+assert count() > 0
+"""
+    complete([sys.executable, "-c", script, str(GLEE)], check=True)
