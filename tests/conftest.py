@@ -33,8 +33,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
-# A full collection looks through all collected tests (0.2 s): by default a seventh of the time of the tests.
-gc.set_threshold(20_000, 20, 1_000)
+gc.set_threshold(20_000, 20, 10)
 
 ON_CI = bool(os.environ.get("CI"))
 
@@ -62,6 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name in ("conformance", "rest"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def pytest_collection_finish() -> None:
+    """Freeze all tests: each full collection would look through them (0.2 s)."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
