@@ -74,7 +74,8 @@ async def in_need(call: Callable[[], Awaitable[str]], steps: int, free: int) -> 
     with none_left(free):
         await asyncio.sleep(0.1)
     began = time.monotonic()
-    assert await task in ("done", "unavailable")
+    outcome = await task
+    assert outcome in ("done", "unavailable"), outcome
     assert time.monotonic() - began < LIMIT_MS / 2000
     assert await call() == "done"
 
