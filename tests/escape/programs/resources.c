@@ -123,7 +123,7 @@ static int hold(long held, char **argv)
     printf("held %ld\n", held);
     fflush(stdout);
     close(open(argv[1], O_CREAT | O_WRONLY, 0600));
-    for (int i = 0; i < 400 && !exists(argv[2]); i++)
+    for (int i = 0; i < 2000 && !exists(argv[2]); i++)
         nap(5);
     return 0;
 }
