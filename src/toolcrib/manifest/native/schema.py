@@ -13,6 +13,8 @@ from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.manifest.yaml.source import Document
 
 _COMMON = Path(__file__).with_name("schema.json")
+_ARGUMENTS = ("args", "argSchema", "arguments", "inputSchema", "input_schema", "parameters", "params")
+"""What other formats call the arguments."""
 _KNOWN = (
     Misfit(
         ("approval", "reason"),
@@ -45,6 +47,10 @@ _KNOWN = (
     Misfit(("approval", "reason"), rule="approval-reason"),
     Misfit(("inputs", "schema"), rule="input-schema"),
     Misfit(("outputs", "schema"), rule="output-schema"),
+    *(
+        Misfit((word,), "additionalProperties", hint="the arguments are a JSON Schema under `inputs.schema`")
+        for word in _ARGUMENTS
+    ),
 )
 
 

@@ -88,8 +88,10 @@ class Form:
     def _unknown(self, document: Document, parent: KeyPath, name: str, error: Any) -> Diagnostic:
         known = list(self._at(tuple(error.schema_path)[:-1]).get("properties", {}))
         inside = f" in `{dotted(parent)}`" if parent else ""
-        meant = nearest(name, known) or self._elsewhere(name)
-        hint = f"did you mean `{meant}`?" if meant is not None else f"known here: {', '.join(known)}"
+        hint = self._own((*parent, name), "additionalProperties").hint
+        if hint is None:
+            meant = nearest(name, known) or self._elsewhere(name)
+            hint = f"did you mean `{meant}`?" if meant is not None else f"known here: {', '.join(known)}"
         message = f"unknown key {quoted(name)}{inside}"
         return document.diagnostic("unknown-key", message, (*parent, name), key=True, hint=hint)
 

@@ -250,6 +250,8 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "description", "descripton", "unknown-key", 2, 1, "did you mean `description`?"),
     (COMMAND, "entrypoint", "entry_point", "unknown-key", 14, 5, "did you mean `entrypoint`?"),
     (COMMAND, "    args", "    secrets: {}\n    args", "unknown-key", 15, 5, "`permissions.secrets`?"),
+    (COMMAND, "inputs:\n", "parameters: {}\ninputs:\n", "unknown-key", 5, 1, "under `inputs.schema`"),
+    (COMMAND, "inputs:\n", "input_schema: {}\ninputs:\n", "unknown-key", 5, 1, "under `inputs.schema`"),
     (PYTHON, "name: stats\n", "", "name", 1, 1, "`name`"),
     (PYTHON, "name: stats", "name: 5", "name", 1, 7, 'put it in quotes: "5"'),
     (PYTHON, "name: stats", "name: a/b", "name", 1, 7, "folder name"),
