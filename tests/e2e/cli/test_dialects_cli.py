@@ -184,6 +184,13 @@ def test_a_file_that_is_no_source_is_refused_with_what_to_do(
     assert cli(crib, "list", "--json").document["tools"] == []
 
 
+def test_a_file_among_the_folders_of_tools_is_listed_as_an_error(crib: Crib) -> None:
+    crib.write(".toolcrib/tools/hello.yml", "name: hello\nkind: command\nexec: {}\n")
+    done = cli(crib, "list")
+    assert "1 tool does not load" in done.err
+    assert "hello.yml:1:1: error[file-place]" in done.err
+
+
 def test_a_vega_file_is_checked_by_its_path_and_its_conditions_are_not_converted(crib: Crib) -> None:
     path = crib.write("greet.yaml", VEGA)
     assert cli(crib, "lint", str(path)).code == 0

@@ -219,7 +219,24 @@ def load_folder(folder: str, files: SourceFiles = ANY_FILE) -> Loaded | None:
     """Return the tools of a folder with a file of `own_files` instead of a manifest; None for any other."""
     for path, dialect in other_files(folder):
         return read_dialect(path, dialect=dialect, files=files)
-    return None
+    found = misplaced(folder, files)
+    return Loaded((), found) if found else None
+
+
+def misplaced(path: str, files: SourceFiles) -> tuple[Diagnostic, ...]:
+    """Return the error of a file of a known format that lies where only folders of tools are read."""
+    if not path.endswith((".yml", ".yaml", ".json")):
+        return ()
+    try:
+        dialect, _ = detect(read(path, files), path)
+    except (ManifestError, OSError):
+        return ()  # It may be anything, such as data of a tool.
+    hint = "name it in `sources` in the settings"
+    if (own := native.FILE_NAME if dialect.name == "native" else dialect.own_file) is not None:
+        base, file = os.path.split(path)
+        hint = f"move it to {base}/{file.rpartition('.')[0]}/{own}"
+    message = "the file is not read, because each tool here has a folder of its own"
+    return (make(path, (1, 1), "file-place", message, hint=hint),)
 
 
 def other_files(folder: str) -> list[tuple[str, str]]:

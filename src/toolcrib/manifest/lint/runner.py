@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.dialects.registry import entries, other_files, reread
+from toolcrib.manifest.dialects.registry import entries, misplaced, other_files, reread
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders, read_folder
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
@@ -80,12 +80,9 @@ def _folder(folder: str, name: str, files: SourceFiles = ANY_FILE) -> list[Diagn
     found: list[Diagnostic] = []
     read_one = read_folder(folder, name, found, files)
     if read_one is None and not found:
-        others = other_files(folder)
-        return (
-            [finding for path, dialect in others for finding in lint_file(path, dialect, files)]
-            if others
-            else None
-        )
+        for path, dialect in other_files(folder):
+            return lint_file(path, dialect, files)
+        return list(misplaced(folder, files)) or None
     if os.path.lexists(f"{folder}/{FILE_NAME}") and os.path.lexists(f"{folder}/{OTHER_NAME}"):
         message = f"{OTHER_NAME} is ignored, because {FILE_NAME} is beside it"
         found.append(

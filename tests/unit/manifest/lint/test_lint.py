@@ -299,6 +299,15 @@ def test_lint_tells_of_a_second_file_that_is_not_read(tmp_path: Path) -> None:
     assert (finding.rule, Path(finding.path).name) == ("file-name", "tool.yaml")
 
 
+def test_lint_says_where_a_file_among_the_folders_belongs(tmp_path: Path) -> None:
+    (tmp_path / "stats.yml").write_text(PYTHON)
+    (tmp_path / "greet.yaml").write_text("name: greet\nimplementation: {type: exec, command: ls}\n")
+    (tmp_path / "package.json").write_text('{"name": "data"}')
+    greet, stats = lint_tree(tmp_path)
+    assert (greet.rule, greet.hint) == ("file-place", "name it in `sources` in the settings")
+    assert (stats.rule, stats.hint) == ("file-place", f"move it to {tmp_path}/stats/tool.yml")
+
+
 def test_lint_of_many_goes_on_after_a_bad_one(tmp_path: Path) -> None:
     for name, text in (
         ("a", "- x"),
