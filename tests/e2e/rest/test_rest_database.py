@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,50 +16,59 @@ from tests.crib import Crib
 from tests.http_server import http_server
 from tests.postgres import PostgresProcess
 
+NOBODY = "01890000-0000-7000-8000-000000000000"
+"""An id that no run and no approval has."""
+ARGS = {"args": {"c": "true"}}
+
 
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize(
-    ("path", "table"),
+    ("table", "path", "body"),
     [
-        ("/approvals", "approvals"),
-        ("/grants", "grants"),
-        ("/runs", "runs"),
-        ("/tools/calls", "calls"),
-        ("/tools/invoke/limited", "leases"),
-        ("/tools/invoke/plain", "recorded"),
-        ("/tools/invoke/asks", "grants"),
+        ("approvals", "/approvals", None),
+        ("grants", "/grants", None),
+        ("runs", "/runs", None),
+        ("calls", "/tools/calls", None),
+        ("leases", "/tools/invoke/limited", ARGS),
+        ("recorded", "/tools/invoke/plain", ARGS),
+        ("grants", "/tools/invoke/asks", ARGS),
+        ("runs", "/runs", {"agent": "counter", "prompt": "one"}),
+        ("runs", f"/runs/{NOBODY}/retry", {}),
+        ("runs", f"/runs/{NOBODY}/fork", {}),
+        ("runs", "/workflows/flow/runs", {}),
+        ("approvals", f"/approvals/{NOBODY}", None),
+        ("approvals", f"/approvals/{NOBODY}/approve", {"seal": "0" * 64}),
     ],
 )
 def test_who_needs_the_database_keeps_nobody_else_waiting(
-    postgres: PostgresProcess, tmp_path: Path, path: str, table: str
+    postgres: PostgresProcess, tmp_path: Path, table: str, path: str, body: dict[str, Any] | None
 ) -> None:
     url = postgres.url(f"rest_{uuid.uuid4().hex}")
     crib = Crib(tmp_path / "project")
     crib.shell("limited", limits={"concurrent_calls": 1})
     crib.shell("plain")
     crib.shell("asks", approval={"required": True, "reason": "it writes"})
+    agent = {"name": "counter", "description": "Counts.", "model": "scripted", "script": [{"text": "one"}]}
+    crib.write(".toolcrib/agents/counter.yml", json.dumps(agent))
+    steps = [{"id": "one", "tool": "plain", "args": {"c": "true"}}]
+    crib.write(".toolcrib/workflows/flow.yml", json.dumps({"name": "flow", "steps": steps}))
 
     def ask() -> int:
-        if "invoke" not in path:
-            return server.send("GET", path).status
         key = {"Idempotency-Key": uuid.uuid4().hex} if table == "recorded" else {}
-        return server.send("POST", path, {"args": {"c": "true"}}, key).status
+        return server.send("GET" if body is None else "POST", path, body, key).status
 
-    waiting = (
-        "SELECT COUNT(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
-        f" WHERE NOT granted AND query LIKE '%FROM {table} %'"
-    )
+    waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
     with http_server(crib.root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
         done = ask()
-        assert done == (202 if path.endswith("asks") else 200)
+        assert done == 404 if NOBODY in path else done in (200, 201, 202)
         with psycopg.connect(url) as other:
             other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             asked = pool.submit(ask)
             deadline = time.monotonic() + 30
-            while other.execute(waiting).fetchone() == (0,):
+            while other.execute(waiting, [table]).fetchone() == (0,):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             assert server.send("GET", "/").status == 200
-            assert other.execute(waiting).fetchone() != (0,), "it was answered after the other"
+            assert other.execute(waiting, [table]).fetchone() != (0,), "it was answered after the other"
             other.rollback()
         assert asked.result() == done

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -125,3 +128,24 @@ def test_closing_twice_is_fine(crib: Crib) -> None:
         await project.aclose()
 
     asyncio.run(twice())
+
+
+def test_tools_are_first_used_by_several_threads_at_once(crib: Crib) -> None:
+    for number in range(100):
+        crib.tool(f"t{number}", "file", {"action": "read", "path": "f"})
+    project = crib.open()
+    start = threading.Barrier(4)
+
+    def first_use(name: str) -> str:
+        start.wait(30)
+        return project.get(name).name
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for number in range(100):
+                name = f"t{number}"
+                assert list(pool.map(first_use, [name] * 4)) == [name] * 4
+    finally:
+        sys.setswitchinterval(before)

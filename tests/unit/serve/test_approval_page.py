@@ -1,12 +1,15 @@
-"""The page on which a client's user decides."""
+"""Questions to a client's user, and the page on which they decide."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import tracemalloc
 
+from tests.unit.serve.test_connection import Client, Message
 from toolcrib.serve.mcp.questions.approval_page import AnswerPage
 from toolcrib.serve.mcp.questions.elicitation import ApprovalQuestion, UserAnswer
+from toolcrib.spec import Call, Result
 
 
 class Approver:
@@ -30,3 +33,30 @@ async def test_questions_that_nobody_answers_take_no_memory() -> None:
     finally:
         tracemalloc.stop()
         await asyncio.wait_for(page.close(), 30)
+
+
+class SlowApprover(Approver):
+    """Waits for a database before it asks."""
+
+    def __init__(self) -> None:
+        self.database = threading.Event()
+
+    def question(self, approval: str) -> str | None:
+        assert self.database.wait(10), "nothing else was done meanwhile"
+        return super().question(approval)
+
+
+async def test_a_question_that_waits_for_the_database_keeps_no_other_call_waiting() -> None:
+    async def pending(call: Call) -> Result:
+        details = {"status": "pending", "approval": "a1"}
+        return Result("pending", details=details) if call.tool == "add" else Result("ok", 1)
+
+    approver = SlowApprover()
+    client = Client(pending, approver=approver)
+    meta: Message = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    waiting = client.modern("tools/call", {"name": "add"}, **meta)
+    other = client.modern("tools/call", {"name": "my_tool"})
+    assert (await client.next())["id"] == other
+    approver.database.set()
+    asked = await client.next()
+    assert (asked["id"], asked["result"]["resultType"]) == (waiting, "input_required")

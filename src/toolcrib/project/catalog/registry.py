@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.bound import Bound, BoundTool
@@ -85,13 +86,12 @@ class _LazyBoundTool(BoundTool):
         self._make = make
 
     def __getattr__(self, attribute: str) -> Any:
-        # Asked only for what is missing: once made, it is an ordinary object.
+        # Asked only for what is missing: once made, perhaps in another thread, it is an ordinary object.
         make = self.__dict__.get("_make")
-        if make is None:
-            raise AttributeError(attribute)
-        self.__dict__.update(make().__dict__)
-        self.__dict__.pop("_make", None)
-        return getattr(self, attribute)
+        if make is not None:
+            self.__dict__.update(make().__dict__)
+            self.__dict__.pop("_make", None)
+        return object.__getattribute__(self, attribute)
 
 
 class ToolRegistry:
@@ -108,6 +108,7 @@ class ToolRegistry:
         self._tools: dict[str, BoundTool] = {}
         self.unchecked: dict[str, BoundTool] = {}
         """Tools that `check` must see before they are used. Most calls find that theirs is not among them."""
+        self._checking = RLock()
         self._found: dict[str, list[Diagnostic]] = {}
         self._documents: dict[str, Document] = {}
         """Documents of tools that are not checked yet."""
@@ -283,12 +284,17 @@ class ToolRegistry:
     def check_all(self, but: Container[str] = ()) -> None:
         """Check all tools that are not checked yet."""
         with uncollected():
-            for name in [name for name in self.unchecked if name not in but]:
+            for name in [name for name in list(self.unchecked) if name not in but]:
                 self.check(name)
         self._cache.save(self._tools.keys())
 
     def check(self, name: str) -> None:
-        """Check a manifest in full, once; one with errors is taken out of the list."""
+        """Check a manifest in full, once; one with errors is taken out of the list. Safe for threads."""
+        if name in self.unchecked:
+            with self._checking:
+                self._check(name)
+
+    def _check(self, name: str) -> None:
         bound = self.unchecked.get(name)
         if bound is None:
             return
@@ -298,7 +304,6 @@ class ToolRegistry:
         except ManifestError as error:
             self._refuse(name, diagnostics_of(error))
             return
-        del self.unchecked[name]
         mark = self.marks.get(name, [])
         result = known = self._cache.check_result(name, mark)
         if result is None:
@@ -313,6 +318,7 @@ class ToolRegistry:
         _widen(bound, result.wide)
         if known is None:
             self._cache.add_check(name, mark, result, entry_to_keep(bound.tool))
+        del self.unchecked[name]  # Last: until then another thread waits.
 
     def _refuse(self, name: str, found: Iterable[Diagnostic]) -> None:
         """Take out a tool whose manifest has errors."""

@@ -80,6 +80,8 @@ class ClientCall:
     claim: ClaimedCall | None = None
     """The claim of a call that was answered as a task while it ran."""
     task: asyncio.Task[None] | None = None
+    question: ApprovalQuestion | None = None
+    """What the client's user is asked."""
 
 
 class ClientCalls:
@@ -123,8 +125,6 @@ class ClientCalls:
                 # The user goes to the page now, so this request waits for the decision and asks no more.
                 one.asks_by = None
                 one.call.wait = "pending" if one.may_be_task else "block"
-            else:
-                take_answer(self._settings.approver, one.state.get("approval"), answers, one.call.caller)
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
@@ -177,7 +177,10 @@ class ClientCalls:
         result: Result | dict[str, Any] | None
         try:
             async with self._slots:
+                await self._take_answer(one)
                 result = await self._result(one)
+                if one.request.modern and isinstance(result, Result):
+                    await self._question(one, result)
         except asyncio.CancelledError:
             result = None
         except BaseException as error:
@@ -193,6 +196,13 @@ class ClientCalls:
             del self._open[key]
             self._answer(one, result or Result("error", error=Cancelled("the server is shutting down")))
 
+    async def _take_answer(self, one: ClientCall) -> None:
+        """Take the user's answer that came with a request."""
+        approver, approval = self._settings.approver, one.state.get("approval")
+        answers = one.request.params.get("inputResponses")
+        if approver is not None and approval is not None and answers is not None:
+            await asyncio.to_thread(take_answer, approver, approval, answers, one.call.caller)
+
     async def _result(self, one: ClientCall) -> Result | dict[str, Any]:
         """Make the call, and return its result, or the task that continues with it."""
         if self.tasks is None or not one.may_be_task or one.listed is None:
@@ -203,7 +213,7 @@ class ClientCalls:
         if not one.listed.tool.mcp.task:
             result = await self._invoke(one)
             approval = waiting_for(result)
-            if approval is None or one.claim is not None or self._question(one, result) is not None:
+            if approval is None or one.claim is not None or await self._question(one, result) is not None:
                 return result
         # The timer of `_make_task` may end while the call is stored, and would store it again.
         one.may_be_task = False
@@ -248,14 +258,16 @@ class ClientCalls:
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
         call, approver = one.call, self._settings.approver
-        # Answers that came with the request were taken by `start`, so the decision is recorded already.
+        # The decision of an answer that came with the request is recorded already.
         if one.asks_by is None or approver is None or "inputResponses" in one.request.params:
             return await self._catalog.invoke(call)
         # Without waiting first, to find out which approval the call needs.
         result = await self._catalog.invoke(replace(call, wait="pending"))
-        if waiting_for(result) is None or (one.request.modern and self._question(one, result) is not None):
+        if waiting_for(result) is None:
             return result
-        question = self._question(one, result)
+        question = await self._question(one, result)
+        if question is not None and one.request.modern:
+            return result
         if question is None:
             return result if call.wait == "pending" else await self._catalog.invoke(call)
         send = one.request.channel.send
@@ -266,17 +278,22 @@ class ClientCalls:
             send(notification("notifications/elicitation/complete", {"elicitationId": question.approval}))
             return result
         if (decision := read_answer(answered)) is not None:
-            approver.decide(question.approval, call.caller, decision)
+            await asyncio.to_thread(approver.decide, question.approval, call.caller, decision)
         elif call.wait == "pending":
             return result
         return await self._catalog.invoke(call)
 
-    def _question(self, one: ClientCall, result: Result) -> ApprovalQuestion | None:
+    async def _question(self, one: ClientCall, result: Result) -> ApprovalQuestion | None:
         """Return the question to the client's user about a call that waits; None if there is none to ask."""
-        question = None if one.asks_by is None else question_about(self._settings.approver, result)
-        if question is None or self._page is None or one.asks_by == "form":
-            return question
-        return replace(question, url=self._page.url(question, one.call.caller))
+        approval = waiting_for(result)
+        if one.asks_by is None or approval is None:
+            return None
+        if one.question is None or one.question.approval != approval:
+            question = await asyncio.to_thread(question_about, self._settings.approver, result)
+            if question is not None and self._page is not None and one.asks_by == "url":
+                question = replace(question, url=self._page.url(question, one.call.caller))
+            one.question = question
+        return one.question
 
     def _answer(self, one: ClientCall, result: Result | dict[str, Any]) -> None:
         request = one.request
@@ -320,8 +337,8 @@ class ClientCalls:
             state = client.kept(error.details)
             sealed = self._seal.seal(state, one.about()) if state else None
             return input_required(error.details, sealed)
-        question = self._question(one, result)
-        if question is None:
+        question = one.question
+        if question is None or question.approval != waiting_for(result):
             return None
         # Sealed, so that a client cannot answer one question and have another call approved by it.
         sealed = self._seal.seal({"approval": question.approval}, one.about())

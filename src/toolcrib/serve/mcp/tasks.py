@@ -117,7 +117,7 @@ class Tasks:
         shown = await asyncio.to_thread(self._shown, found)
         state = shown["status"]
         if state == "input_required":
-            shown["inputRequests"] = self._requests(found, meta)
+            shown["inputRequests"] = await asyncio.to_thread(self._requests, found, meta)
             if found.approval is not None:
                 shown["statusMessage"] = f"A person must approve the call: approval {found.approval}."
         elif state == "failed":

@@ -74,7 +74,8 @@ class AnswerPage:
                 method, path, _ = head.split(" ", 2)
                 size = re.search(r"(?im)^content-length:\s*(\d{1,4})\s*$", head)
                 body = await reader.readexactly(int(size[1])) if size else b""
-                status, page = self._answer(method, path, parse_qs(body.decode()))
+                given = parse_qs(body.decode())
+                status, page = await asyncio.to_thread(self._answer, method, path, given)
                 data = _PAGE.format(body=page).encode()
                 writer.write(_HEAD.format(status=status, length=len(data)).encode() + data)
                 await writer.drain()

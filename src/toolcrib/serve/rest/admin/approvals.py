@@ -175,7 +175,7 @@ def _page(
 
 
 @ROUTES.add("GET", _ONE, "approve", {200: ApprovalDetails}, NotFoundError)
-async def show_approval(request: RestRequest) -> Answer:
+def show_approval(request: RestRequest) -> Answer:
     """Return one call that waits for a person, or the decision about it."""
     service = _service(request)
     sheet = service.show(request.path["approvalID"])
@@ -188,7 +188,7 @@ async def show_approval(request: RestRequest) -> Answer:
 @ROUTES.add(
     "POST", f"{_ONE}/approve", "approve", {200: ApprovalAnswer}, *_REFUSED, InvalidInput, body=Approve
 )
-async def approve_call(request: RestRequest) -> Answer:
+def approve_call(request: RestRequest) -> Answer:
     """Approve a call: it runs now if its caller still waits, else when it is made again.
 
     A token never decides on its own calls, nor on those of its owner.

@@ -170,7 +170,7 @@ def get_session(request: RestRequest) -> Answer:
 
 
 @ROUTES.add("POST", "/runs", "invoke", {201: RunRecord}, *_NEW, body=NewRun)
-async def create_run(request: RestRequest) -> Answer:
+def create_run(request: RestRequest) -> Answer:
     """Begin a run of an agent. It runs by itself; follow it by its events."""
     body: NewRun = request.body()
     runs, client = _runs(request), request.client
@@ -261,7 +261,7 @@ def cancel_run(request: RestRequest) -> Answer:
 
 
 @ROUTES.add("POST", f"{_ONE}/retry", "invoke", {200: RunRecord}, *_NEW, ConflictError, body=Point)
-async def retry_run(request: RestRequest) -> Answer:
+def retry_run(request: RestRequest) -> Answer:
     """Let a failed or cancelled run go on after an iteration, with its agent as it is defined now.
 
     A token retries its own runs only: a run goes on for the caller who began it.
@@ -274,7 +274,7 @@ async def retry_run(request: RestRequest) -> Answer:
 
 
 @ROUTES.add("POST", f"{_ONE}/fork", "invoke", {201: RunRecord}, *_NEW, body=ForkPoint)
-async def fork_run(request: RestRequest) -> Answer:
+def fork_run(request: RestRequest) -> Answer:
     """Begin another run, in a session of its own, that continues after an iteration of this one."""
     runs, client = _runs(request), request.client
     body: ForkPoint = request.body()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct, field
+from starlette.concurrency import run_in_threadpool
 
 from toolcrib.core.context import read_trace
 from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTrusted
@@ -78,7 +79,8 @@ async def start_workflow(request: RestRequest) -> Answer:
     """Store a run of a workflow. It continues whatever becomes of the client."""
     body: WorkflowStart = request.body()
     project, client = request.services.project, request.client
-    run_id = project.workflows.start(
+    run_id = await run_in_threadpool(
+        project.workflows.start,
         request.path["workflow"],
         body.inputs,
         body.variables,
@@ -87,7 +89,8 @@ async def start_workflow(request: RestRequest) -> Answer:
         trace=read_trace(request.http.headers.get("traceparent")),
     )
     project.calls.serve()
-    return Answer(WorkflowRun(run=run_id, state=project.runs.find(run_id).state), status=202)
+    run = await run_in_threadpool(project.runs.find, run_id)
+    return Answer(WorkflowRun(run=run_id, state=run.state), status=202)
 
 
 def _answer(workflow: Workflow) -> WorkflowAnswer:
