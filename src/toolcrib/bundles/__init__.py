@@ -2,7 +2,6 @@
 
 from toolcrib.bundles.changes import RecordedChange, log_of
 from toolcrib.bundles.forms import (
-    PutTool,
     entry_of,
     read_manifest,
     read_record,

@@ -2,31 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.project.authoring.creation import create_tool
+from toolcrib.project.authoring.creation import create_tool as create_tool
 from toolcrib.project.authoring.lint import project_findings
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.project.project import Project
-from toolcrib.project.root import HOMES, Place, find
+from toolcrib.project.root import find
 
 if TYPE_CHECKING:
     from toolcrib.project.authoring.agent_creation import create_agent
-
-__all__ = [
-    "HOMES",
-    "CatalogChange",
-    "Config",
-    "McpCatalog",
-    "Place",
-    "Project",
-    "create_agent",
-    "create_tool",
-    "find",
-    "load_config",
-    "project_findings",
-    "source_files",
-]
 
 
 def __getattr__(name: str) -> Any:

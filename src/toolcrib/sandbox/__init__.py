@@ -6,40 +6,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolcrib.sandbox.confine import configure, run
+    from toolcrib.sandbox.confine import configure as configure
+    from toolcrib.sandbox.confine import run as run
     from toolcrib.sandbox.files.roots import FilePart, Root, Roots
-    from toolcrib.sandbox.job import Completed, Confinement, NetworkAccess, Outlet, Script, Warmth
+    from toolcrib.sandbox.job import Completed, NetworkAccess, Outlet, Script
+    from toolcrib.sandbox.job import Confinement as Confinement
+    from toolcrib.sandbox.job import Warmth as Warmth
     from toolcrib.sandbox.levels.probe import Mechanism, in_force, level, probe, require
 
-__all__ = [
-    "Completed",
-    "Confinement",
-    "FilePart",
-    "Mechanism",
-    "NetworkAccess",
-    "Outlet",
-    "Root",
-    "Roots",
-    "Script",
-    "Warmth",
-    "configure",
-    "in_force",
-    "level",
-    "probe",
-    "require",
-    "run",
-]
-
 _MODULES = {
+    **dict.fromkeys(("Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"), "job"),
     **dict.fromkeys(("configure", "run"), "confine"),
     **dict.fromkeys(("FilePart", "Root", "Roots"), "files.roots"),
     **dict.fromkeys(("Mechanism", "in_force", "level", "probe", "require"), "levels.probe"),
 }
-"""Modules of the public names that are not in `job`. All are imported on first use: `files.paths`, which
-every start needs, needs none of them."""
+"""Names to their modules, imported on first use: `files.paths`, which every start needs, needs none."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"toolcrib.sandbox.{_MODULES.get(name, 'job')}"), name)
+    return getattr(import_module(f"toolcrib.sandbox.{_MODULES[name]}"), name)

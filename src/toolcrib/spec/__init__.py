@@ -5,16 +5,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.spec.calls.call import Call, Outcome, Result
+from toolcrib.spec.calls.call import Call as Call
+from toolcrib.spec.calls.call import Outcome as Outcome
+from toolcrib.spec.calls.call import Result
 from toolcrib.spec.calls.caller import SCOPES, Caller, Scope
 from toolcrib.spec.calls.client import CallClient, CallSession, RoundClient
 from toolcrib.spec.calls.content import Content
-from toolcrib.spec.calls.events import CallEvent, CallEvents, Chunk, Progress
-from toolcrib.spec.ports import CallContext, Catalog, Clock, Executor, Invoke, SecretSource
+from toolcrib.spec.calls.events import CallEvent as CallEvent
+from toolcrib.spec.calls.events import CallEvents
+from toolcrib.spec.calls.events import Chunk as Chunk
+from toolcrib.spec.calls.events import Progress as Progress
+from toolcrib.spec.ports import CallContext as CallContext
+from toolcrib.spec.ports import Catalog, Clock, Invoke, SecretSource
+from toolcrib.spec.ports import Executor as Executor
 from toolcrib.spec.tools.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.tools.policies import (
     LEVELS,
-    Annotations,
     ApprovalRule,
     Auth,
     Example,
@@ -26,7 +32,9 @@ from toolcrib.spec.tools.policies import (
     Output,
     Retry,
 )
-from toolcrib.spec.tools.tool import Source, Spelling, Tool
+from toolcrib.spec.tools.policies import Annotations as Annotations
+from toolcrib.spec.tools.tool import Source, Spelling
+from toolcrib.spec.tools.tool import Tool as Tool
 
 if TYPE_CHECKING:
     from toolcrib.spec.tools.kinds import (
@@ -38,7 +46,6 @@ if TYPE_CHECKING:
         CommandExec,
         Comparison,
         CompositeExec,
-        ExecConfig,
         FieldMap,
         FileExec,
         FunctionExec,
@@ -49,69 +56,12 @@ if TYPE_CHECKING:
         SqlExec,
         Step,
     )
-
-__all__ = [
-    "ABSENT",
-    "LEVELS",
-    "SCOPES",
-    "Absent",
-    "Annotations",
-    "ApprovalRule",
-    "Auth",
-    "BodyPart",
-    "BuiltinExec",
-    "Call",
-    "CallClient",
-    "CallContext",
-    "CallEvent",
-    "CallEvents",
-    "CallSession",
-    "Caller",
-    "Catalog",
-    "Choice",
-    "Chunk",
-    "Clock",
-    "CommandExec",
-    "Comparison",
-    "CompositeExec",
-    "Content",
-    "Example",
-    "ExecConfig",
-    "Executor",
-    "FieldMap",
-    "FileExec",
-    "FunctionExec",
-    "Hmac",
-    "HttpExec",
-    "Invoke",
-    "Level",
-    "Limits",
-    "McpExec",
-    "McpForms",
-    "Network",
-    "OAuth2",
-    "Outcome",
-    "Output",
-    "ParameterStyle",
-    "Permissions",
-    "Progress",
-    "PythonExec",
-    "Result",
-    "Retry",
-    "RoundClient",
-    "Scope",
-    "SecretSource",
-    "SecretSpec",
-    "Source",
-    "Spelling",
-    "SqlExec",
-    "Step",
-    "Tool",
-]
+    from toolcrib.spec.tools.kinds import ExecConfig as ExecConfig
 
 
 def __getattr__(name: str) -> Any:
     """Return a configuration of an execution kind. They are many, and a program's own functions need none."""
-    if name not in __all__:
+    # Python looks here for the modules of the package first; their names are in lower case.
+    if not name[:1].isupper():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("toolcrib.spec.tools.kinds"), name)

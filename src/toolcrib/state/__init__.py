@@ -7,12 +7,14 @@ from toolcrib.state.database import Database, Transaction, ask, take
 from toolcrib.state.drivers.dialect import POSTGRES_NOW
 from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
-from toolcrib.state.drivers.sqlite import SqliteDatabase
+from toolcrib.state.drivers.sqlite import SqliteDatabase as SqliteDatabase
 from toolcrib.state.outbox import Message, Outbox, next_number
 from toolcrib.state.places import cache_folder, cache_home, data_home
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
-from toolcrib.state.tables import PROJECT, VAULT_GRANTS, VAULT_REVIEWS
+from toolcrib.state.tables import PROJECT as PROJECT
+from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
+from toolcrib.state.tables import VAULT_REVIEWS
 from toolcrib.state.user import user_name
 from toolcrib.state.user_settings import (
     UserSettings,
@@ -22,46 +24,3 @@ from toolcrib.state.user_settings import (
 )
 from toolcrib.state.vault import Vault
 from toolcrib.state.watch import DatabaseWatch
-
-__all__ = [
-    "IN_FILE",
-    "POSTGRES_NOW",
-    "PROJECT",
-    "VAULT_GRANTS",
-    "VAULT_REVIEWS",
-    "Artifact",
-    "Artifacts",
-    "Database",
-    "DatabaseWatch",
-    "ForwardClock",
-    "Message",
-    "Outbox",
-    "PostgresDatabase",
-    "PostgresServer",
-    "SqliteDatabase",
-    "Transaction",
-    "UserSettings",
-    "Vault",
-    "ask",
-    "boot_id",
-    "cache_folder",
-    "cache_home",
-    "data_home",
-    "is_alive",
-    "is_database",
-    "join",
-    "join_async",
-    "load_user_settings",
-    "name_database",
-    "named_database",
-    "next_number",
-    "read_private",
-    "require_database",
-    "take",
-    "this_process",
-    "uptime",
-    "user_name",
-    "user_settings_file",
-    "user_settings_place",
-    "write_private",
-]

@@ -4,10 +4,8 @@ from toolcrib.template.parser import (
     CONTEXT_NAMES,
     LOOP_NAMES,
     STEPS_NAME,
-    Namespaces,
     escape,
     names_in,
-    parse,
     parse_conditional,
     parse_text,
     problems,
@@ -15,6 +13,8 @@ from toolcrib.template.parser import (
     step_namespaces,
     steps_used,
 )
+from toolcrib.template.parser import Namespaces as Namespaces
+from toolcrib.template.parser import parse as parse
 from toolcrib.template.render import (
     Styles,
     render_argv,
@@ -23,8 +23,8 @@ from toolcrib.template.render import (
     render_parts,
     render_path,
     render_text,
-    render_value,
 )
+from toolcrib.template.render import render_value as render_value
 from toolcrib.template.respell import respell, spell
 from toolcrib.template.spellings import TemplateProblem, directive
 from toolcrib.template.styles import STYLES, styled_cookies
@@ -41,54 +41,5 @@ from toolcrib.template.tree import (
     untied,
 )
 from toolcrib.template.url import Query, UrlTemplate, parse_query, parse_url, render_query, render_url
-from toolcrib.template.values import MISSING, Missing, Values, literal_text
-
-__all__ = [
-    "CONTEXT_NAMES",
-    "LOOP_NAMES",
-    "MISSING",
-    "STEPS_NAME",
-    "STYLES",
-    "ConditionNode",
-    "ConditionalText",
-    "Constant",
-    "ListTemplate",
-    "LiteralText",
-    "Missing",
-    "Namespaces",
-    "Query",
-    "Reference",
-    "Styles",
-    "Template",
-    "TemplateProblem",
-    "Text",
-    "TextTemplate",
-    "UrlTemplate",
-    "Values",
-    "directive",
-    "escape",
-    "literal_text",
-    "names_in",
-    "parse",
-    "parse_conditional",
-    "parse_query",
-    "parse_text",
-    "parse_url",
-    "problems",
-    "references",
-    "render_argv",
-    "render_env",
-    "render_header",
-    "render_parts",
-    "render_path",
-    "render_query",
-    "render_text",
-    "render_url",
-    "render_value",
-    "respell",
-    "spell",
-    "step_namespaces",
-    "steps_used",
-    "styled_cookies",
-    "untied",
-]
+from toolcrib.template.values import MISSING, Missing, literal_text
+from toolcrib.template.values import Values as Values

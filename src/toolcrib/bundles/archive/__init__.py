@@ -1,7 +1,6 @@
 """Bundles as ZIP files and as folders of manifests: export, import, and the plan of an import."""
 
-from toolcrib.bundles.archive.contents import ArchivedBundle, ArchivedTool, Contents, contents_of
-from toolcrib.bundles.archive.credentials import require_no_secrets
-from toolcrib.bundles.archive.folder import NativeFolder, ToolLoss, read_folder, to_native
-from toolcrib.bundles.archive.plan import ImportPlan, OnConflict, PlannedTool, apply, plan
-from toolcrib.bundles.archive.zip_file import MAX_ARCHIVE, export_bundle, read_zip, write_zip
+from toolcrib.bundles.archive.contents import ArchivedBundle, Contents, contents_of
+from toolcrib.bundles.archive.folder import ToolLoss, read_folder, to_native
+from toolcrib.bundles.archive.plan import ImportPlan, OnConflict, apply, plan
+from toolcrib.bundles.archive.zip_file import MAX_ARCHIVE, export_bundle, read_zip

@@ -4,5 +4,3 @@ from toolcrib.serve.auth.access import Access, Client
 from toolcrib.serve.auth.oauth import OAuthResource, OutsideTokens
 from toolcrib.serve.auth.origin import TrustedHosts
 from toolcrib.serve.auth.sessions import LoginSessions
-
-__all__ = ["Access", "Client", "LoginSessions", "OAuthResource", "OutsideTokens", "TrustedHosts"]

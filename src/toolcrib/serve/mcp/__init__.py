@@ -9,5 +9,3 @@ from toolcrib.serve.mcp.lists import CallerListing
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.stdio import run_stdio, serve_stdio
-
-__all__ = ["CallerListing", "Connection", "Sender", "ServerSettings", "run_stdio", "serve_stdio"]

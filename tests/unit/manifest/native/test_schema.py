@@ -109,11 +109,6 @@ def test_the_manifests_in_the_documentation_load() -> None:
         assert manifest.check_tool(parse_tool(document), document) == []
 
 
-def test_public_names_are_sorted_and_there() -> None:
-    assert manifest.__all__ == sorted(manifest.__all__, key=lambda name: (not name.isupper(), name))
-    assert all(hasattr(manifest, name) for name in manifest.__all__)
-
-
 def test_the_schema_file_goes_into_the_wheel() -> None:
     wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["packages"] == ["src/toolcrib"]

@@ -4,8 +4,6 @@ from toolcrib.executors.mcp.launch.launchers import is_daemon_client, launched
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.executors.mcp.launch.needs import needs_of
 
-__all__ = ["Launch", "MachineView", "is_daemon_client", "launch_of", "launched", "needs_of"]
-
 
 def launch_of(launch: Launch, machine: MachineView) -> tuple[Launch, tuple[str, ...]]:
     """Return what a command line really starts, and the files and folders that it reads by itself.
