@@ -11,6 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+_PF_EXITING = 0x4
 _ELSEWHERE_S = 3_600.0
 """Seconds for which a process of another container, invisible from here, counts as alive."""
 
@@ -54,10 +55,11 @@ def _pid_namespace() -> str:
 
 
 def _start_time(pid: str) -> str:
-    """Return a process's start in clock ticks after boot, or an empty text if it is gone or a zombie."""
+    """Return a process's start in clock ticks after boot, or an empty text if it has ended."""
     try:
         # The second field, the name in parentheses, may itself contain blanks and parentheses.
         fields = Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] in ("Z", "X") else fields[19]
+    # Its locks are free before it is a zombie, so whoever waited for one may meet it on its way there.
+    return "" if fields[0] in ("Z", "X") or int(fields[6]) & _PF_EXITING else fields[19]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from fcntl import LOCK_EX, flock
+from pathlib import Path
 from typing import Any
 
 from toolcrib.spec.identifier import new_id
@@ -31,6 +34,27 @@ def test_another_process_lives_until_it_ends_even_if_nobody_has_waited_for_it() 
         assert not is_alive(holder, uptime())  # Its remains are still there.
         child.wait()
     assert not is_alive(holder, uptime())
+
+
+def test_a_process_whose_lock_is_free_after_its_death_lives_no_longer(tmp_path: Path) -> None:
+    """Its files are closed a moment before it is a zombie."""
+    for _ in range(100):
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            flock(os.open(tmp_path, os.O_RDONLY), LOCK_EX)
+            os.write(write, this_process().encode())
+            signal.pause()
+        process = os.read(read, 200).decode()
+        lock = os.open(tmp_path, os.O_RDONLY)
+        assert is_alive(process, uptime())
+        os.kill(pid, signal.SIGKILL)
+        flock(lock, LOCK_EX)
+        alive = is_alive(process, uptime())
+        os.waitpid(pid, 0)
+        for fd in (read, write, lock):
+            os.close(fd)
+        assert not alive
 
 
 def test_a_fork_is_another() -> None:

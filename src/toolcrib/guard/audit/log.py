@@ -243,11 +243,10 @@ class AuditLog:
         known = Head(self._seq, self._hash)
         try:
             reason = self._follow()
-            anchored = None if self._anchor is None else self._anchor.read()
-            if anchored is not None:
-                self._calls.load(anchored.calls)
             if reason or lseek(self._fd, 0, SEEK_END) != self._end or self._lost:
-                self._continue_from(known, anchored, reason)
+                self._continue_from(known, reason)
+            else:
+                self._read_anchor()
             if not self._reported:
                 self._report_interrupted()
                 self._reported = True
@@ -256,9 +255,18 @@ class AuditLog:
             self._seq, self._hash, self._end = known.seq, known.hash, -1
             raise
 
-    def _continue_from(self, known: Head, anchored: Anchored | None, reason: str) -> None:
+    def _read_anchor(self) -> Anchored | None:
+        """Return what the anchor says; its running calls are known from here on."""
+        anchored = None if self._anchor is None else self._anchor.read()
+        if anchored is not None:
+            self._calls.load(anchored.calls)
+        return anchored
+
+    def _continue_from(self, known: Head, reason: str) -> None:
         """Find the end of the log, and record how it differs from its last `known` line."""
         end = self._find_end()
+        # Not before: where a rotation had to be completed, others may have written between the two files.
+        anchored = self._read_anchor()
         self._room = 0
         # Half a line is never removed, so that no evidence is lost; AUDIT_RECOVERED then covers its bytes.
         if end.unterminated and self._end:
@@ -321,7 +329,7 @@ class AuditLog:
         os.ftruncate(self._fd, self._end)  # What is reserved beyond the end is needed in the new file.
         if self._durable:
             os.fdatasync(self._fd)
-        self._continue_from(self.head, None, "")
+        self._continue_from(self.head, "")
 
     def _rotated(self, last: int) -> Path:
         """Return the name that the current file gets when it is closed; AuditUnavailable if it is taken."""

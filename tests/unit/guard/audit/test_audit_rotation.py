@@ -119,6 +119,35 @@ def test_a_rotation_that_a_crash_cut_short_is_carried_on(path: Path) -> None:
     assert parse(path.read_bytes()).seq == 3
 
 
+def test_lines_of_others_between_the_two_files_of_a_rotation_are_no_gap(
+    path: Path, anchor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "killed")
+
+    with AuditLog(path, anchor, max_bytes=1) as killed:
+        write(killed, 1)
+        with monkeypatch.context() as patch, pytest.raises(AuditUnavailable):
+            patch.setattr(Path, "rename", fail)
+            write(killed, 1)
+    other, close = AuditLog(path, anchor), os.close
+    waiting = [other]
+
+    def after_the_rename(fd: int) -> None:
+        close(fd)
+        if waiting and not path.exists():  # The lock of the old file is free, the new file not yet there.
+            write(waiting.pop(), 2)
+
+    with AuditLog(path, anchor) as log, monkeypatch.context() as patch:
+        patch.setattr(os, "close", after_the_rename)
+        write(log, 1)
+    assert not waiting
+    other.close()
+    verdict = verify(path, anchor=anchor)
+    assert verdict.ok, verdict.problem
+    assert (verdict.head.seq, verdict.notices) == (5, {"AUDIT_ROTATED": 1})
+
+
 def test_a_name_that_is_taken_stops_the_rotation_and_nothing_is_overwritten(path: Path) -> None:
     log = AuditLog(path, max_bytes=1)
     log.record("TOOL_EXECUTED")
