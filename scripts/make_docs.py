@@ -25,7 +25,7 @@ from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
 from toolcrib.manifest import DIALECTS, Dialect, Kind, tool_schema
 from toolcrib.manifest.dialects import mcp_servers
-from toolcrib.manifest.dialects.fields import Fields
+from toolcrib.manifest.dialects.dialect import Fields
 from toolcrib.project import Config
 from toolcrib.serve.http import Route, errors_of
 from toolcrib.serve.rest import ROUTES, openapi

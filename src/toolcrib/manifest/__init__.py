@@ -9,13 +9,14 @@ from toolcrib.manifest.dialects.registry import (
     DIALECTS,
     entries,
     folder_dialects,
+    load_directory,
+    load_file,
     load_folder,
     load_tools,
     own_files,
     read_dialect,
     reread,
 )
-from toolcrib.manifest.directory import load_directory, load_file
 from toolcrib.manifest.kinds import KINDS, block_of, kind_of
 from toolcrib.manifest.kinds import Kind as Kind
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree

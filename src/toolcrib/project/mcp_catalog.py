@@ -6,14 +6,16 @@ caller, so policy, approval, limits and audit apply to the inner tool as in a di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from toolcrib.core.context import Context
-from toolcrib.errors import InvalidInput, ToolNotFound
+from toolcrib.errors import AuditUnavailable, InvalidInput, ToolNotFound
 from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.guard import AuditQuery, AuditReader
+from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
-from toolcrib.project.own_resources import ARTIFACTS, CALLS, PAGE, artifacts_of, calls_of, page_of
 from toolcrib.project.project import Project
 from toolcrib.spec import Annotations, Call, Caller, McpForms, Outcome, Retry, Tool
 
@@ -94,7 +96,13 @@ _TASK = _object(
     session=_text("The session of an earlier task to continue."),
 )
 _PAGE = {"type": "object", "required": ["name"], "properties": {"name": _NAME}}
-_FORMS = {"tool_page": PAGE, "own_calls": CALLS, "own_artifacts": ARTIFACTS}
+_FORMS = {
+    "tool_page": McpForms(listed=False, resource="toolcrib://tools/{name}", mime_type="text/markdown"),
+    "own_calls": McpForms(listed=False, resource="toolcrib://calls", mime_type="application/json"),
+    "own_artifacts": McpForms(listed=False, resource="toolcrib://artifacts", mime_type="application/json"),
+}
+"""The meta-tools that are resources of every project."""
+_MOST_CALLS = 100
 
 
 class McpCatalog:
@@ -290,3 +298,37 @@ class McpCatalog:
         project, caller, identity = self._project, ctx.caller, ctx.identity
         found: list[dict[str, Any]] = await run_in_thread(lambda: artifacts_of(project, caller, identity))
         return found
+
+
+def calls_of(project: Project, caller: str) -> list[dict[str, Any]]:
+    """Return a caller's own lines of the audit log, the newest last."""
+    try:
+        with AuditReader(project.place.audit) as reader:
+            found = reader.newest(AuditQuery(caller=caller), _MOST_CALLS)
+    except OSError as error:
+        raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
+    kept = ("time", "event", "fields")
+    return [{key: value for key, value in line.as_dict().items() if key in kept} for line in found]
+
+
+def artifacts_of(project: Project, caller: str, identity: Caller | None) -> list[dict[str, Any]]:
+    """Return the artifacts of a caller's own calls, the newest first."""
+    found = project.outputs.store.all(project.outputs.readable(caller, identity))
+    return [{"tool": one.tool, **one.as_json()} for one in found[:_MOST_CALLS]]
+
+
+def page_of(tool: Tool) -> str:
+    """Return the page of a tool, in Markdown."""
+    return "\n\n".join(_paragraphs(tool)) + "\n"
+
+
+def _paragraphs(tool: Tool) -> Iterator[str]:
+    yield f"# {tool.name}"
+    yield tool.description
+    yield f"Version {tool.version} of a tool of kind {tool.kind}, in {tool.bundle}."
+    if tool.approval.required:
+        yield f"A person approves each call: {tool.approval.reason or 'no reason is given'}."
+    examples = [asdict(example) for example in tool.examples]
+    for title, data in (("Input", tool.input_schema), ("Output", tool.output.schema), ("Examples", examples)):
+        if data:
+            yield f"## {title}\n\n```yaml\n{dump(data)}```"

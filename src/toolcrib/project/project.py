@@ -20,12 +20,12 @@ from toolcrib.project.control.access import Acceptance
 from toolcrib.project.control.approvals.elicitation import Elicitation
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.project.control.composites import Composites
+from toolcrib.project.control.first_use import Reviewing
 from toolcrib.project.control.outputs import KeptOutputs
-from toolcrib.project.control.project_digest import ProjectDigest, digest_of_project
-from toolcrib.project.control.reviewing import Reviewing
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts
+from toolcrib.project.integrity.fingerprints import ProjectDigest, digest_of_project
 from toolcrib.project.preview import Preview
 from toolcrib.project.root import Place, find, require_own_folder
 from toolcrib.project.setup import Setup

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
-from toolcrib.manifest.http.requests import SET_BY_CLIENT, TOKEN, signed
+from toolcrib.manifest.requests import SET_BY_CLIENT, TOKEN, signed
 from toolcrib.spec import Choice, Tool
 from toolcrib.spec.record import record
 from toolcrib.template import (

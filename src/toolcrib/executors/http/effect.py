@@ -6,8 +6,8 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from toolcrib.manifest.http.requests import is_form, signed
 from toolcrib.manifest.kinds import Effect
+from toolcrib.manifest.requests import is_form, signed
 from toolcrib.spec import HttpExec, Tool
 from toolcrib.template import Namespaces, literal_text, parse, parse_conditional, parse_query, parse_url
 

@@ -34,8 +34,7 @@ from toolcrib.executors.http.extraction import (
 from toolcrib.executors.http.oauth import AccessTokens, shared_folder
 from toolcrib.executors.http.signing import Signer
 from toolcrib.executors.output import beginning, uncut
-from toolcrib.manifest.http.addresses import bind_policy, bind_url
-from toolcrib.manifest.http.requests import request_faults
+from toolcrib.manifest.requests import bind_policy, bind_url, request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
 from toolcrib.spec.calls.content import Content
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url

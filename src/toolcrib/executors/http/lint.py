@@ -8,8 +8,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.executors.http.extraction import compile_jsonpath, compile_regex
-from toolcrib.manifest.http.addresses import url_faults
-from toolcrib.manifest.http.requests import request_faults
+from toolcrib.manifest.requests import request_faults, url_faults
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
@@ -33,7 +32,7 @@ def _network(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         hint = "write `permissions.network: true`, or better `{allow: [host]}`"
         yield document.diagnostic("network", message, path, hint=hint)
     for fault in url_faults(tool.config.url, permission, Namespaces.of(tool)):
-        yield document.diagnostic(fault.rule, fault.message, ("exec", "http", "url"), hint=fault.hint)
+        yield document.diagnostic(fault.rule, fault.message, fault.path, hint=fault.hint)
 
 
 def _request(tool: Tool, document: Document) -> Iterator[Diagnostic]:

@@ -10,10 +10,9 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
-from toolcrib.egress import Destination
+from toolcrib.egress import Destination, HostPolicy
 from toolcrib.errors import ManifestError, PermissionDenied, SecretMissing, ToolFailed
 from toolcrib.executors.host import Host
-from toolcrib.manifest.http.addresses import bind_hosts
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 
 _NAME = re.compile(r"%(?:\((\w+)\)([sbt])|(.?))", re.DOTALL)
@@ -143,7 +142,8 @@ class PostgresExecutor:
         written = f"[{host}]" if ":" in host else quote(host, safe="")
         # The policy knows http and https only: https stands for a connection that may be encrypted.
         destination = Destination.parse(f"https://{written}:{port}")
-        policy = bind_hosts(self._tool.permissions.network, port, self._host.allowed_hosts)
+        network, allowed = self._tool.permissions.network, self._host.allowed_hosts
+        policy = HostPolicy.of(network, port=port, allowed_hosts=allowed)
         addresses = await self._host.egress().addresses(destination, policy)
         # libpq connects to `hostaddr`, the checked address, and verifies the certificate for `host`.
         return make_conninfo(**{**given, "host": host, "hostaddr": addresses[0]})

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
-from toolcrib.manifest.dialects.fields import Field, Fields
+from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import did_you_mean
 from toolcrib.spec.record import record

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from toolcrib.manifest.http.addresses import url_faults
-from toolcrib.manifest.http.requests import request_faults
 from toolcrib.manifest.openapi.bodies import ExpectedResponse, expected_response, place_body, place_old_body
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, clean
 from toolcrib.manifest.openapi.parameters import Parameter, Request, Unusable, collect, place
 from toolcrib.manifest.openapi.schemas import Schemas
 from toolcrib.manifest.openapi.security import OperationAuth, Security
 from toolcrib.manifest.openapi.translation import flag
+from toolcrib.manifest.requests import request_faults, url_faults
 from toolcrib.spec import Annotations, HttpExec, Network, Permissions, Tool
 from toolcrib.spec.record import record
 from toolcrib.template import Namespaces, escape

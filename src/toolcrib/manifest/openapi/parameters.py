@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.manifest.http.requests import SET_BY_CLIENT, TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.schemas import Schemas, is_scalar
 from toolcrib.manifest.openapi.translation import Schema, flag
+from toolcrib.manifest.requests import SET_BY_CLIENT, TOKEN
 from toolcrib.spec import BodyPart, ParameterStyle, SecretSpec
 from toolcrib.spec.record import record
 from toolcrib.template import STYLES

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from toolcrib.manifest.http.requests import TOKEN
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, unique
+from toolcrib.manifest.requests import TOKEN
 from toolcrib.spec import Auth, SecretSpec
 from toolcrib.spec.record import record
 

@@ -18,7 +18,7 @@ from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import user_settings_file
 
 if TYPE_CHECKING:
-    from toolcrib.project.control.project_digest import ProjectDigest
+    from toolcrib.project.integrity.fingerprints import ProjectDigest
 
 
 def builtin_off(name: str) -> ToolDisabled:

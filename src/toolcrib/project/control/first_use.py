@@ -1,15 +1,29 @@
-"""First use: a tool that can change or reach something needs a review by a person before it runs."""
+"""First use: a tool that can change or reach something needs a review by a person before it runs.
+
+Every review, and the acceptance of a project as a whole, is written down.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import ApprovalRequired, NotTrusted
-from toolcrib.guard import Review, Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
+from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
+from toolcrib.guard import (
+    AuditLog,
+    Review,
+    Reviews,
+    ReviewStatus,
+    ToolDigest,
+    Trust,
+    opened,
+    reviewed_parts,
+    shown,
+)
+from toolcrib.project.config.settings import Config
 from toolcrib.project.control.access import Acceptance
 from toolcrib.project.control.code import Pins
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
@@ -297,3 +311,52 @@ class FirstUse:
             yield from review.diff(part).split("\n")
             before = None if review.last is None else review.last.parts
             yield from self.reviews.texts.lines(part, digest, before, self.mask)
+
+
+class Reviewing:
+    """Shows what there is to review, and records what a person decides. `found` returns all of it."""
+
+    def __init__(
+        self,
+        first_use: FirstUse,
+        found: Callable[[], Iterable[Tool]],
+        audit: AuditLog,
+        trust: Trust,
+        config: Config,
+    ) -> None:
+        self._first_use, self._found, self._audit = first_use, found, audit
+        self._trust, self._config = trust, config
+
+    def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
+        """Return every tool, agent and workflow as it is shown for review, and the errors of all others.
+
+        Tools of bundles are not of the project; `FirstUse.sheet` shows one of them.
+        """
+        sheets, errors = [], []
+        for tool in self._found():
+            try:
+                if tool.source is not None:
+                    sheets.append(self._first_use.sheet(tool))
+            except ToolcribError as error:
+                errors.append(error)
+        return sheets, errors
+
+    def accept(self, by: str, sheets: Sequence[ReviewSheet] = (), *, channel: str = "program") -> None:
+        """Record that a person accepts the project with its settings and these tools, as they were shown."""
+        digest, names = self._config.digest, [one.tool.name for one in sheets]
+        # The log comes first: if it cannot be written, this raises and nothing is accepted.
+        self._audit.record("PROJECT_ACCEPTED", approver=by, channel=channel, digest=digest, tools=names)
+        self._first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
+        self._trust.accept(digest, by, self._config.started, self._config.policy_document)
+
+    def review(self, tool: Tool, by: str, digest: ToolDigest, channel: str) -> None:
+        """Record that a person has reviewed a tool with this digest."""
+        self._audit.record(
+            "TOOL_APPROVED",
+            name=tool.name,
+            approver=by,
+            channel=channel,
+            scope="review",
+            digest=digest.digest,
+        )
+        self._first_use.reviews.accept(tool, digest, by)

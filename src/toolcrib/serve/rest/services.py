@@ -1,11 +1,16 @@
-"""The services that handlers of the REST API use."""
+"""The services that handlers of the REST API use, and the tools that the token of a request covers."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
 
 from toolcrib.bundles import Store
+from toolcrib.errors import DeniedError
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http import HttpRequest
@@ -46,3 +51,44 @@ class Services:
 
 RestRequest = HttpRequest[Services]
 """A request to the REST API."""
+
+
+@contextmanager
+def noting_makers(request: RestRequest, made: Mapping[str, bytes]) -> Iterator[None]:
+    """Record that the token of a request makes these tools, by name with their text, in this block.
+
+    Then they count as made by an agent: a person has to see them before they run.
+    """
+    reviews, caller = request.services.project.first_use.reviews, request.client.caller
+    named = made.items() if request.client.identity is not None else ()
+    # Noted first: a crash in between leaves a note without a tool, never a tool that counts as a person's.
+    entries = [reviews.note(name, caller, sha256(text).hexdigest()) for name, text in named]
+    try:
+        yield
+    except BaseException:
+        for entry in entries:
+            reviews.drop(entry)
+        raise
+
+
+def covers_all(request: RestRequest) -> bool:
+    """Return True if the client may see every tool."""
+    identity = request.client.identity
+    return identity is None or identity.tools is None
+
+
+def covers(request: RestRequest, tool: str) -> bool:
+    """Return True if the client may see the tool of this name."""
+    identity = request.client.identity
+    return identity is None or identity.covers(tool)
+
+
+def sees(request: RestRequest) -> Callable[[str], bool] | None:
+    """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
+    return None if covers_all(request) else partial(covers, request)
+
+
+def require_all(request: RestRequest) -> None:
+    """Raise DeniedError for a token that covers some tools only."""
+    if not covers_all(request):
+        raise DeniedError("this needs a token that covers every tool", hint="Create one without --tool.")

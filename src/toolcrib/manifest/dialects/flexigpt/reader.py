@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, json_template
-from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.dialects.dialect import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 

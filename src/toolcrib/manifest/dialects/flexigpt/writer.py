@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
-from toolcrib.manifest.http.requests import with_auth_written
+from toolcrib.manifest.requests import with_auth_written
 from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
 from toolcrib.template import Namespaces, TextTemplate, literal_text, parse_query, spell
 

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft
-from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.dialects.dialect import Field, Fields, known
 from toolcrib.manifest.yaml.diagnostics import failure
 from toolcrib.manifest.yaml.source import Document, decode, load
 from toolcrib.spec.naming import HOMES

@@ -11,7 +11,7 @@ import shlex
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, milliseconds
-from toolcrib.manifest.dialects.fields import Field, Fields, known
+from toolcrib.manifest.dialects.dialect import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 

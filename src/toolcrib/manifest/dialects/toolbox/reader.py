@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft, json_template, milliseconds
-from toolcrib.manifest.dialects.fields import Field, Fields
+from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document

@@ -19,8 +19,9 @@ _TEAM = re.compile(
 _NATIVE = re.compile(rb"^(?:exec|kind)[ \t]*:", re.MULTILINE)
 
 
-_load_definition, _one_entry = (on_call(f"{_FOLDER}.reader:{name}") for name in ("load_vega", "entries"))
-_load_team, _team_entries = (on_call(f"{_FOLDER}.team:{name}") for name in ("load_team", "team_entries"))
+_load_definition, _one_entry, _load_team, _team_entries = (
+    on_call(f"{_FOLDER}.reader:{name}") for name in ("load_vega", "entries", "load_team", "team_entries")
+)
 
 
 def _claims(raw: bytes, path: str) -> bool:  # noqa: ARG001 - the text decides alone

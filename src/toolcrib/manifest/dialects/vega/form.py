@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.manifest.dialects import base
-from toolcrib.manifest.dialects.fields import Field, Fields
+from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.manifest.yaml.positions import KeyPath

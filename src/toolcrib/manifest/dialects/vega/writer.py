@@ -10,7 +10,7 @@ from typing import Any
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
 from toolcrib.manifest.dialects.vega.form import PASSED, TYPES
-from toolcrib.manifest.http.requests import with_auth_written
+from toolcrib.manifest.requests import with_auth_written
 from toolcrib.manifest.yaml.source import dump, flow
 from toolcrib.spec import ABSENT, BuiltinExec, Choice, CommandExec, FileExec, HttpExec, Source, Spelling, Tool
 from toolcrib.template import LiteralText, Namespaces, Reference, parse_conditional, respell, spell

@@ -12,10 +12,9 @@ from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundEr
 from toolcrib.guard import Approval, Grant
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.callers import covers
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, covers
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 

@@ -12,9 +12,8 @@ from toolcrib.manifest.convert import convert, read_all
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
 from toolcrib.project import project_findings
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.callers import noting_makers
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, noting_makers
 
 ROUTES = Routes()
 _FILE = Annotated[str, Meta(min_length=1, max_length=256)]

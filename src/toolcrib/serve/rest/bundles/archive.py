@@ -19,8 +19,7 @@ from toolcrib.errors import (
     NotFoundError,
 )
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.callers import noting_makers, require_all
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, noting_makers, require_all
 from toolcrib.spec.naming import stored_name
 
 ROUTES = Routes()

@@ -11,10 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.callers import sees
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
-from toolcrib.serve.rest.services import RestRequest, Services
+from toolcrib.serve.rest.services import RestRequest, Services, sees
 
 ROUTES = Routes()
 

@@ -28,9 +28,8 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
-from toolcrib.serve.rest.callers import covers, covers_all, noting_makers
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
-from toolcrib.serve.rest.services import RestRequest, Services
+from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers
 
 ROUTES = Routes()
 _NO_TOOL = (InvalidId, NotFoundError, ToolNotFound, BundleDeleting)

@@ -10,9 +10,8 @@ from msgspec import UNSET, Struct, UnsetType, field
 from toolcrib.errors import BundleDeleting, InvalidId, NotFoundError, ToolNotFound
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
-from toolcrib.serve.rest.callers import covers, covers_all
 from toolcrib.serve.rest.records import BundleId
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, covers, covers_all
 from toolcrib.spec.moment import written
 
 ROUTES = Routes()

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from starlette.types import Receive, Scope, Send
 
-from toolcrib.serve.http.heads import MAX_HEAD
-from toolcrib.serve.http.server import HttpServer, open_socket
+from toolcrib.serve.http.server import MAX_HEAD, HttpServer, open_socket
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 

@@ -1,6 +1,6 @@
-"""Check that the parts of a request fit each other: styles, body, auth.
+"""Check the request of an HTTP tool: its address, and that styles, body and auth fit each other.
 
-Lint and the executor use the same function.
+Lint and the executor use the same functions.
 """
 
 from __future__ import annotations
@@ -8,11 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from toolcrib.errors import ManifestError
-from toolcrib.spec import Auth, HttpExec, OAuth2, Tool
-from toolcrib.template import STYLES, Namespaces, escape, references
+from toolcrib.errors import HostNotAllowed, ManifestError
+from toolcrib.spec import Auth, HttpExec, Network, OAuth2, Tool
+from toolcrib.template import STYLES, Namespaces, UrlTemplate, escape, parse_url, problems, references
+
+if TYPE_CHECKING:
+    from toolcrib.egress import HostPolicy
+
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header or cookie (RFC 9110, 5.6.2)."""
@@ -22,6 +26,7 @@ SET_BY_CLIENT = frozenset(
 )
 """Headers that no tool can give."""
 _HTTP = ("exec", "http")
+_URL = (*_HTTP, "url")
 _LONE = re.compile(r"\$\{[^{}]+\}")
 
 
@@ -32,6 +37,50 @@ class RequestFault(NamedTuple):
     path: tuple[str | int, ...]
     message: str
     hint: str | None = None
+
+
+def bind_url(url: str, network: Network, names: Namespaces) -> UrlTemplate:
+    """Return the parsed URL. Its host may hold placeholders only if the permission lists the hosts."""
+    return parse_url(url, names, host_placeholders=network.mode == "hosts")
+
+
+def bind_policy(url: UrlTemplate, network: Network, allowed_hosts: tuple[str, ...] | None) -> HostPolicy:
+    """Return the hosts that the tool may reach. Raises ManifestError if its own URL is not among them."""
+    from toolcrib.egress import Destination, HostPolicy
+
+    if network.mode == "none":
+        raise ManifestError("the tool calls a URL, but permissions.network is false")
+    try:
+        host = url.literal_host
+        own = Destination.parse(f"{url.scheme}://{host}:{url.port}") if host is not None else None
+        policy = HostPolicy.of(
+            network, own.host if own else None, own.port if own else url.port, allowed_hosts=allowed_hosts
+        )
+    except ValueError as error:
+        raise ManifestError(str(error)) from None
+    if own is not None:
+        try:
+            HostPolicy(policy.rules).check(own)
+        except HostNotAllowed as error:
+            raise ManifestError(error.message, hint=error.hint, details=error.details) from None
+    return policy
+
+
+def url_faults(url: str, network: Network, names: Namespaces) -> Iterator[RequestFault]:
+    """Yield the reasons why a request to `url` cannot be sent; bad placeholders are another check."""
+    if problems(url, names):
+        return
+    try:
+        parsed = bind_url(url, network, names)
+    except ManifestError as error:
+        yield RequestFault("url", _URL, error.message, error.hint)
+        return
+    if network.mode == "none":
+        return
+    try:
+        bind_policy(parsed, network, None)
+    except ManifestError as error:
+        yield RequestFault("network", _URL, error.message, error.hint)
 
 
 def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
@@ -177,8 +226,6 @@ def _auth(tool: Tool, auth: Auth, path: tuple[str | int, ...]) -> Iterator[Reque
 
 def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -> Iterator[RequestFault]:
     """Check that the token can be fetched: addresses, the client's id, and what the grant needs."""
-    from toolcrib.manifest.http.addresses import url_faults
-
     assert isinstance(tool.config, HttpExec)
     own = tool.config.url
     for field in ("token_url", "device_url"):

@@ -1,1 +1,0 @@
-"""Addresses and requests of HTTP tools as manifests write them."""
