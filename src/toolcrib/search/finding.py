@@ -55,6 +55,13 @@ class SearchedIndex:
     """Labels of which a tool has one."""
     none_of: tuple[str, ...] = ()
     """Labels of which a tool has none."""
+    but: tuple[str, ...] = ()
+    """Keys of tools that must not be found."""
+
+    def never(self, queries: Queries) -> list[Query]:
+        """Return the queries of what must not be found."""
+        excluded = (("label", self.none_of), ("key", self.but))
+        return [queries.one_of(field, values) for field, values in excluded if values]
 
 
 class Hit(NamedTuple):
@@ -133,7 +140,7 @@ class _Search:
         self._filters = [
             filters + ([queries.one_of("label", part.any_of)] if part.any_of else []) for part in parts
         ]
-        self._never = [[queries.one_of("label", part.none_of)] if part.none_of else [] for part in parts]
+        self._never = [part.never(queries) for part in parts]
         words = wanted.words
         self._total = self._take(queries.exact_hits(words))
         self._classes: Iterable[HitClass] = queries.exact(words, self._all)
@@ -141,7 +148,7 @@ class _Search:
             self._classes = chain(self._classes, queries.fuzzy(words))
             self._total = self._take(queries.any([self._all, queries.fuzzy_hits(words)]))
             if len(words) > 1 and not self._total:
-                size = sum(searcher.num_docs for searcher in self._searchers)
+                size = sum(one.num_docs for one in self._searchers) - sum(len(one.but) for one in parts)
                 # No tool has all of the words, so those with some of them are found, by the rarest ones.
                 rare = queries.rare(words, self._count, size)
                 self._classes = queries.some(rare)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from toolcrib.search.index import SearchEntry, SearchIndex, Update
 
+_MOST_FOREIGN = 64
+"""Tools of other processes, or gone by now, that stay in an index: a query leaves out so many at no cost."""
 _Marks = dict[str, tuple[int, list[Any], str, tuple[str, ...]]]
 """Key of a tool to its rank, mark, kind and tags."""
 
@@ -27,6 +29,8 @@ class MarkedIndex(SearchIndex):
         super().__init__(folder)
         self.cards: dict[int, Card] = {}
         """Every tool by its rank: the time of its last change, in ns."""
+        self.foreign: tuple[str, ...] = ()
+        """Keys that another process may have and this one has not. Nothing of them may be found."""
         self._of: object = None
         self._known: _Marks = {}
 
@@ -35,8 +39,10 @@ class MarkedIndex(SearchIndex):
 
         The first item of a mark is the time of the last change, in ns. Raises IndexUnavailable: see `forget`.
         """
-        self.write(lambda state: _difference(self._marks(state), marks, get))
-        self._marks(self.state)
+        # What another process has stays. Otherwise the two would write the index in turn, at each search.
+        most = 0 if self.folder is None else _MOST_FOREIGN
+        self.write(lambda state: _difference(self._marks(state), marks, get, most))
+        self.foreign = tuple(self._marks(self.state).keys() - marks.keys())
 
     def _marks(self, state: Any) -> _Marks:
         if self._of is not state:
@@ -46,9 +52,11 @@ class MarkedIndex(SearchIndex):
 
 
 def _difference(
-    known: _Marks, marks: Mapping[str, Sequence[Any]], get: Callable[[str], SearchEntry | None]
+    known: _Marks, marks: Mapping[str, Sequence[Any]], get: Callable[[str], SearchEntry | None], most: int
 ) -> Update | None:
-    gone = [key for key, one in known.items() if marks.get(key) != one[1]]
+    gone = [key for key, one in known.items() if key in marks and marks[key] != one[1]]
+    foreign = known.keys() - marks.keys()
+    gone += foreign if len(foreign) > most else ()
     kept = known.keys() - gone
     new = [key for key in marks if key not in kept]
     if not gone and not new:

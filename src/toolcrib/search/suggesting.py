@@ -37,9 +37,8 @@ def _best(part: SearchedIndex, meant: Sequence[Meaning], count: int) -> list[tup
     assert index is not None
     searcher, queries = index.searcher(), Queries([index.searcher()], index.schema)
     each = [query for one in meant if (query := _one(queries, one)) is not None]
-    never = [queries.one_of("label", part.none_of)] if part.none_of else []
     of = [queries.one_of("label", part.any_of)] if part.any_of else []
-    query = queries.all([queries.any(each), *of], never)
+    query = queries.all([queries.any(each), *of], part.never(queries))
     ask = count
     while query is not None:
         hits = searcher.search(query, ask).hits

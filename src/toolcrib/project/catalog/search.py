@@ -121,7 +121,7 @@ class Search:
                 found = self._stored()
                 with nullcontext(None) if found is None else found.part(unseen(found)) as stored:
                     self._sync()
-                    own = SearchedIndex(self._index, self._index.cards.get, hidden)
+                    own = SearchedIndex(self._index, self._index.cards.get, hidden, but=self._index.foreign)
                     return ask([own, stored] if stored else [own])
             except IndexUnavailable as error:
                 if not again:

@@ -300,6 +300,37 @@ def test_two_processes_keep_each_their_own_tools_in_one_index(crib: Crib) -> Non
     assert asyncio.run(both()) == [1, 1, 1, 1]
 
 
+async def test_tools_that_only_one_process_has_do_not_have_the_index_written_each_time(
+    crib: Crib, tmp_path: Path
+) -> None:
+    def juggle(weather: int) -> int:
+        """Throw and catch."""
+        return weather
+
+    async with crib.open() as one, crib.open() as other:
+        one.toolset.register(juggle)
+        for project in (one, other):
+            project.search("weather")
+        (state,) = (tmp_path / "cache").glob("*/search/state.json")
+        written = state.stat().st_mtime_ns
+        for _ in range(3):
+            assert [one.search("weather")["total"], other.search("weather")["total"]] == [6, 5]
+            assert (one.suggest("juggle"), other.suggest("juggle")) == (["juggle"], [])
+        assert other.search("wether juggel")["total"] == 5
+        assert state.stat().st_mtime_ns == written
+
+
+def test_many_tools_that_are_gone_leave_the_index(crib: Crib, tmp_path: Path) -> None:
+    for number in range(70):
+        add(crib, f"more_{number}", "The weather again.")
+    assert search(crib, "weather")["total"] == 75
+    for number in range(70):
+        shutil.rmtree(crib.home / f"tools/more_{number}")
+    assert search(crib, "weather")["total"] == 5
+    (state,) = (tmp_path / "cache").glob("*/search/state.json")
+    assert "more_" not in state.read_text()
+
+
 def gone(folder: Path) -> None:
     shutil.rmtree(folder)
 
