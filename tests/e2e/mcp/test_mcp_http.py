@@ -176,6 +176,7 @@ def test_unfit_requests_are_refused(server: HttpServerProcess) -> None:
     assert post(server, b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', session.headers).status == 400
     assert post(server, [session.message("ping")], session.headers).status == 400
     assert post(server, session.message("ping"), {"Content-Type": "text/plain"}).status == 415
+    assert post(server, session.message("ping"), {"Content-Encoding": "gzip"}).status == 415
     assert post(server, session.message("ping")).status == 400
     assert post(server, session.message("ping"), {"Mcp-Session-Id": "unknown"}).status == 404
     assert session.ask("no/method").json["error"]["code"] == -32601

@@ -463,6 +463,8 @@ def test_bodies_are_limited_and_of_the_right_type(bundle: Bundle) -> None:
     for content_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
         reply = bundle.send("PUT", BUNDLE, headers={"Content-Type": content_type})
         assert (reply.status, reply.code) == (415, "unsupported_media_type")
+    assert bundle.send("PUT", BUNDLE, headers={"Content-Encoding": "gzip"}).status == 415
+    assert bundle.send("PUT", BUNDLE, headers={"Content-Encoding": "Identity"}).status == 200
     assert (
         bundle.send("PUT", BUNDLE, headers={"Content-Type": "Application/JSON; charset=utf-8"}).status == 200
     )

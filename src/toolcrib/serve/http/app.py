@@ -25,7 +25,7 @@ from toolcrib.errors import MethodNotAllowed, NotFoundError, SlowRequest, Toolcr
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http.etags import etag_of, matches
 from toolcrib.serve.http.problems import problem
-from toolcrib.serve.http.reading import JSON, check_length, media_type_of, read_query
+from toolcrib.serve.http.reading import JSON, check_coding, check_length, media_type_of, read_query
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
@@ -138,6 +138,7 @@ class _Address:
         data, media_type = b"", ""
         if route.body is not None or route.raw:
             allowed = [*([] if route.body is None else [JSON]), *route.raw]
+            check_coding(http.headers.get("content-encoding", ""))
             media_type = media_type_of(http.headers.get("content-type", ""), allowed)
             data = await _body(http, route.max_body, self._body_s)
         request = HttpRequest(http, route, self._services, client, query, data, media_type)

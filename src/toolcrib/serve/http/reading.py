@@ -37,6 +37,12 @@ def media_type_of(content_type: str, allowed: Iterable[str]) -> str:
     return found
 
 
+def check_coding(coding: str) -> None:
+    """Raise UnsupportedMediaType for a body that is compressed, by its Content-Encoding header."""
+    if coding.strip().lower() not in ("", "identity"):
+        raise UnsupportedMediaType("the body is compressed", hint="Send it without Content-Encoding.")
+
+
 def check_length(length: int, limit: int) -> None:
     """Raise TooLarge for a body of more bytes than the limit."""
     if length > limit:

@@ -22,7 +22,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.serve.auth import Access, Client, OutsideTokens
-from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, problem
+from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, problem
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange, Incoming
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
@@ -191,6 +191,8 @@ class McpEndpoint:
             await self._in_session(http, message, body)
 
     def _check_types(self, http: Exchange) -> None:
+        if b"content-encoding" in http.headers:
+            check_coding(http.text(b"content-encoding"))
         types = http.headers.get(b"content-type"), http.headers.get(b"accept")
         if types == self._types:
             return
