@@ -9,7 +9,7 @@ writer writes it. A record is written over the one before it, and may leave byte
 
 The digest is that of the line. The keyed digest (BLAKE2b) covers the digest and the calls that run in each
 process, of which the first wrote the line; the key is in a file beside the anchor. The state is `=` once that
-process has closed the log. Older versions wrote a number and a digest only, and after the line.
+process has closed the log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ _KEY = "audit-key"
 _STATE_AT = 65
 _LONGEST = 4 * 1024 * 1024
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_old = re.compile(rb"([0-9]{20}) ([0-9a-f]{64})").fullmatch
 _shape = re.compile(rb"([0-9a-f]{64}) ([?=]) ([0-9a-f]{32})((?: [^ ,]+,[0-9]+,[0-9]+,[0-9]+)+)").fullmatch
 
 
@@ -49,7 +48,7 @@ class Anchored(NamedTuple):
 
     head: Head
     line: bytes = b""
-    """The last line, with its newline; empty if an older version wrote the anchor."""
+    """The last line, with its newline; empty if only its number and digest are known."""
     writer: str = ""
     """The process that wrote it; empty once it has closed the log."""
     calls: tuple[RunningCalls, ...] = ()
@@ -58,7 +57,7 @@ class Anchored(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """False if an older version wrote it: the log may then have more lines."""
+        """False if its line is not known: the log may then have more lines."""
         return bool(self.line)
 
     def lacks_last(self, end: Head) -> bool:
@@ -180,8 +179,6 @@ def _parse(data: bytes, path: Path, key: str) -> Anchored | None:
     if not data.strip(b"\0"):  # A power cut can leave this of a file that was just created.
         return None
     first, _, rest = data.partition(b"\n")
-    if (old := _old(first)) is not None:
-        return Anchored(Head(int(old[1]), old[2].decode()))
     found, line = _shape(first), rest[: rest.find(b"\n") + 1]
     try:
         if found is None or sha256(line).hexdigest().encode() != found[1] or not _is_genuine(found, key):

@@ -295,8 +295,7 @@ class AuditLog:
             return "cut" if end.seq < latest.seq else "altered"
         if anchored is None or latest.seq <= 0:
             return ""
-        # Only lines written after the anchor of an older version may follow from the anchor's own line.
-        return ("added" if anchored.exact else "") if contains(self.path, latest) else "altered"
+        return "added" if contains(self.path, latest) else "altered"
 
     def _report_interrupted(self) -> None:
         """Record the calls that other processes began and never ended, since they have died."""

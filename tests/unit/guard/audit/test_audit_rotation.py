@@ -312,21 +312,6 @@ def test_lines_that_another_removed_show_to_one_that_never_saw_them(path: Path, 
     assert problem(path, anchor).kind == "gap"
 
 
-def test_an_older_version_may_have_written_lines_after_its_anchor(path: Path, anchor: Path) -> None:
-    lines = anchored(path, anchor, 3)
-    anchor.write_text(f"{3:020d} {sha256(lines[-1]).hexdigest()}\n")
-    with AuditLog(path, max_bytes=SMALL) as log:
-        write(log, 20)
-    verdict = verify(path, anchor=anchor)
-    assert verdict.ok
-    assert "added lines" in verdict.skipped[0]
-    with AuditLog(path, anchor) as log:
-        write(log, 1)
-    verdict = verify(path, anchor=anchor)
-    assert verdict.ok
-    assert (verdict.skipped, verdict.notices.get("AUDIT_GAP")) == ((), None)
-
-
 def append_fitting_line(path: Path) -> None:
     """Append a line whose number and digest are right, as a program without the user's folder could."""
     last = path.read_bytes().splitlines(keepends=True)[-1]
