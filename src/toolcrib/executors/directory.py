@@ -93,7 +93,7 @@ def host_of(root: str, catalog: Catalog) -> Host:
         return OneRequestEgress()
 
     def function(tool: Tool, reference: str) -> Executor:
-        from toolcrib.executors.builtin.executor import BuiltinExecutor
+        from toolcrib.executors.builtin.kind import BuiltinExecutor
 
         return BuiltinExecutor(replace(tool, config=BuiltinExec(reference.rpartition(".")[2])), catalog)
 

@@ -1,7 +1,7 @@
 """Decisions about calls, and their records: policy, trust, approvals, rates, idempotency, secrets, audit."""
 
 from toolcrib.guard.approvals.approvals import Approvals as Approvals
-from toolcrib.guard.approvals.deciders import may_decide
+from toolcrib.guard.approvals.approvals import may_decide
 from toolcrib.guard.approvals.reasons import doubts_about
 from toolcrib.guard.approvals.records import Approval as Approval
 from toolcrib.guard.approvals.records import ApprovalStatus, Grant, GrantScope, canonical

@@ -9,13 +9,12 @@ from toolcrib.state.drivers.joined import join, join_async
 from toolcrib.state.drivers.postgres import PostgresDatabase, PostgresServer
 from toolcrib.state.drivers.sqlite import SqliteDatabase as SqliteDatabase
 from toolcrib.state.outbox import Message, Outbox, next_number
-from toolcrib.state.places import cache_folder, cache_home, data_home
+from toolcrib.state.places import cache_folder, cache_home, data_home, user_name
 from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 from toolcrib.state.tables import PROJECT as PROJECT
 from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
 from toolcrib.state.tables import VAULT_REVIEWS
-from toolcrib.state.user import user_name
 from toolcrib.state.user_settings import (
     UserSettings,
     load_user_settings,

@@ -1,4 +1,4 @@
-"""The user's own folders (XDG Base Directory).
+"""The user's own folders (XDG Base Directory), and the user's name.
 
 None is ever inside a project, because projects are untrusted.
 """
@@ -53,3 +53,12 @@ def first_place(*places: tuple[str, str]) -> Path | None:
         if folder.startswith("/"):
             return Path(folder, below)
     return None
+
+
+def user_name(uid: int | None = None) -> str:
+    """Return the name of a user, by default this process's, from the system rather than the environment."""
+    number = os.getuid() if uid is None else uid
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"

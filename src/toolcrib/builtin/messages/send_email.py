@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from toolcrib.builtin.definition import Builtin, boolean, missing_extra, string
 from toolcrib.builtin.site import Site
-from toolcrib.egress.connection import connect
 from toolcrib.egress.policy import HostPolicy, HostRule
+from toolcrib.egress.proxy.dialer import connect
 from toolcrib.errors import InvalidInput, PermissionDenied, ToolFailed, ToolUnavailable, Violation
 from toolcrib.spec import Annotations, CallContext, Example, Network, Permissions, SecretSpec
 

@@ -8,12 +8,12 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-from toolcrib.egress.address import Resolver, allowed_addresses
-from toolcrib.egress.destination import Destination
+from toolcrib.egress.address import Resolver, SystemResolver, allowed_addresses
+from toolcrib.egress.destination import Destination, normal_host
 from toolcrib.egress.policy import HostPolicy
 from toolcrib.egress.proxy.refusal import Denied, HostRefusal
 from toolcrib.egress.proxy.stream import SocketStream
-from toolcrib.errors import HostNotAllowed
+from toolcrib.errors import HostNotAllowed, InvalidInput, ToolFailed
 from toolcrib.spec.record import record
 
 _log = logging.getLogger(__name__)
@@ -133,3 +133,23 @@ async def _connected(address: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+async def connect(host: str, port: int, policy: HostPolicy, *, timeout_s: float) -> socket.socket:
+    """Return a socket that is connected to a checked address of a host, for a protocol of the caller's own.
+
+    Raises HostNotAllowed, InvalidInput for what is no host, ToolFailed if nobody answers there.
+    """
+    try:
+        destination = Destination("https", normal_host(host), port)
+    except ValueError as error:
+        raise InvalidInput(f"cannot connect to {host!r}: {error}") from None
+    limits = ProxyLimits(dial_s=timeout_s)
+    dialer = Dialer(policy, SystemResolver(), lambda _: None, limits)
+    try:
+        return (await dialer.connect(destination)).detach()
+    except Denied as error:
+        refusal = error.refusal
+        raise HostNotAllowed(refusal.text, details={"host": host, "port": port}) from None
+    except Unreachable as error:
+        raise ToolFailed(error.text, details={"host": host, "port": port}, retryable=True) from None

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
-from toolcrib.executors.host import Host
+from toolcrib.errors import ToolUnavailable
 from toolcrib.manifest.kinds import Kind
-from toolcrib.spec import BuiltinExec, Executor, Tool
+from toolcrib.spec import BuiltinExec, Call, CallContext, Catalog, Outcome, Tool
 
 
-def _executor(tool: Tool, host: Host) -> Executor:
-    from toolcrib.executors.builtin.executor import BuiltinExecutor
+class BuiltinExecutor:
+    """Calls the function on the call path, so that its own checks, approval and limits apply too."""
 
-    return BuiltinExecutor(tool, host.catalog)
+    grace_s = 1.0
+    """The function ends by its own limit."""
+
+    def __init__(self, tool: Tool, catalog: Catalog) -> None:
+        assert isinstance(tool.config, BuiltinExec)
+        self._tool = tool
+        self._function = tool.config.function
+        self._catalog = catalog
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """Call the function. Raises ToolUnavailable if none is registered by that name."""
+        found = next((tool for tool in self._catalog.tools() if tool.name == self._function), None)
+        kind = None if found is None else "built-in" if found.is_builtin else found.kind
+        if kind not in ("function", "built-in"):
+            raise ToolUnavailable(
+                f"{self._tool.name}: {self._function!r} is "
+                + ("not registered" if kind is None else f"no function, but a tool of kind {kind}"),
+                hint=f"Register a Python function as {self._function!r} in the same toolset.",
+                details={"function": self._function},
+            )
+        inner = Call(
+            self._function,
+            dict(call.arguments) if isinstance(call.arguments, dict) else call.arguments,
+            variables=call.variables,
+            run_id=call.run_id,
+            session_id=call.session_id,
+            approved_by=call.approved_by,
+            caller=call.caller,
+            identity=call.identity,
+            timeout_ms=max(1, int(ctx.remaining * 1000)),
+            on_event=ctx.relay,
+            approval_channel=call.approval_channel,
+            client=call.client,
+        )
+        result = await self._catalog.invoke(inner)
+        return Outcome(result.unwrap(), tuple(result.warnings))
 
 
 KIND = Kind(
     name="builtin",
     config=BuiltinExec,
-    executor=_executor,
+    executor=lambda tool, host: BuiltinExecutor(tool, host.catalog),
     fixed=("function",),
     untraceable=(
         "calls a registered function: it runs in this process, which is not observed",

@@ -23,8 +23,7 @@ from toolcrib.executors.mcp.connected import Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
-from toolcrib.executors.mcp.results import outcome_of
-from toolcrib.spec import CallContext, Outcome
+from toolcrib.spec import Call, CallContext, McpExec, Outcome, Tool
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -472,6 +471,53 @@ class McpServer:
         if loop is None or loop is asyncio.get_running_loop():
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+class McpExecutor:
+    """Passes a call on to the tool's server."""
+
+    def __init__(self, tool: Tool, server: McpServer) -> None:
+        assert isinstance(tool.config, McpExec)
+        self._tool = tool.config.tool
+        self._server = server
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome:
+        """Run one attempt of a call."""
+        assert isinstance(call.arguments, Mapping)
+        return await self._server.call(self._tool, call.arguments, ctx)
+
+
+def outcome_of(server: str, tool: str, result: Any) -> Outcome:
+    """Return the structured value if there is one, else the text, and the blocks if they are more than that.
+
+    For a prompt these are its messages, for a resource its contents. Raises ToolFailed for an error.
+    """
+    if hasattr(result, "messages"):
+        messages = [_as_json(one) for one in result.messages]
+        return Outcome({"messages": messages}, blocks=tuple(one["content"] for one in messages))
+    if hasattr(result, "contents"):
+        contents = [_as_json(one) for one in result.contents]
+        blocks = tuple({"type": "resource", "resource": one} for one in contents)
+        return Outcome({"contents": contents}, blocks=blocks)
+    texts = [block.text for block in result.content if block.type == "text"]
+    if result.is_error:
+        message = "\n".join(texts).strip() or "the tool failed and does not say why"
+        details: dict[str, Any] = {"server": server, "tool": tool}
+        if result.structured_content is not None:
+            details["structured"] = result.structured_content
+        raise ToolFailed(message, details=details)
+    blocks = tuple(_as_json(one) for one in result.content)
+    plain = len(texts) == len(blocks)
+    if result.structured_content is not None:
+        return Outcome(result.structured_content, blocks=() if plain else blocks)
+    if plain:
+        return Outcome("\n".join(texts), blocks=blocks if len(blocks) > 1 else ())
+    return Outcome({"content": list(blocks)}, blocks=blocks)
+
+
+def _as_json(one: Any) -> dict[str, Any]:
+    found: dict[str, Any] = one.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return found
 
 
 async def _import_client() -> None:

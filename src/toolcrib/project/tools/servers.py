@@ -21,7 +21,6 @@ from toolcrib.errors import (
 )
 from toolcrib.executors.mcp.connected import Link
 from toolcrib.executors.mcp.definitions import Definition, digest, names_of, takes_address, tool_of
-from toolcrib.executors.mcp.executor import McpExecutor
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.process.local import (
     environment_of,
@@ -35,7 +34,7 @@ from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.process.unconfined import start_unconfined
 from toolcrib.executors.mcp.remote import HttpLink
-from toolcrib.executors.mcp.server import McpServer
+from toolcrib.executors.mcp.server import McpExecutor, McpServer
 from toolcrib.guard import ReviewedDefinitions, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
