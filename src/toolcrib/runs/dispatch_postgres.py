@@ -50,22 +50,16 @@ _LOG_S = 600.0
 class PgQueuerDispatcher:
     """A `Dispatcher` for many machines.
 
-    A message is delivered again if its worker was silent for `silent_s` seconds. `limits` returns the number
-    of works of an entry that may run at a time on all workers together; 0: any number.
+    A message is delivered again if its worker was silent for `silent_s` seconds.
     """
 
     keeps_limits = True
 
-    def __init__(
-        self,
-        database: PostgresDatabase,
-        *,
-        silent_s: float = 5.0,
-        limits: Callable[[str], int] = lambda _entry: 0,
-    ) -> None:
+    def __init__(self, database: PostgresDatabase, *, silent_s: float = 5.0) -> None:
         self._database = database
         self._silent_s = silent_s
-        self.limits = limits
+        self.limits: Callable[[str], int] = lambda _entry: 0
+        """Returns how many works of an entry may run at a time on all workers together; 0: any number."""
         self._resent: dict[str, float] = {}
         self._emptied = time.monotonic()
         self._serving: list[Serving] = []

@@ -269,7 +269,9 @@ async def test_a_worker_counts_no_calls_in_its_event_loop(url: str, log: Log) ->
 
     database = open_database(url, "state", PROJECT)
     assert isinstance(database, PostgresDatabase)
-    calls = Watched(database, dispatcher=PgQueuerDispatcher(database, limits=lambda _: 3))
+    dispatcher = PgQueuerDispatcher(database)
+    dispatcher.limits = lambda _: 3
+    calls = Watched(database, dispatcher=dispatcher)
     worker, stop = worker_of(calls, log, {"nap": 3}), asyncio.Event()
     task = asyncio.create_task(worker.run(stop))
     assert (await calls.wait(calls.submit("nap", {}), PATIENCE_S)).state == "done"

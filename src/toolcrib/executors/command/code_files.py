@@ -22,7 +22,7 @@ from toolcrib.executors.command.programs import (
     module_program,
 )
 from toolcrib.manifest.kinds import CodeFile
-from toolcrib.sandbox.files.paths import Paths, beginning
+from toolcrib.sandbox.files.paths import Paths, first_line
 from toolcrib.spec import CommandExec, Tool
 
 PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -33,8 +33,6 @@ _MOST_WORDS = 2_000
 _DEEPEST = 5
 """Command lines inside of command lines, and scripts that name their own interpreter."""
 _PACKAGES = "node_modules"
-_FIRST_LINE = 256
-"""Bytes of a script that may name its interpreter (BINPRM_BUF_SIZE of execve(2))."""
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 _INNER = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
@@ -167,7 +165,7 @@ class _Reader:
         for folder in folders:
             path = os.path.join(self._root, folder, word)
             if self._is_file(path) and os.access(path, os.X_OK):
-                start = self._paths.text(self._paths.real(path), _FIRST_LINE)
+                start = self._paths.text(self._paths.real(path), 4)
                 return start.startswith((b"#!", b"\x7fELF"))
         return False
 
@@ -181,11 +179,11 @@ class _Reader:
         if not self._is_inside(path):
             return b""
         # Not noted among the looks: the whole file is part of the digest.
-        start = beginning(self._paths.real(os.path.join(self._root, path)), _FIRST_LINE)
+        start = first_line(self._paths.real(os.path.join(self._root, path)))
         if start.startswith(b"#!"):
-            line = start[2:].partition(b"\n")[0].decode(errors="surrogateescape")
+            line = start[2:].decode(errors="surrogateescape")
             self.command([*line.strip().split(None, 1), path], list(folders))  # one argument (execve(2))
-        return start.partition(b"\n")[0]
+        return start
 
     def _is_file(self, path: str) -> bool:
         if not path or "\0" in path or "${" in path or "{{" in path:

@@ -105,7 +105,7 @@ class PythonExecutor:
             tool,
             config.cwd,
             read=(*grants, _CHILD),
-            links=links_on((python, *_home_of(python, paths)), paths),
+            links=links_on((python, *home_of(python, paths)), paths),
         )
         own = files.folder(tool)
         # Folders that no tool may write come first, so no tool can put a module in front of another's.
@@ -270,14 +270,14 @@ def _base() -> str:
 
 def runs_in(python: str, paths: Paths) -> list[str]:
     """Return the paths that decide which code an interpreter runs: itself and its libraries."""
-    ways = (python, *_home_of(python, paths))
+    ways = (python, *home_of(python, paths))
     return [
         *(place for way in ways for place in paths.to_protect(way)),
         *_installation(paths.real(python), paths),
     ]
 
 
-def _home_of(python: str, paths: Paths) -> list[str]:
+def home_of(python: str, paths: Paths) -> list[str]:
     """Return the folder that a virtual environment's settings name as its interpreter's."""
     settings = paths.text(str(Path(python).parent.with_name("pyvenv.cfg")), _MAX_SETTINGS)
     lines = settings.decode(errors="replace").splitlines()

@@ -21,12 +21,10 @@ from toolcrib.executors.workspace.network import manifest_line
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.grants import nameable
-from toolcrib.sandbox.files.paths import beginning, within
+from toolcrib.sandbox.files.paths import first_line, within
 from toolcrib.spec import Tool
 
 _REFUSALS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
-_FIRST_LINE = 256
-"""Bytes that the kernel reads of a script's first line (execve(2))."""
 
 
 class Denial(NamedTuple):
@@ -64,7 +62,7 @@ def of_interpreter(
     if "errno" not in error.details or not isinstance(path, str) or "/" not in path:
         return None
     reach = Reach.of(workspace, tool, job)
-    first = beginning(reach.place(path), _FIRST_LINE).partition(b"\n")[0]
+    first = first_line(reach.place(path))
     words = first[2:].split() if first.startswith(b"#!") else []
     if not words or not os.path.exists(os.fsdecode(words[0])):
         return None

@@ -68,19 +68,15 @@ def results_message(tx: Transaction, run_id: str, iteration: int) -> bytes:
 
 
 def _result(row: tuple[Any, ...]) -> tuple[str, str, str, bool]:
-    use_id, name, answer, call_state, result, error, agent, child_state, child_answer, child_error = row
+    use_id, name, answer, call_state, result, *_ = row
     if answer is not None:
         return use_id, name, answer, True
     if call_state == "done":
         return use_id, name, text_view(Result.from_dict(json.loads(result))), False
-    if child_state == "done":
-        return use_id, name, cut_text(child_answer or ""), False
-    if child_state is not None:
-        return use_id, name, error_text(_of_child(agent, child_state, child_error)), True
-    failure = (
-        Cancelled("the call was cancelled") if error is None else ToolcribError.from_dict(json.loads(error))
-    )
-    return use_id, name, cut_text(error_text(failure)), True
+    end = _end(row)
+    if end.error is None:
+        return use_id, name, cut_text(end.value or ""), False
+    return use_id, name, cut_text(error_text(end.error)), True
 
 
 def _of_child(agent: str, state: str, error: str | None) -> ToolcribError:

@@ -83,20 +83,27 @@ class WorkflowSet(NamedTuple):
         """Return what a run needs. Raises what the finders raise, and `DefinitionError` for a circle."""
         others: dict[str, Workflow] = {}
         agents: dict[str, tuple[str, str]] = {}
+        # Each workflow is looked into once: many may call the same ones, in many ways.
+        deepest: dict[str, tuple[str, ...]] = {}
 
         def add(one: Workflow, way: tuple[str, ...]) -> None:
-            if one.name in way or len(way) >= _MOST_DEEP:
-                shown = " → ".join((*way, one.name))
+            below = deepest.get(one.name, (one.name,))
+            if one.name in way or len(way) + len(below) > _MOST_DEEP:
+                shown = " → ".join((*way, *below))
                 raise DefinitionError(
                     f"workflows call each other in a circle, or more than {_MOST_DEEP} deep: {shown}"
                 )
+            if one.name in deepest:
+                return
             for name in one.callees("tool"):
                 tool(name)
             for name in one.callees("agent"):
-                agents.setdefault(name, agent(name))
+                agents[name] = agents.get(name) or agent(name)
             for name in one.callees("workflow"):
-                others.setdefault(name, find(name))
+                others[name] = others.get(name) or find(name)
                 add(others[name], (*way, one.name))
+                below = max(below, (one.name, *deepest[name]), key=len)
+            deepest[one.name] = below
 
         add(workflow, ())
         return cls(workflow, others, agents)

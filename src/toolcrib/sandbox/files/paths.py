@@ -22,6 +22,8 @@ MOST_LINKS = 40
 """Followed on one path, as by the kernel (path_resolution(7))."""
 MOST_TRIES = 100
 REMEMBERED = 256
+_LINE_BYTES = 256
+"""BINPRM_BUF_SIZE of execve(2)."""
 SETTLED_NS = 100_000_000
 """A file or folder that changed less than this before it was read may change again without a new time."""
 
@@ -65,6 +67,11 @@ def beginning(path: str, most: int) -> bytes:
             return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
     except OSError:
         return b""
+
+
+def first_line(path: str) -> bytes:
+    """Return the first line of a regular file, as far as the kernel looks for an interpreter (execve(2))."""
+    return beginning(path, _LINE_BYTES).partition(b"\n")[0]
 
 
 def folder_state(path: str) -> tuple[int, ...] | None:

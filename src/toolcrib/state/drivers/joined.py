@@ -6,7 +6,8 @@ statements use cursors of our own and our own schema, and leave the settings as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from toolcrib.errors import InvalidError
@@ -44,22 +45,11 @@ def join(database: Database, connection: object, work: Callable[[Transaction], _
     def execute(sql: str, values: Sequence[Any] | None = None) -> Any:
         return psycopg.Cursor(connection, row_factory=tuple_row).execute(sql.encode(), values)
 
-    try:
-        before = execute(_GET_PATH).fetchone()[0]  # begins the transaction, unless it has begun
-        if connection not in server.joined:
-            _require_same(server, execute(_PLACE).fetchone())
-            server.joined.add(connection)
+    with _reported(server):
+        path = execute(_GET_PATH).fetchone()[0]  # begins the transaction, unless it has begun
         # A savepoint in the owner's transaction.
         with connection.transaction():
-            execute(_SET_PATH, (server.quoted_schema,))
-            transaction = PostgresTransaction(execute, server.lease_s)
-            result = work(transaction)
-            if transaction.notifies:
-                execute(_notify(server))
-            execute(_SET_PATH, (before,))
-    except psycopg.Error as error:
-        raise server.unavailable(error) from error
-    return result
+            return _inside(server, connection, path, execute, work)
 
 
 async def join_async(database: Database, connection: object, work: Callable[[Transaction], _T]) -> _T:
@@ -78,37 +68,62 @@ async def join_async(database: Database, connection: object, work: Callable[[Tra
     loop, left_alone = asyncio.get_running_loop(), False
 
     async def run(sql: str, values: Sequence[Any] | None = None) -> _Answer:
+        if left_alone:
+            raise asyncio.CancelledError
         cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
         await cursor.execute(sql.encode(), values)
         return _Answer(cursor.rowcount, await cursor.fetchall() if cursor.description else [])
 
-    async def run_for_work(sql: str, values: Sequence[Any] | None) -> _Answer:
-        if left_alone:
-            raise asyncio.CancelledError
-        return await run(sql, values)
+    def execute(sql: str, values: Sequence[Any] | None = None) -> _Answer:  # runs in the thread of `work`
+        return asyncio.run_coroutine_threadsafe(run(sql, values), loop).result()
 
-    def execute(sql: str, values: Sequence[Any] | None) -> _Answer:  # runs in the thread of `work`
-        return asyncio.run_coroutine_threadsafe(run_for_work(sql, values), loop).result()
-
-    try:
-        before = (await run(_GET_PATH)).rows[0][0]
-        if connection not in server.joined:
-            place = await asyncio.to_thread(_place_of, server)
-            _require_same(server, (await run(_PLACE)).fetchone(), place)
-            server.joined.add(connection)
+    with _reported(server):
+        path = (await run(_GET_PATH)).rows[0][0]
         async with connection.transaction():
-            await run(_SET_PATH, (server.quoted_schema,))
-            transaction = PostgresTransaction(execute, server.lease_s)
             try:
-                result = await asyncio.to_thread(work, transaction)
+                return await asyncio.to_thread(_inside, server, connection, path, execute, work)
             finally:
                 left_alone = True  # If the task was cancelled, `work` still runs; it must write nothing more.
-            if transaction.notifies:
-                await run(_notify(server))
-            await run(_SET_PATH, (before,))
+
+
+def _inside(
+    server: PostgresServer,
+    connection: object,
+    path: str,
+    execute: Callable[..., Any],
+    work: Callable[[Transaction], _T],
+) -> _T:
+    """Return `work` of a transaction whose statements `execute` sends on the owner's connection.
+
+    `path` is the `search_path` of the owner.
+    """
+    if connection not in server.joined:
+        with server.transaction("BEGIN READ ONLY") as own:
+            place = own.one(_PLACE)
+        if execute(_PLACE).fetchone() != place:  # No worker would see the calls there.
+            raise InvalidError(
+                f"the connection leads to another database than {server.name}, where the calls are",
+                hint="Use the same database for both.",
+            )
+        server.joined.add(connection)
+    execute(_SET_PATH, (server.quoted_schema,))
+    transaction = PostgresTransaction(execute, server.lease_s)
+    result = work(transaction)
+    if transaction.notifies:
+        # It wakes the listeners of all processes, this one's too.
+        execute(f"NOTIFY toolcrib, '{server.schema.encode().hex()}/'")
+    execute(_SET_PATH, (path,))
+    return result
+
+
+@contextmanager
+def _reported(server: PostgresServer) -> Iterator[None]:
+    import psycopg
+
+    try:
+        yield
     except psycopg.Error as error:
         raise server.unavailable(error) from error
-    return result
 
 
 class _Answer(NamedTuple):
@@ -155,24 +170,3 @@ def _require_open(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[
             "no transaction is open on the connection, which commits each statement by itself",
             hint="Open one first: `with connection.transaction(): …`.",
         )
-
-
-def _place_of(server: PostgresServer) -> tuple[Any, ...] | None:
-    with server.transaction("BEGIN READ ONLY") as own:
-        return own.one(_PLACE)
-
-
-def _require_same(
-    server: PostgresServer, found: tuple[Any, ...] | None, place: tuple[Any, ...] | None = None
-) -> None:
-    """Raise InvalidError if the connection leads to another database, whose calls no worker would see."""
-    if found != (place or _place_of(server)):
-        raise InvalidError(
-            f"the connection leads to another database than {server.name}, where the calls are",
-            hint="Use the same database for both.",
-        )
-
-
-def _notify(server: PostgresServer) -> str:
-    """Return the statement that wakes the listeners of all processes, this one's too."""
-    return f"NOTIFY toolcrib, '{server.schema.encode().hex()}/'"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from toolcrib.executors.command.programs import base_name, known_program
 from toolcrib.executors.mcp.launch.launchers import is_launcher
-from toolcrib.executors.mcp.launch.line import Launch, MachineView, is_within
-from toolcrib.sandbox.files.paths import Paths
+from toolcrib.executors.mcp.launch.line import Launch, MachineView
+from toolcrib.sandbox.files.paths import Paths, within
 
 _DATA = (".db", ".db3", ".duckdb", ".jsonl", ".log", ".ndjson", ".sqlite", ".sqlite3")
 """Endings of files that programs write, often with others beside them, such as a journal."""
@@ -62,7 +62,7 @@ def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], 
         return f"the root stays read-only, as code and settings are in it; {_INSTEAD}"
     if any(part.startswith(".") or part == "node_modules" for part in parts):
         return f"it is in a hidden folder or a folder of code; {_INSTEAD}"
-    if any(is_within(one, folder) or is_within(folder, one) for one in code):
+    if any(within(one, folder) or within(folder, one) for one in code):
         return f"its folder has code or settings; {_INSTEAD}"
     if not paths.is_folder(folder):
         return f"its folder does not exist; create it: mkdir -p {shlex.quote(folder)}"

@@ -7,15 +7,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import field, replace
 
+from toolcrib.sandbox.files.paths import within
 from toolcrib.spec.record import record
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 """Folders that every confined process sees."""
-
-
-def is_within(path: str, folder: str) -> bool:
-    """Return True if a path is the folder or lies below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 @record
@@ -65,13 +61,13 @@ class MachineView:
 
     def is_system(self, path: str) -> bool:
         """Return True for what every confined process sees."""
-        return any(is_within(path, folder) for folder in SYSTEM)
+        return within(path, *SYSTEM)
 
     def is_inside(self, path: str) -> bool:
         """Return True for a path in the project."""
-        return is_within(path, self.root)
+        return within(path, self.root)
 
     def is_too_wide(self, folder: str) -> bool:
         """Return True for a folder around the home folder or the project, which is never granted so."""
         places = (self.root, self.home, os.path.realpath(self.home))
-        return folder.count("/") < 2 or any(is_within(place, folder) for place in places)
+        return folder.count("/") < 2 or any(within(place, folder) for place in places)

@@ -14,15 +14,14 @@ from typing import NamedTuple
 
 from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch.launchers import launched
-from toolcrib.executors.mcp.launch.line import Launch, MachineView, is_within
-from toolcrib.sandbox.files.paths import Paths, beginning
+from toolcrib.executors.mcp.launch.line import Launch, MachineView
+from toolcrib.executors.python.executor import home_of
+from toolcrib.sandbox.files.paths import Paths, beginning, first_line, within
 
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*t?")
 _NODE = ("node", "nodejs")
 _CODE = (".cjs", ".js", ".mjs", ".py", ".pyz", ".rb", ".sh", ".ts")
 _PACKAGE = ("package.json", "pyproject.toml", "setup.py", "requirements.txt")
-_FIRST_LINE = 256
-_MOST = 65_536
 _DEEPEST = 5
 
 
@@ -44,7 +43,7 @@ def needs_of(launch: Launch, machine: MachineView) -> Needs:
     if launch.project:
         finder.package(finder.paths.real(launch.project))
     read = (
-        one for one in finder.read if not any(one != other and is_within(one, other) for other in finder.read)
+        one for one in finder.read if not any(one != other and within(one, other) for other in finder.read)
     )
     return Needs(tuple(read), tuple(finder.path))
 
@@ -76,9 +75,9 @@ class _Finder:
         for place in dict.fromkeys((path, real)):
             self._environment(place)
         name = os.path.basename(real)
-        start = beginning(real, _FIRST_LINE)
+        start = first_line(real)
         if start.startswith(b"#!"):
-            words = start[2:].partition(b"\n")[0].decode(errors="replace").split()
+            words = start[2:].decode(errors="replace").split()
             self._first_line(words, depth)
         if start.startswith(b"\x7fELF") and _PYTHON.fullmatch(name):
             self._python(path)
@@ -121,10 +120,9 @@ class _Finder:
         prefix = os.path.dirname(os.path.dirname(real))
         self._grant(real)
         self._libraries(prefix)
-        settings = self.paths.text(f"{os.path.dirname(python)}/../pyvenv.cfg", _MOST)
-        for home in re.findall(rb"(?m)^home\s*=\s*(/[^\r\n]*)", settings):
+        for home in home_of(python, self.paths):
             # A project may have written this. It counts only where it leads to an interpreter's libraries.
-            self._libraries(os.path.dirname(os.fsdecode(home.strip())), os.fsdecode(home.strip()))
+            self._libraries(os.path.dirname(home), home)
 
     def _libraries(self, prefix: str, folder: str = "") -> None:
         if self._machine.is_inside(prefix) or not any(Path(prefix).glob("lib*/python3*/os.py")):

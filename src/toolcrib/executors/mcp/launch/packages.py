@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.mcp.launch.line import MachineView, is_within
-from toolcrib.sandbox.files.paths import beginning
+from toolcrib.executors.mcp.launch.line import MachineView
+from toolcrib.sandbox.files.paths import beginning, first_line, within
 
 _NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([A-Za-z0-9.+^~*_-]+))?", re.IGNORECASE)
 _MOST_BYTES = 1_048_576
@@ -154,12 +154,12 @@ def _bin(folder: str, command: str | None, package: str) -> str | None:
     name = command or (short if short in programs or len(programs) != 1 else next(iter(programs)))
     path = os.path.normpath(f"{folder}/{programs.get(name, '')}") if name in programs else ""
     # A package may name a file outside of its own folder by `..`.
-    return path if is_within(path, folder) and os.path.isfile(path) else None
+    return path if within(path, folder) and os.path.isfile(path) else None
 
 
 def is_for_node(script: str) -> bool:
     """Return True for a script that Node runs."""
-    first = beginning(script, 256).partition(b"\n")[0]
+    first = first_line(script)
     return not first.startswith(b"#!") or b"node" in first
 
 

@@ -13,7 +13,6 @@ from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
 from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 from toolcrib.executors.mcp.launch.data import data_named
-from toolcrib.executors.mcp.launch.line import is_within
 from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
@@ -21,7 +20,7 @@ from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.process import process_job
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
-from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
 from toolcrib.spec.tools.words import may_touch
 
@@ -105,7 +104,7 @@ def unconfined_program(spec: ServerSpec, root: str) -> str:
         return ""
     real, machine = os.path.realpath(found), MachineView(os.path.realpath(root))
     # A cloned project could bring a program named `docker`; that one stays confined.
-    inside = machine.is_inside(found) or machine.is_inside(real) or is_within(found, root)
+    inside = machine.is_inside(found) or machine.is_inside(real) or within(found, root)
     return real if is_daemon_client(real) and not inside else ""
 
 
