@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
-from toolcrib.state import Database, PostgresServer, SqliteDatabase
+from toolcrib.state import Database, PostgresServer, SqliteDatabase, Transaction
 
 Address = Path | str
 """A folder, or the address of a Postgres server."""
@@ -26,6 +28,45 @@ def open_database(
         database = PostgresServer(address, lease_s=LEASE_S).database(name, migrations, durable=durable)
     _OPEN.append(database)
     return database
+
+
+def clocked(database: Database, clock: Callable[[], float]) -> Database:
+    """Return the database with transactions that take the time from a clock of the test."""
+    return cast(Database, _Clocked(database, clock))
+
+
+class _Clocked:
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+    @contextmanager
+    def read(self) -> Iterator[Any]:
+        with self._database.read() as tx:
+            yield _ClockedTransaction(tx, self._clock)
+
+    @contextmanager
+    def write(self, scope: str | None = None) -> Iterator[Any]:
+        with self._database.write(scope) as tx:
+            yield _ClockedTransaction(tx, self._clock)
+
+
+class _ClockedTransaction:
+    def __init__(self, inner: Transaction, clock: Callable[[], float]) -> None:
+        self._inner = inner
+        self.now = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def clock(self) -> tuple[str, float]:
+        return "", self.now()
+
+    def has_just_begun(self, _lease_s: float) -> bool:
+        return False
 
 
 def close_databases() -> None:

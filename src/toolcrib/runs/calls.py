@@ -125,23 +125,20 @@ class ClaimedCall(NamedTuple):
 class DurableCalls(StoredCalls):
     """The durable calls of one project. Safe for threads, processes and, on a server, machines.
 
-    A claim that was not renewed for `lease_s` seconds is lost. `clock` returns seconds since the epoch;
-    without it the database's clock counts, which all workers share.
+    A claim that was not renewed for `lease_s` seconds is lost.
     """
 
     def __init__(
         self,
         database: Database,
-        clock: Callable[[], float] | None = None,
         *,
         lease_s: float = _LEASE_S,
         dispatcher: Dispatcher | None = None,
     ) -> None:
         super().__init__(database)
         self.database = database
-        self._clock = clock
         self.lease_s = lease_s
-        self.dispatcher: Dispatcher = dispatcher or EmbeddedDispatcher(database, clock)
+        self.dispatcher: Dispatcher = dispatcher or EmbeddedDispatcher(database)
         """The dispatcher to which ready calls are sent, to the entry `entry_of(tool)`."""
         self.to_send = [_TO_SEND]
         """The calls that should have a message, as `Dispatcher.resend` takes them."""
@@ -205,7 +202,7 @@ class DurableCalls(StoredCalls):
             return self._submit(tx, row, delay_s, deliver)
 
     def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float, deliver: bool) -> str:
-        now = self._now(tx)
+        now = tx.now()
         id = row["id"] or new_id(now)
         counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
@@ -262,7 +259,7 @@ class DurableCalls(StoredCalls):
 
         Their rows are locked first, and in one order, as workers lock a call before its run: no deadlock.
         """
-        now = self._now(tx)
+        now = tx.now()
         cancelled = [id for id in sorted(ids) if tx.run(_CANCEL, now, id)]
         yield cancelled
         for id in cancelled:
@@ -274,7 +271,7 @@ class DurableCalls(StoredCalls):
     def retry(self, id: str) -> None:
         """Let a call that ended without a result run again. Raises `ConflictError` for any other."""
         with self._database.write(f"call {id}") as tx:
-            now = self._now(tx)
+            now = tx.now()
             if not tx.run(_REPEAT, now, id):
                 state = self.find(id).state
                 again = "only a call that ended without a result can be retried"
@@ -291,7 +288,7 @@ class DurableCalls(StoredCalls):
         One that is delivered too early is sent again for its time. Without `begins` it does not run before
         `begin`: if the worker dies until then, the call is handed back.
         """
-        now = self._now(tx)
+        now = tx.now()
         holder = (worker if begins else None, now + self.lease_s)
         new = self._new.get(id)
         row: Sequence[Any] | None
@@ -329,7 +326,7 @@ class DurableCalls(StoredCalls):
         No other worker is in its way, even one that is frozen in a transaction.
         """
         with self._database.write(f"renew {os.getpid()} {id(self)}") as tx:
-            end = self._now(tx) + self.lease_s
+            end = tx.now() + self.lease_s
             renew = f"UPDATE calls SET lease_ends_at = ? {_OWN}"
             ordered = sorted(claims, key=lambda claim: claim.id)  # As `cancelling` locks them.
             return [claim for claim in ordered if tx.run(renew, end, claim.id, claim.epoch)]
@@ -376,7 +373,7 @@ class DurableCalls(StoredCalls):
         room: str | None = None,
     ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
-            now = self._now(tx)
+            now = tx.now()
             if not tx.run(_WAIT, approval, room, json.dumps(context), claim.id, claim.epoch):
                 return False
             if approval is not None:
@@ -391,7 +388,7 @@ class DurableCalls(StoredCalls):
             if row is None:
                 return
             tool, priority, given = row
-            now, context = self._now(tx), add_answers(json.loads(given), answers)
+            now, context = tx.now(), add_answers(json.loads(given), answers)
             complete = not open_questions(context)
             tx.run(_ANSWERED, "ready" if complete else "waiting", now, json.dumps(context), id)
             if complete:
@@ -405,7 +402,7 @@ class DurableCalls(StoredCalls):
         fails.
         """
         with self._database.read() as tx:
-            decided = [id for (id,) in tx.all(_DECIDED, self._now(tx))]
+            decided = [id for (id,) in tx.all(_DECIDED, tx.now())]
         woken = [id for approval in decided for id in self._wake(approval)]
         woken += [id for id in self._with_room() if self._go_on_with_room(id)]
         if woken:
@@ -437,7 +434,7 @@ class DurableCalls(StoredCalls):
 
     def _go_on(self, tx: Transaction, row: tuple[Any, ...], *, expired: bool = False) -> bool:
         id, tool, priority = row
-        now = self._now(tx)
+        now = tx.now()
         state: CallState = "failed" if expired else "ready"
         if not tx.run(_WOKEN, state, now, *((_NOBODY, now) if expired else (None, None)), id):
             return False
@@ -452,7 +449,7 @@ class DurableCalls(StoredCalls):
         """Record that the process of an attempt has died, as `rescue` does; False as in `finish`."""
         with self._database.write(f"call {claim.id}") as tx:
             row = tx.one(f"SELECT {_FACTS} FROM calls {_OWN}", claim.id, claim.epoch)
-            lost = row is not None and self._lost(tx, row, self._now(tx), reason)
+            lost = row is not None and self._lost(tx, row, tx.now(), reason)
         self._ends.notify()
         return lost
 
@@ -463,15 +460,15 @@ class DurableCalls(StoredCalls):
         `unknown`, and one that was rescued three times since its last recorded attempt fails.
         """
         with self._database.read() as tx:
-            lost = tx.all(f"{_LOST} LIMIT 100", self._now(tx))
+            lost = tx.all(f"{_LOST} LIMIT 100", tx.now())
             # After an outage of the database all leases are over: their holders get the time to renew them
             # first.
-            if not lost or (self._clock is None and tx.has_just_begun(self.lease_s)):
+            if not lost or tx.has_just_begun(self.lease_s):
                 return []
         rescued = []
         for id, *_ in lost:  # Each by itself: the end of a call locks its run and the events of all runs.
             with self._database.write(f"call {id}") as tx:
-                now = self._now(tx)
+                now = tx.now()
                 row = tx.one(f"{_LOST} AND id = ?", now, id)
                 if row is not None and self._lost(tx, row, now):
                     rescued.append(id)
@@ -515,7 +512,7 @@ class DurableCalls(StoredCalls):
         delay_s: float,
     ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
-            now = self._now(tx)
+            now = tx.now()
             # A retry counts as an attempt. Where something was recorded, the rescues before it are over.
             counts = (int(ending != "retry"), int(ending == "snooze"), int(ending == "handed_back"))
             if not tx.run(_AGAIN, now + max(0.0, delay_s), *counts, claim.id, claim.epoch):
@@ -529,7 +526,7 @@ class DurableCalls(StoredCalls):
         self, claim: ClaimedCall, state: CallState, *, result: bytes | None = None, error: str | None = None
     ) -> bool:
         with self._database.write(f"call {claim.id}") as tx:
-            now = self._now(tx)
+            now = tx.now()
             row = tx.one(_END, state, result, error, now, claim.id, claim.epoch)
             if row is None:
                 return False
@@ -565,9 +562,6 @@ class DurableCalls(StoredCalls):
 
     def _ended(self, ids: Sequence[str]) -> Mapping[str, CallState]:
         return {id: state for id, state in states_of(self._database, "calls", ids) if state in ENDED}
-
-    def _now(self, tx: Transaction) -> float:
-        return tx.now() if self._clock is None else self._clock()
 
 
 _NOBODY = json.dumps(ApprovalRequired("nobody approved the call in time").as_dict())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -57,23 +57,19 @@ class Dispatcher(Protocol):
 
 
 class EmbeddedDispatcher:
-    """Messages in a table of the same database. It needs nothing else, and is meant for one machine.
-
-    `clock` returns seconds since the epoch; without it the database's clock counts.
-    """
+    """Messages in a table of the same database. It needs nothing else, and is meant for one machine."""
 
     keeps_limits = False
 
-    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
         self._serving: list[Serving] = []
 
     def send(self, tx: Transaction, entry: str, key: str, *, delay_s: float = 0.0, priority: int = 0) -> None:
         """Have `key` delivered to a server of `entry`; sent again, it comes at the earlier time."""
         if delay_s <= 0 and any(serving.take(tx, entry, key) for serving in self._serving):
             return
-        now = self._now(tx)
+        now = tx.now()
         tx.later(
             "INSERT INTO deliveries (entry, key, priority, ready_at, due) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (entry, key) DO UPDATE SET priority = excluded.priority,"
@@ -101,7 +97,7 @@ class EmbeddedDispatcher:
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
             # A column and not a comparison with the clock: only so can one index give the order by priority.
-            tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", self._now(tx))
+            tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", tx.now())
             for entry, key in self._due(tx, entries, limit):
                 if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
                     work = handlers[entry](tx, key)
@@ -170,7 +166,7 @@ class EmbeddedDispatcher:
     def _is_due(self, entries: Sequence[str]) -> bool:
         """Look without the right to write, which is one process's at a time."""
         with self._database.read() as tx:
-            if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", self._now(tx)):
+            if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", tx.now()):
                 return True
             return next(self._due(tx, entries, 1), None) is not None
 
@@ -182,7 +178,7 @@ class EmbeddedDispatcher:
             if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is not None:
                 return _UNSERVED_S
             row = tx.one("SELECT MIN(ready_at) FROM deliveries WHERE due = 0")
-            return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - self._now(tx)))
+            return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - tx.now()))
 
     @staticmethod
     def _due(tx: Transaction, entries: Sequence[str], limit: int) -> Iterator[tuple[str, str]]:
@@ -200,9 +196,6 @@ class EmbeddedDispatcher:
     def _wake(self) -> None:
         for serving in list(self._serving):
             serving.wake()
-
-    def _now(self, tx: Transaction) -> float:
-        return tx.now() if self._clock is None else self._clock()
 
 
 async def _then(stop: asyncio.Event, woken: asyncio.Event) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.databases import Address, close_databases, open_database
+from tests.databases import Address, clocked, close_databases, open_database
 from tests.guarded import Wall
 from tests.processes import FORKS
 from toolcrib.core.attempt import AttemptPolicy, decide
@@ -45,7 +45,7 @@ def wall() -> Wall:
 
 @pytest.fixture
 def calls(address: Address, wall: Wall) -> DurableCalls:
-    return DurableCalls(opened(address), wall)
+    return DurableCalls(clocked(opened(address), wall))
 
 
 def claim_next(

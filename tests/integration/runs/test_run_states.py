@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.databases import Address, open_database
+from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.postgres import PostgresProcess
 from tests.processes import FORKS
@@ -39,10 +39,10 @@ class Machine:
 
     def __init__(self, address: Address, wall: Wall) -> None:
         self.wall = wall
-        self.database = open_database(address, "state", PROJECT)
-        self.calls = DurableCalls(self.database, wall)
+        self.database = clocked(open_database(address, "state", PROJECT), wall)
+        self.calls = DurableCalls(self.database)
         self.sent: list[str] = []
-        self.store = RunStore(self.database, wall, self._send)
+        self.store = RunStore(self.database, self._send)
         self.runs = RunTransitions(self.store, self._submit)
         self.tree = RunTree(self.store, self.calls.cancelling)
         self.calls.on_end.append(self.runs.call_ended)

@@ -34,7 +34,7 @@ def use_ends(tx: Transaction, run_id: str, iteration: int) -> list[UseEnd]:
 
 
 def _end(row: tuple[Any, ...]) -> UseEnd:
-    use_id, name, answer, call_state, result, error, agent, child_state, child_answer, child_error = row
+    use_id, _, answer, call_state, result, error, agent, child_state, child_answer, child_error = row
     if answer is not None:
         # A workflow stores an error here; an agent stores the text for its model (`_result`).
         return UseEnd(use_id, None, ToolcribError.from_dict(json.loads(answer)))
@@ -46,7 +46,7 @@ def _end(row: tuple[Any, ...]) -> UseEnd:
         return UseEnd(use_id, None, _of_child(agent, child_state, child_error))
     if error is not None:
         return UseEnd(use_id, None, ToolcribError.from_dict(json.loads(error)))
-    return UseEnd(use_id, None, Cancelled(f"the call of {name} was cancelled"))
+    return UseEnd(use_id, None, Cancelled("the call was cancelled"))
 
 
 def results_message(tx: Transaction, run_id: str, iteration: int) -> bytes:

@@ -60,24 +60,20 @@ class RunDraft:
 class RunStore:
     """The sessions and runs of one database. Safe for threads, processes and, on a server, machines.
 
-    `clock` returns seconds since the epoch; without it the database's clock counts, which all workers share.
     `send` hands a ready run to the workers.
     """
 
-    def __init__(
-        self, database: Database, clock: Callable[[], float] | None = None, send: Send | None = None
-    ) -> None:
+    def __init__(self, database: Database, send: Send | None = None) -> None:
         self.database = database
         self.events = RunEvents(database)
         self._ends: DatabaseWatch[RunState] = DatabaseWatch(self._ended, database)
         self.send: Send = send or (lambda _tx, _run, _delay: None)
-        self.clock = clock
 
     @contextmanager
     def change(self, scope: str) -> Iterator[RunNotes]:
         """Open a transaction whose events are stored at its end."""
         with self.database.write(scope) as tx:
-            notes = RunNotes(tx, self.now(tx))
+            notes = RunNotes(tx, tx.now())
             yield notes
             notes.write()
         # After the commit: who is woken must see what was written.
@@ -94,16 +90,12 @@ class RunStore:
     def _ended(self, ids: Sequence[str]) -> Mapping[str, RunState]:
         return {id: state for id, state in states_of(self.database, "runs", ids) if state in ENDED}
 
-    def now(self, tx: Transaction) -> float:
-        """Return the time that all workers share."""
-        return tx.now() if self.clock is None else self.clock()
-
     # -- new ones --------------------------------------------------------------------------------
 
     def create_session(self, caller: str = "local", metadata: Mapping[str, Any] | None = None) -> str:
         """Store a session and return its id. `metadata` is a JSON object for its owner."""
         with self.database.write("session") as tx:
-            return self._insert_session(tx, self.now(tx), caller, _json_object("metadata", metadata or {}))
+            return self._insert_session(tx, tx.now(), caller, _json_object("metadata", metadata or {}))
 
     def _insert_session(self, tx: Transaction, now: float, caller: str, metadata: str) -> str:
         id = new_id(now)

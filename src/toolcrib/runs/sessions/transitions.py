@@ -133,7 +133,7 @@ class RunTransitions:
         One that is delivered too early is sent again for its time. Without `begins` the step is made after
         `begin`: the death of the worker does not count before.
         """
-        now = self.store.now(tx)
+        now = tx.now()
         row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
         if row is None:
             later = tx.one("SELECT ready_at FROM runs WHERE id = ? AND state = 'ready'", id)
@@ -153,7 +153,7 @@ class RunTransitions:
         kept = []
         for claim in claims:
             with self.store.database.write(f"run {claim.run.id}") as tx:
-                end = self.store.now(tx) + self.lease_s
+                end = tx.now() + self.lease_s
                 if tx.run(f"UPDATE runs SET lease_ends_at = ? {_OWN}", end, claim.run.id, claim.epoch):
                     kept.append(claim)
         return kept
@@ -228,7 +228,7 @@ class RunTransitions:
 
     def call_ended(self, tx: Transaction, call_id: str, state: str) -> None:
         """Count the end of a call, within the transaction that stores it and as the last thing in it."""
-        notes = RunNotes(tx, self.store.now(tx))
+        notes = RunNotes(tx, tx.now())
         use_ended(self.store, notes, ("call_id", call_id), state, Usage())
         notes.write()
         tx.after_commit.append(self.store.events.wake)
@@ -236,8 +236,8 @@ class RunTransitions:
     def rescue(self) -> list[str]:
         """Take the runs of workers that are silent, at most 100, and send them again; return their ids."""
         with self.store.database.read() as tx:
-            lost = tx.all(_LOST, self.store.now(tx))
-            if lost and self.store.clock is None and tx.has_just_begun(self.lease_s):
+            lost = tx.all(_LOST, tx.now())
+            if lost and tx.has_just_begun(self.lease_s):
                 return []
         rescued = []
         for id, epoch, rescues, worker in lost:
