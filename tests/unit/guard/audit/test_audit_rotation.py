@@ -127,9 +127,10 @@ def test_lines_of_others_between_the_two_files_of_a_rotation_are_no_gap(
 
     with AuditLog(path, anchor, max_bytes=1) as killed:
         write(killed, 1)
-        with monkeypatch.context() as patch, pytest.raises(AuditUnavailable):
+        with monkeypatch.context() as patch:
             patch.setattr(Path, "rename", fail)
-            write(killed, 1)
+            with pytest.raises(AuditUnavailable):
+                write(killed, 1)
     other, close = AuditLog(path, anchor), os.close
     waiting = [other]
 
