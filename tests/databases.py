@@ -62,9 +62,6 @@ class _ClockedTransaction:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def clock(self) -> tuple[str, float]:
-        return "", self.now()
-
     def has_just_begun(self, _lease_s: float) -> bool:
         return False
 

@@ -6,6 +6,7 @@ Times are on the database's own clock. That of a file is the machine's uptime, w
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 
 from toolcrib.errors import RateLimited, StateUnavailable
@@ -17,14 +18,15 @@ _RETRY_S = 1.0
 
 
 class Rates:
-    """The rate limits of one project's tools.
+    """The rate limits of one project's tools. `clock` returns seconds; without it, the database's clock does.
 
     In a file the counts are void after a restart of the machine, so `state` need not be durable: each limited
     call writes twice.
     """
 
-    def __init__(self, state: Database) -> None:
+    def __init__(self, state: Database, clock: Callable[[], float] | None = None) -> None:
         self._state = state
+        self._clock = clock
         self._unreleased: list[str] = []
 
     def acquire(
@@ -47,7 +49,7 @@ class Rates:
             self._release()
         holder = "" if concurrency is None else self._state.holder()
         with self._state.write(f"rate {tool}") as tx:
-            boot, now = tx.clock()
+            boot, now = tx.clock() if self._clock is None else ("", self._clock())
             if per_minute is not None or min_interval_ms:
                 self._start(tx, tool, (boot, now), per_minute, min_interval_ms or 0)
             id = "" if concurrency is None else self._lease(tx, tool, holder, now, concurrency)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import Address, clocked
+from tests.databases import Address
 from tests.guarded import Wall, state
 from toolcrib.errors import RateLimited
 from toolcrib.guard import Rates
@@ -22,7 +22,7 @@ def clock() -> Wall:
 
 @pytest.fixture
 def rates(address: Address, clock: Wall) -> Rates:
-    return Rates(clocked(state(address), clock))
+    return Rates(state(address), clock)
 
 
 def wait(call: Callable[[], object]) -> float:
@@ -127,7 +127,7 @@ def test_the_place_of_a_dead_process_is_free(tmp_path: Path, holder: str) -> Non
 
 def test_a_process_of_another_container_is_taken_to_live_for_an_hour(tmp_path: Path) -> None:
     clock = Wall(0.0)
-    rates = Rates(clocked(state(tmp_path), clock))
+    rates = Rates(state(tmp_path), clock)
     boot, _, pid, started = this_process().split("/")
     rates.acquire("t", concurrency=1)
     for ago in (0, 3601):
