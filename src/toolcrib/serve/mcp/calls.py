@@ -139,16 +139,16 @@ class ClientCalls:
         _ = self._keep(self._answer_later(request, work), request)
 
     def _keep(self, work: Coroutine[Any, Any, None], request: McpRequest) -> asyncio.Task[None]:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._load.count(request, -1)
+
         task = _start(work)
         if not task.done():
             self._tasks.add(task)
-            self._load.add(request)
-            task.add_done_callback(lambda done: self._ended(done, request))
+            self._load.count(request, 1)
+            task.add_done_callback(ended)
         return task
-
-    def _ended(self, task: asyncio.Task[None], request: McpRequest) -> None:
-        self._tasks.discard(task)
-        self._load.remove(request)
 
     def open_state(self, text: str, about: bytes) -> dict[str, Any]:
         """Return the state that a call brings. Raises JsonRpcError if it was changed."""
@@ -177,9 +177,10 @@ class ClientCalls:
         result: Result | dict[str, Any] | None
         try:
             async with self._slots:
-                await self._take_answer(one)
-                result = await self._result(one)
-                if one.request.modern and isinstance(result, Result):
+                if "approval" in one.state:
+                    await self._take_answer(one)
+                result = await (self._result(one) if one.may_be_task else self._invoke(one))
+                if isinstance(result, Result) and not result.ok and one.request.modern:
                     await self._question(one, result)
         except asyncio.CancelledError:
             result = None
@@ -204,9 +205,9 @@ class ClientCalls:
             await asyncio.to_thread(take_answer, approver, approval, answers, one.call.caller)
 
     async def _result(self, one: ClientCall) -> Result | dict[str, Any]:
-        """Make the call, and return its result, or the task that continues with it."""
-        if self.tasks is None or not one.may_be_task or one.listed is None:
-            return await self._invoke(one)
+        """Make a call that may be a task, and return its result, or the task that continues with it."""
+        assert self.tasks is not None
+        assert one.listed is not None
         approval = None
         # A tool with `mcp: {task: true}` is stored before it runs. Any other runs first, and is stored here
         # only if it waits for a person whom this client cannot ask.
@@ -297,19 +298,14 @@ class ClientCalls:
 
     def _answer(self, one: ClientCall, result: Result | dict[str, Any]) -> None:
         request = one.request
-        if isinstance(result, dict):
-            request.reply(answer(request.id, {**result, "_meta": {SERVER_KEY: self._server_info}}))
-            return
-        error = result.error
-        if one.listed is None and isinstance(error, ToolNotFound):
-            # In MCP an unknown tool is an error of the request, not of a tool.
-            message = f"{error.message} {error.hint}" if error.hint else error.message
-            self._refuse(request, ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
-            return
         try:
-            if (refused := (protocol_error if request.modern else url_needed)(error)) is not None:
-                raise refused
-            request.reply(self._written(one, result))
+            if isinstance(result, Result):
+                asked = None if result.ok else self._asked(one, result)
+                if asked is None:
+                    request.reply(self._written(one, result))
+                    return
+                result = asked
+            request.reply(answer(request.id, {**result, "_meta": {SERVER_KEY: self._server_info}}))
         except JsonRpcError as refused:
             request.reply(error_answer(request.id, refused), refused.code)
 
@@ -317,10 +313,6 @@ class ClientCalls:
         request.reply(error_answer(request.id, JsonRpcError(code, message, data)), code)
 
     def _written(self, one: ClientCall, result: Result) -> bytes:
-        if one.request.modern:
-            asked = self._asked(one, result)
-            if asked is not None:
-                return answer(one.request.id, {**asked, "_meta": {SERVER_KEY: self._server_info}})
         try:
             return self._encode(one, one.form.write(result, one.listed))
         except JsonRpcError:
@@ -331,8 +323,18 @@ class ClientCalls:
             return self._encode(one, one.form.write(failed, None))
 
     def _asked(self, one: ClientCall, result: Result) -> dict[str, Any] | None:
-        """Return the result of 2026-07-28 that asks for input; None if nothing is asked."""
+        """Return the result of 2026-07-28 that asks for input; None if nothing is asked.
+
+        Raises JsonRpcError for an error that is one of the request and not of the tool.
+        """
         client, error = one.call.client, result.error
+        if one.listed is None and isinstance(error, ToolNotFound):
+            message = f"{error.message} {error.hint}" if error.hint else error.message
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
+        if (refused := (protocol_error if one.request.modern else url_needed)(error)) is not None:
+            raise refused
+        if not one.request.modern:
+            return None
         if isinstance(error, InputRequired) and isinstance(client, ModernClient):
             state = client.kept(error.details)
             sealed = self._seal.seal(state, one.about()) if state else None

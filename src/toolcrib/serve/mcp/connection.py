@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.forms import (
@@ -55,7 +56,7 @@ from toolcrib.serve.mcp.wire import (
     read_batch,
     read_message,
 )
-from toolcrib.spec import Call, Caller, Catalog
+from toolcrib.spec import Caller, Catalog
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.naming import wire_name
 
@@ -233,12 +234,13 @@ class Connection:
                 or method == "server/discover"
                 or (VERSION_KEY in meta and method != "initialize")
             )
-            request = McpRequest(params, meta, request_id, modern, reply, channel, size)
+            # Ids of different clients may be equal where each request has a channel of its own.
+            key = request_id if channel.shared else channel
             # A second request with this id would take the place of the first, which then gets no answer.
-            if request.key in self._calls or request.key in self._changes:
+            if key in self._calls or key in self._changes:
                 text = f"the id {request_id!r} belongs to a request still running"
                 raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
-            self._dispatch(method, request)
+            self._dispatch(method, McpRequest(params, meta, request_id, modern, reply, channel, size, key))
         except JsonRpcError as error:
             reply(error_answer(request_id, error), error.code)
         except Exception:
@@ -420,7 +422,7 @@ class Connection:
             if isinstance(sealed := params.get("requestState"), str):
                 state = self._calls.open_state(sealed, about())
         tasks = form is AS_TOOL and request.modern and self._calls.tasks is not None and knows_tasks(meta)
-        call = Call(
+        call = Context(
             tool,
             arguments,
             caller,

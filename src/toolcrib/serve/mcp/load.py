@@ -25,15 +25,8 @@ class CallLoad:
         if full or calls >= settings.max_running + settings.max_waiting:
             raise busy("too many calls are waiting", "Call again later.")
 
-    def add(self, request: McpRequest) -> None:
-        """Count a call that has begun."""
-        self._change(request, 1)
-
-    def remove(self, request: McpRequest) -> None:
-        """Count it no longer."""
-        self._change(request, -1)
-
-    def _change(self, request: McpRequest, by: int) -> None:
+    def count(self, request: McpRequest, by: int) -> None:
+        """Count a call that has begun (1), or no longer (-1)."""
         caller = request.channel.sender.caller
         calls, size = self._open.get(caller, (0, 0))
         if calls + by:

@@ -70,12 +70,8 @@ class McpRequest:
     channel: Channel
     size: int
     """Bytes of its message."""
-
-    @property
-    def key(self) -> object:
-        """Distinguishes the request from all others that are open."""
-        # Ids of different clients may be equal where each request has a channel of its own.
-        return self.id if self.channel.shared else self.channel
+    key: object
+    """Distinguishes the request from all others that are open."""
 
 
 def meta_of(params: dict[str, Any]) -> dict[str, Any]:

@@ -139,13 +139,14 @@ class McpEndpoint:
     async def _client(self, headers: Mapping[bytes, bytes]) -> Client:
         """Return the client by its token. A session of a browser is no client of MCP."""
         given = headers.get(b"authorization", b"").decode("latin-1")
-        scheme, _, text = given.partition(" ")
-        if self._outside is not None and scheme.lower() == "bearer" and self._outside.is_one(text):
-            caller = await self._outside.verify(text)
-            client = Client(f"token:{caller.name}", caller)
-        else:
-            known = self._access.recall(given)  # Calls and lists verify it once more.
-            client = known or self._access.client({"authorization": given}, {}, safe=True)
+        client = self._access.recall(given)  # Calls and lists verify it once more.
+        if client is None:
+            scheme, _, text = given.partition(" ")
+            if self._outside is not None and scheme.lower() == "bearer" and self._outside.is_one(text):
+                caller = await self._outside.verify(text)
+                client = Client(f"token:{caller.name}", caller)
+            else:
+                client = self._access.client({"authorization": given}, {}, safe=True)
         client.require("read")
         return client
 
@@ -253,9 +254,7 @@ class McpEndpoint:
 
         channel = Channel(sender, stream.send, stream.congested, check, shared=False)
         self._alone.handle(message, channel, stream.reply, size)
-        if not stream.is_plain:
-            await http.settle(stream, partial(self._alone.abandon, channel))
-        if stream.is_plain:
+        if await http.settle(stream, partial(self._alone.abandon, channel)):
             self._require_right(http, message)
             code = stream.error
             await http.answer(stream.answer, 200 if code is None else _STATUS.get(code, 200))
@@ -318,10 +317,8 @@ class McpEndpoint:
                 session.connection.take(body, channel, stream.reply)
             else:
                 session.connection.handle(message, channel, stream.reply, len(body))
-            if not stream.is_plain:
-                # MCP 2025-11-25: a lost connection does not cancel a request; the client may read on later.
-                await http.settle(stream)
-            if stream.is_plain:
+            # MCP 2025-11-25: a lost connection does not cancel a request; the client may read on later.
+            if await http.settle(stream):
                 self._require_right(http, message or {})
                 code = stream.error
                 bad = code in (ErrorCode.PARSE_ERROR, ErrorCode.INVALID_REQUEST)

@@ -105,12 +105,17 @@ class Exchange:
         finally:
             incoming.bytes -= size
 
-    async def settle(self, stream: EventStream, gone: Callable[[], None] | None = None) -> None:
-        """Wait until there is something to send, or for some seconds. Call `gone` if the client leaves."""
+    async def settle(self, stream: EventStream, gone: Callable[[], None] | None = None) -> bool:
+        """Wait until there is something to send, or for some seconds. Return True for a plain answer.
+
+        `gone` is called if the client leaves.
+        """
+        if stream.is_plain:
+            return True
         # In one turn of the event loop a call that never waits ends, and its answer is plain JSON.
         await asyncio.sleep(0)
         if stream.is_plain:
-            return
+            return True
         watch = asyncio.ensure_future(self._left()) if gone is not None else None
         if watch is not None and gone is not None:
             watch.add_done_callback(lambda done: None if done.cancelled() else gone())
@@ -119,6 +124,7 @@ class Exchange:
         finally:
             if watch is not None:
                 watch.cancel()
+        return stream.is_plain
 
     async def _left(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

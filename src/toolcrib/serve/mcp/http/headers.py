@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -38,13 +39,13 @@ _NAMED |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
-def single_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def single_headers(pairs: Collection[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the headers by name. Raises JsonRpcError if one that decides something comes twice."""
-    headers: dict[bytes, bytes] = {}
-    for name, value in pairs:
-        if name in headers and (name in _SINGLE or name.startswith(PARAM_PREFIX)):
-            raise _mismatch(f"the header {name.decode('latin-1')} comes more than once")
-        headers[name] = value
+    headers = dict(pairs)
+    if len(headers) < len(pairs):
+        for name, times in Counter(name for name, _ in pairs).items():
+            if times > 1 and (name in _SINGLE or name.startswith(PARAM_PREFIX)):
+                raise _mismatch(f"the header {name.decode('latin-1')} comes more than once")
     return headers
 
 

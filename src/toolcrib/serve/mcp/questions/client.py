@@ -122,12 +122,11 @@ class ModernClient(_Client, RoundClient):
         state: Mapping[str, Any],
     ) -> None:
         super().__init__(channel, protocol, capabilities, log_level)
-        answers = state.get("answers", _NOTHING)
-        given = responses if isinstance(responses, dict) else _NOTHING
-        fit = {key: value for key, value in given.items() if isinstance(value, dict)}
-        self.responses: Mapping[str, Any] = {**answers, **fit} if fit or answers else _NOTHING
         self.state: str | None = state.get("state")
-        self._used: dict[str, Any] = dict(answers)
+        self._used: dict[str, Any] = dict(state.get("answers", _NOTHING))
+        self.responses: Mapping[str, Any] = dict(self._used)
+        if isinstance(responses, dict):
+            self.responses |= {key: one for key, one in responses.items() if isinstance(one, dict)}
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the answers, or end this round with the requests that have none."""
