@@ -234,6 +234,20 @@ def test_an_open_stream_ends_with_its_token(server: HttpServerProcess) -> None:
     connection.close()
 
 
+def test_a_revoked_token_lists_and_calls_nothing_more(server: HttpServerProcess) -> None:
+    token = server.create_token("gone", "invoke")
+    session, call = Session(server, token), {"name": "add", "arguments": {"a": 1, "b": 2}}
+    assert "tools" in session.ask("tools/list").json["result"]
+    assert "tools" in modern(server, "tools/list", token=token).json["result"]
+    tokens = Tokens(Vault(server.root, server.data))
+    tokens.revoke("gone")
+    tokens.close()
+    for refused in (session.ask("tools/list"), modern(server, "tools/list", token=token)):
+        assert refused.json["error"]["data"]["error"]["code"] == "invalid_token"
+    for refused in (session.ask("tools/call", call), modern(server, "tools/call", call, token=token)):
+        assert refused.json["result"]["structuredContent"]["error"]["code"] == "invalid_token"
+
+
 def wait_for(path: Path) -> None:
     from time import monotonic, sleep
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from functools import partial
 from typing import Protocol
 
 from toolcrib.errors import DeniedError, InvalidToken
@@ -33,6 +35,8 @@ class Client:
     """As in `Call.caller`: `token:<name>`, or `page` for the person who used the login link."""
     identity: Caller | None = None
     """The token and its rights; None for this person, who may do everything."""
+    verify: Callable[[], object] | None = field(default=None, compare=False)
+    """Raises InvalidToken once that token is no longer valid."""
 
     @property
     def seen_by(self) -> str | None:
@@ -108,5 +112,6 @@ class Access:
         caller = self._tokens.verify(text)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        client = self._known[text] = Client(f"token:{caller.name}", caller)
+        verify = partial(self._tokens.require_valid, caller)
+        client = self._known[text] = Client(f"token:{caller.name}", caller, verify)
         return client

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.serve.mcp.wire import (
     CAPABILITIES_KEY,
@@ -18,6 +18,9 @@ from toolcrib.serve.mcp.wire import (
 )
 from toolcrib.spec import Caller
 from toolcrib.spec.record import record
+
+if TYPE_CHECKING:
+    from toolcrib.serve.auth import Client
 
 _MAX_KEY = 200
 
@@ -45,7 +48,7 @@ class Sender:
 class Channel:
     """The way on which a message came, and on which everything about it goes back."""
 
-    sender: Sender
+    sender: Sender | Client
     send: Callable[[bytes], None]
     """Sends a message that is not the answer: a notification, a question."""
     congested: Callable[[], bool]

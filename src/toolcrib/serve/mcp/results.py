@@ -48,7 +48,8 @@ def call_result(
     elif shown is text and not isinstance(value, str) and value != {"content": list(result.blocks)}:
         out["structuredContent"] = value if isinstance(value, dict) else {"result": value}
     out["isError"] = False
-    out["content"] += [{"type": "text", "text": f"Warning: {warning}"} for warning in result.warnings]
+    if result.warnings:
+        content += [{"type": "text", "text": f"Warning: {warning}"} for warning in result.warnings]
     return _with_meta(out, result)
 
 

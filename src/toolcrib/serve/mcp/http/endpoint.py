@@ -30,7 +30,7 @@ from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.lists import AdvertisedTool, Listings
 from toolcrib.serve.mcp.load import CallLoad
-from toolcrib.serve.mcp.request import Channel, Sender, meta_of
+from toolcrib.serve.mcp.request import Channel, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (
     SESSION_VERSIONS,
@@ -158,9 +158,6 @@ class McpEndpoint:
         kind = "insufficient_scope" if lacks else "invalid_token" if error.message else None
         return {"www-authenticate": self._outside.resource.challenge(kind)}
 
-    def _sender(self, client: Client) -> Sender:
-        return Sender(client.caller, client.identity, partial(self._access.require_valid, client))
-
     async def _require_valid(self, http: Exchange) -> None:
         """Check the token of a request once more. Raises ToolcribError if it is no longer valid."""
         self._access.require_valid(await self._client(http.headers))
@@ -237,7 +234,6 @@ class McpEndpoint:
 
     async def _post_alone(self, http: Exchange, message: dict[str, Any], size: int) -> None:
         request_id = message.get("id")
-        sender = self._sender(http.client)
         try:
             check_message(http.headers, message)
             params = message.get("params")
@@ -252,7 +248,7 @@ class McpEndpoint:
         def check(listed: AdvertisedTool, arguments: Mapping[str, Any]) -> None:
             check_params(http.headers, listed.param_headers, arguments)
 
-        channel = Channel(sender, stream.send, stream.congested, check, shared=False)
+        channel = Channel(http.client, stream.send, stream.congested, check, shared=False)
         self._alone.handle(message, channel, stream.reply, size)
         if await http.settle(stream, partial(self._alone.abandon, channel)):
             self._require_right(http, message)
@@ -272,10 +268,10 @@ class McpEndpoint:
         if b"mcp-session-id" in http.headers:
             raise _refused("the session is initialized already", message)
         self._access.require_valid(http.client)
-        sender = self._sender(http.client)
         session = McpSession(http.client, self._connection, self.sessions.held)
         stream = EventStream()
-        session.connection.handle(message, Channel(sender, stream.send, stream.congested), stream.reply, 0)
+        channel = Channel(http.client, stream.send, stream.congested)
+        session.connection.handle(message, channel, stream.reply, 0)
         if session.connection.version is None:
             await http.answer(stream.answer, 400)
             return
@@ -311,7 +307,7 @@ class McpEndpoint:
         """Give a message or a batch to its session."""
         session = self._session(http)
         stream = session.stream()
-        channel = Channel(self._sender(http.client), stream.send, stream.congested)
+        channel = Channel(http.client, stream.send, stream.congested)
         try:
             if message is None:
                 session.connection.take(body, channel, stream.reply)

@@ -110,10 +110,9 @@ class Exchange:
 
         `gone` is called if the client leaves.
         """
-        if stream.is_plain:
-            return True
-        # In one turn of the event loop a call that never waits ends, and its answer is plain JSON.
-        await asyncio.sleep(0)
+        if not stream.is_plain:
+            # In one turn of the event loop a call that never waits ends, and its answer is plain JSON.
+            await asyncio.sleep(0)
         if stream.is_plain:
             return True
         watch = asyncio.ensure_future(self._left()) if gone is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -219,22 +219,19 @@ class Listings:
     """The lists of the callers of one server, made when they are needed; the ones used last are kept."""
 
     def __init__(self, catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> None:
-        self._catalog, self._page_size, self._most = catalog, page_size, most
-        self._kept: dict[tuple[str, str, Caller | None], CallerListing] = {}
+        self._catalog = catalog
+
+        # Callers are equal whatever their client is, but rules match the client as well.
+        @lru_cache(most)
+        def made(caller: str, _client: str, identity: Caller | None) -> CallerListing:
+            return CallerListing(catalog, page_size, caller=caller, identity=identity)
+
+        self._made = made
         self._marks: tuple[int | None, dict[str, list[object]]] = (None, {})
 
     def of(self, caller: str, identity: Caller | None) -> CallerListing:
         """Return the list of tools that this caller may see."""
-        # Callers are equal whatever their client is, but rules match the client as well.
-        key = (caller, "" if identity is None else identity.client, identity)
-        # Taken out and put in again, so the mapping is in the order of the last use.
-        listing = self._kept.pop(key, None)
-        if listing is None:
-            if len(self._kept) >= self._most:
-                del self._kept[next(iter(self._kept))]  # the one used longest ago
-            listing = CallerListing(self._catalog, self._page_size, caller=caller, identity=identity)
-        self._kept[key] = listing
-        return listing
+        return self._made(caller, "" if identity is None else identity.client, identity)
 
     def marks(self) -> dict[str, list[object]]:
         """Return the lists of prompts and resources, to see a change of them; made once for all clients."""
