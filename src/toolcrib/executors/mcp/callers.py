@@ -39,6 +39,8 @@ class CallerConnection:
         """Calls that run."""
         self.used = 0.0
         """When the last call ended."""
+        self.replaced = False
+        """True if no further call uses it."""
         self._ready: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()
         # In an empty context: it outlives the call.
         self.task = asyncio.create_task(self._run(made), name="toolcrib mcp caller", context=Context())
@@ -147,6 +149,8 @@ class CallerConnections:
     def _release(self, key: Hashable, one: CallerConnection) -> None:
         loop = asyncio.get_running_loop()
         one.calls, one.used = one.calls - 1, loop.time()
+        if one.replaced and not one.calls:
+            one.task.cancel()
         if not isinstance(key, CallSession):
             loop.call_later(_IDLE_S, self._close_idle, one, one.used)
 
@@ -171,10 +175,11 @@ class CallerConnections:
         if self._made.get(key) is one:
             del self._made[key]
 
-    def renew(self) -> None:
-        """Close them, so that the next calls connect again."""
+    def renew(self, drain_s: float) -> None:
+        """Close them, so that the next calls connect again; those with running calls at the latest then."""
         for one in self._made.values():
-            one.task.cancel()
+            one.replaced = True
+            asyncio.get_running_loop().call_later(drain_s if one.calls else 0, one.task.cancel)
         self._made.clear()
 
     async def aclose(self) -> None:

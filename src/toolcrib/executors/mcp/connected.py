@@ -48,6 +48,8 @@ class Connected:
     """Set when the list of tools may have changed."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by a call that found the connection closed."""
+    calls: int = 0
+    """Calls that run."""
 
     @property
     def in_session(self) -> bool:

@@ -39,6 +39,8 @@ _MAX_STDERR = 2_000
 _RELISTEN_S = 5.0
 _CANCEL_S = 5.0
 _COMPLETE_S = 10.0
+_DRAIN_S = 30.0
+"""Seconds that running calls have to end before the server starts again with other permissions."""
 _CAPABILITY_MISSING = -32021
 """The error code of 2026-07-28 for a client without a capability that the server needs."""
 _UNKNOWN_SESSION = ("session terminated", "session not found")
@@ -147,7 +149,7 @@ class McpServer:
         self.state = "stopped"
 
     def renew(self) -> None:
-        """Connect again, because what the server may use has changed."""
+        """Connect again, because what the server may use has changed. Running calls may end before."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return
@@ -159,10 +161,10 @@ class McpServer:
         self._renew() if loop is here else loop.call_soon_threadsafe(self._renew)
 
     def _renew(self) -> None:
-        self._callers.renew()
-        if self._up is not None:
+        self._callers.renew(_DRAIN_S)
+        if (up := self._up) is not None:
             self._renewing = True
-            self._up.broken.set()
+            asyncio.get_running_loop().call_later(_DRAIN_S if up.calls else 0, up.broken.set)
 
     async def _keep_running(self) -> None:
         while True:
@@ -355,8 +357,14 @@ class McpServer:
     async def _call_once(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
         shared = await self._available()
         relay = CallRelay(ctx)
-        async with self._callers.connection(shared, ctx, relay) as up:
-            return await self._call_by(up, relay, tool, arguments, ctx)
+        shared.calls += 1
+        try:
+            async with self._callers.connection(shared, ctx, relay) as up:
+                return await self._call_by(up, relay, tool, arguments, ctx)
+        finally:
+            shared.calls -= 1
+            if self._renewing and not shared.calls:
+                shared.broken.set()
 
     async def _call_by(
         self, up: Connected, relay: CallRelay, tool: str, arguments: Mapping[str, Any], ctx: CallContext
@@ -419,8 +427,9 @@ class McpServer:
     async def _available(self) -> Connected:
         while True:
             # After its end a connection stays here until `_session` has run its clean-up.
-            if self._up is not None and not self._up.link.closed.is_set() and not self._up.broken.is_set():
-                return self._up
+            up = self._up
+            if up is not None and not (up.link.closed.is_set() or up.broken.is_set() or self._renewing):
+                return up
             failing = self.state == "waiting" and self.failures > _PATIENCE
             if failing or self._task is None or self._task.done():
                 raise _copy_of(self.error or self._unavailable("it is not running"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -61,6 +62,29 @@ async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: s
         assert project.get("web__get").permissions.network.allow == (site,)
         mounted.allow(Network())
         failed(await project.call(*call), "tool_failed")
+
+
+async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, site: str) -> None:
+    asked, release = asyncio.Event(), asyncio.Event()
+
+    async def late(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await release.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nlate")
+        writer.close()
+
+    mount(crib, "web", FETCH)
+    async with await asyncio.start_server(late, "127.0.0.1") as slow, crib.open() as project:
+        host = f"127.0.0.1:{slow.sockets[0].getsockname()[1]}"
+        mounted = await there(project)
+        mounted.allow(Network.parse({"allow": [host]}))
+        running = asyncio.create_task(project.call("web__get", {"url": f"http://{host}/"}))
+        await asyncio.wait_for(asked.wait(), 60)
+        mounted.allow(Network.parse({"allow": [host, site]}))
+        following = asyncio.create_task(project.call("web__get", {"url": f"http://{site}/"}))
+        release.set()
+        assert (await running).unwrap() == "late"
+        assert "the page" in (await following).unwrap()
 
 
 async def test_any_public_host_is_not_this_machine(crib: Crib, site: str) -> None:
