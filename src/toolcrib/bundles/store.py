@@ -148,10 +148,7 @@ class Store:
             check(before)
             bundle = BundleRecord(
                 id=id,
-                slug=body.slug,
-                display_name=body.display_name,
-                description=body.description,
-                is_enabled=body.is_enabled,
+                **msgspec.structs.asdict(body),
                 created_at=now if before is None else before.created_at,
                 modified_at=now,
             )
@@ -329,7 +326,6 @@ class Store:
             self._require_room(bundle_id)
             seconds = self._clock()
             now = _moment(seconds)
-            values = {name: getattr(body, name) for name in body.__struct_fields__}
             tool = ToolRecord(
                 id=new_id(seconds),
                 bundle_id=bundle_id,
@@ -337,7 +333,7 @@ class Store:
                 version=version,
                 created_at=now,
                 modified_at=now,
-                **values,
+                **msgspec.structs.asdict(body),
             )
             self._changes.ensure()
             self.journal.add(bundle_id, file_of(slug, version))

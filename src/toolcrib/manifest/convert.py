@@ -233,15 +233,12 @@ def read_all(path: str, raw: bytes, dialect: str | None = None) -> Sequence[Tool
     """Return every tool of a file, disabled ones too. Raises ManifestError if one cannot be used."""
     tools: list[Tool] = []
     for entry in entries(path, raw, dialect):
-        if entry.tool is None and not any(finding.is_error for finding in entry.found):
-            continue
-        if entry.tool is None:
-            wrong = next((finding for finding in entry.found if finding.is_error), None)
-            raise ManifestError(
-                wrong.render() if wrong is not None else f"{path} holds a tool that cannot be used",
-                details={"diagnostics": [finding.as_dict() for finding in entry.found]},
-            )
-        tools.append(entry.tool)
+        wrong = next((finding for finding in entry.found if finding.is_error), None)
+        if entry.tool is not None:
+            tools.append(entry.tool)
+        elif wrong is not None:
+            details = {"diagnostics": [finding.as_dict() for finding in entry.found]}
+            raise ManifestError(wrong.render(), details=details)
     return tools
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
-from toolcrib.manifest.yaml.source import Document
+from toolcrib.manifest.yaml.source import Document, value_at
 from toolcrib.spec.naming import did_you_mean, dotted, nearest
 
 _MOST = 50
@@ -165,12 +165,7 @@ class Form:
         return rule if isinstance(rule, dict) else {}
 
     def _at(self, steps: KeyPath) -> dict[str, Any]:
-        rule: Any = self._schema
-        for step in steps:
-            try:
-                rule = rule[step]
-            except (KeyError, IndexError, TypeError):
-                return {}
+        rule = value_at(self._schema, steps)
         return rule if isinstance(rule, dict) else {}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from toolcrib import __version__
@@ -42,7 +43,7 @@ from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.secrets import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.workspaces import Workspaces
-from toolcrib.spec import ApprovalRule, Call, Executor, McpExec, Network, Result, Tool
+from toolcrib.spec import ApprovalRule, Call, McpExec, Network, Result, Tool
 from toolcrib.spec.naming import suggestion
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
@@ -202,10 +203,7 @@ class Mounted:
         return None
 
     def _bound(self, tool: Tool) -> BoundTool:
-        def executor() -> Executor:
-            return McpExecutor(tool, self.server)
-
-        return BoundTool(tool, executor, timeout_ms=self._servers.timeout_ms)
+        return BoundTool(tool, partial(McpExecutor, tool, self.server), timeout_ms=self._servers.timeout_ms)
 
     def grants(self) -> list[str]:
         """List in words what its process may use, one line each; nothing of a remote server."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import partial
-from typing import Protocol
 
 from toolcrib.errors import DeniedError, InvalidToken
+from toolcrib.guard import Tokens
 from toolcrib.serve.auth.origin import TrustedHosts
 from toolcrib.serve.auth.sessions import LoginSessions
 from toolcrib.spec import Caller, Scope
@@ -15,16 +15,6 @@ from toolcrib.spec.calls.caller import seen_by
 from toolcrib.spec.record import record
 
 _MOST_KNOWN = 256
-
-
-class TokenCheck(Protocol):
-    """Checks tokens, as `toolcrib.guard.Tokens` does."""
-
-    def verify(self, text: str) -> Caller:
-        """Return the caller with this token. Raises InvalidToken."""
-
-    def require_valid(self, caller: Caller) -> None:
-        """Raise InvalidToken if the token was revoked or has expired since."""
 
 
 @record
@@ -55,7 +45,7 @@ class Client:
 class Access:
     """Finds the client of each request. It also serves other interfaces on the same port."""
 
-    def __init__(self, tokens: TokenCheck, sessions: LoginSessions, hosts: TrustedHosts, cookie: str) -> None:
+    def __init__(self, tokens: Tokens, sessions: LoginSessions, hosts: TrustedHosts, cookie: str) -> None:
         self.sessions, self.hosts = sessions, hosts
         self.cookie = cookie
         """Name of the session's cookie. Ports of one host share their cookies, so each port has its own."""

@@ -8,4 +8,4 @@ from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.lists import CallerListing
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import ServerSettings
-from toolcrib.serve.mcp.stdio import run_stdio, serve_stdio
+from toolcrib.serve.mcp.stdio import serve_stdio

@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
@@ -18,7 +18,6 @@ from toolcrib.serve.mcp.pipes import LineReader, LineWriter
 from toolcrib.serve.mcp.questions.elicitation import Approver
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.serve.mcp.settings import Completer, ServerSettings
-from toolcrib.serve.process import run_until_end
 from toolcrib.spec import Caller, Catalog
 
 if TYPE_CHECKING:
@@ -92,14 +91,6 @@ async def serve_stdio(
             await connection.drain(_GRACE_S)
             await writer.flush(_FLUSH_S)
     return 0
-
-
-def run_stdio(main: Coroutine[Any, Any, int]) -> NoReturn:
-    """Run a coroutine that ends in `serve_stdio`, and end the process with the status that it returns.
-
-    It does not wait for tools that hang in a thread, as `asyncio.run` would.
-    """
-    run_until_end(main)
 
 
 def _divert_output(undo: ExitStack) -> int:
