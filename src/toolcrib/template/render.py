@@ -171,17 +171,15 @@ def render_parts(template: Text, values: Values, write: Callable[[Reference, str
     return "".join(out)
 
 
-def render_argv(
-    elements: Sequence[Text], values: Values, *, allow_dash: frozenset[int] = frozenset()
-) -> list[str]:
+def render_argv(elements: Sequence[Text], values: Values) -> list[str]:
     """The arguments of a program: each template gives one element, or none when it is one absent value.
 
     An element that begins with a placeholder and comes out with a leading `-` is invalid_input unless it
-    stands after a literal `--` or its position is in `allow_dash`: a value must never become an option.
+    stands after a literal `--`: a value must never become an option.
     """
     out: list[str] = []
     ended = False
-    for at, written in enumerate(elements):
+    for written in elements:
         element = settled(written, values)
         text = MISSING if element is MISSING else render_text(element, values)
         if element is MISSING or text is MISSING:
@@ -191,7 +189,7 @@ def render_argv(
             if isinstance(part, Reference) and "\0" in str(values.get(part)):
                 raise bad_value(part, "an argument of a program cannot hold NUL")
         # Only after a literal `--`: a value that is `--` by chance ends nothing.
-        if isinstance(first, Reference) and text.startswith("-") and not ended and at not in allow_dash:
+        if isinstance(first, Reference) and text.startswith("-") and not ended:
             raise bad_value(first, "it begins with `-` and would be read as an option")
         ended = ended or (text == "--" and element.literal == "--")
         out.append(text)

@@ -156,9 +156,8 @@ def test_a_value_never_becomes_an_option(elements: list[str]) -> None:
         argv(["${a}"], a=-5)
 
 
-def test_after_two_dashes_or_by_leave_a_value_may_begin_with_a_dash() -> None:
+def test_after_two_dashes_a_value_may_begin_with_a_dash() -> None:
     assert argv(["--", "${a}"], a="-rf") == ["--", "-rf"]
-    assert render_argv([text("${a}")], Values({"a": "-5"}), allow_dash=frozenset({0})) == ["-5"]
     with pytest.raises(InvalidInput):
         argv(["${b}", "${a}"], a="-rf", b="--")
 
