@@ -19,7 +19,7 @@ _START: KeyPath = ("exec", "composite", "steps")
 
 
 def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Every step names tools and steps that are there, in no circle, with names that are known."""
+    """Check that every step names tools and steps that are there, in no circle."""
     assert isinstance(tool.config, CompositeExec)
     yield from _own(tool, document)
     yield from plan(tool, document, ("exec", "composite"))
@@ -27,7 +27,7 @@ def steps(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def plan(tool: Tool, document: Document, block: KeyPath) -> Iterator[Diagnostic]:
-    """The steps and the output that are at `block` name steps and inputs that are there, in no circle."""
+    """Check that the steps and the output at `block` name steps and inputs that are there, in no circle."""
     config, start = tool.config, (*block, "steps")
     assert isinstance(config, CompositeExec)
     ids = [step.id for step in config.steps]

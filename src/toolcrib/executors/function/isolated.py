@@ -29,7 +29,7 @@ async def run_in_process(function: Callable[..., Any], arguments: dict[str, Any]
 
     Raises DefinitionError if the call cannot be pickled, ToolFailed if the function raises.
     """
-    from toolcrib.sandbox.host.function import FunctionCall, call_function
+    from toolcrib.sandbox.host.function import call_function
 
     try:
         # Only to the process: what it answers is JSON, because unpickling would run what it likes in here.
@@ -39,12 +39,12 @@ async def run_in_process(function: Callable[..., Any], arguments: dict[str, Any]
             f"the call cannot be sent to a process of its own: {error}",
             hint="Define the function, and the types of its arguments, at the top level of a module.",
         ) from None
-    done = await call_function(FunctionCall(_CHILD, _needs(function), call))
-    if done.status is not None:
-        code = os.waitstatus_to_exitcode(done.status)
+    written = await call_function(_CHILD, _needs(function), call)
+    if isinstance(written, int):
+        code = os.waitstatus_to_exitcode(written)
         raise ToolFailed(_death(code), details={"exit_code": code})
     try:
-        answer = orjson.loads(done.data)
+        answer = orjson.loads(written)
         return answer["value"] if "value" in answer else raise_failure(**answer)
     except (KeyError, TypeError, ValueError):
         raise ToolFailed("the tool's process wrote an invalid answer") from None

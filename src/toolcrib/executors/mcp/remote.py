@@ -112,13 +112,14 @@ class HttpLink:
 
     def _policy_of(self, destination: Destination) -> HostPolicy:
         """Return the hosts that may be reached, among them `destination` if it may log a person in."""
-        assert self._home is not None
-        allowed = (_entry(self._home), *self._spec.permissions.network.allow)
+        home = self._home
+        assert home is not None
+        allowed = (_entry(home), *self._spec.permissions.network.allow)
 
         def policy(hosts: tuple[str, ...]) -> HostPolicy:
-            network, home = Network("hosts", hosts), self._home
-            assert home is not None
-            return HostPolicy.of(network, home.host, home.port, allowed_hosts=self._allowed_hosts)
+            return HostPolicy.of(
+                Network("hosts", hosts), home.host, home.port, allowed_hosts=self._allowed_hosts
+            )
 
         found = policy(allowed)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -28,15 +27,8 @@ _KNOWN = (
 
 
 @cache
-def workflow_schema() -> dict[str, Any]:
-    """Return the JSON Schema 2020-12 of a workflow's file."""
-    schema: dict[str, Any] = orjson.loads(Path(__file__).with_name("schema.json").read_bytes())
-    return schema
-
-
-@cache
 def _form() -> Form:
-    return Form(workflow_schema(), _KNOWN)
+    return Form(orjson.loads(Path(__file__).with_name("schema.json").read_bytes()), _KNOWN)
 
 
 def read_workflow(path: str, raw: bytes) -> tuple[Workflow, Document]:

@@ -18,38 +18,22 @@ from typing import Any
 from toolcrib.sandbox.host.handle import FUNCTIONS, SandboxHandle
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.host.runner import SandboxRun, retried
-from toolcrib.spec.record import record
 
 LONGEST_ANSWER = 1 << 40
 
 
-@record
-class FunctionCall:
-    """One call."""
+async def call_function(script: str, prepared: Mapping[str, Any], call: bytes) -> bytes | int:
+    """Call a function; return its answer, or the wait status of a process that ended without one.
 
-    script: str
-    """A file of ours that defines `prepare(dict)` and `main()`. Its `given` is set to two descriptors before
-    `main`: to read the call from, and to write the answer to, which ends with a newline."""
-    prepared: Mapping[str, Any]
-    """The argument of `prepare`. Spares are for calls with an equal one."""
-    call: bytes
-
-
-@record
-class FunctionAnswer:
-    """The answer, or the wait status of a process that ended without one."""
-
-    data: bytes
-    status: int | None
-
-
-async def call_function(call: FunctionCall) -> FunctionAnswer:
-    """Make the call; cancelling it ends the whole tree first.
+    `script` is a file of ours that defines `prepare(dict)` and `main()`. Before `main` its `given` is set to
+    two descriptors: to read `call` from, and to write the answer to, which ends with a newline. `prepared` is
+    the argument of `prepare`; spares are for calls with an equal one. Cancelling this ends the whole tree.
 
     Raises:
         UnavailableError: no process could be started at the moment; nothing was run.
     """
-    return await retried(lambda: FunctionRun(call).complete(), FunctionRun.trouble)
+    order = order_of(script, marshal.dumps(dict(prepared), 2))
+    return await retried(lambda: FunctionRun(order, call).complete(), FunctionRun.trouble)
 
 
 class FunctionRun(SandboxRun):
@@ -57,19 +41,17 @@ class FunctionRun(SandboxRun):
 
     trouble = "no process could be started for the function"
 
-    def __init__(self, call: FunctionCall) -> None:
-        super().__init__(order_of(call), [])
-        self._call = call.call
+    def __init__(self, order: SandboxOrder, call: bytes) -> None:
+        super().__init__(order, [])
+        self._call = call
 
-    async def complete(self) -> FunctionAnswer:
+    async def complete(self) -> bytes | int:
         """Call the function and return what came of it."""
         try:
             self.begin()
             await self.end_within(None)
             status = await self.result()
-            if self.answered:
-                return FunctionAnswer(bytes(self.readers[0].kept), None)
-            return FunctionAnswer(b"", status)
+            return bytes(self.readers[0].kept) if self.answered else status
         finally:
             self.close()
 
@@ -89,16 +71,10 @@ class FunctionRun(SandboxRun):
         return self._call
 
 
-def order_of(call: FunctionCall) -> SandboxOrder:
+def order_of(script: str, prepared: bytes) -> SandboxOrder:
     """Return the order for the process of a call."""
-    prepared = marshal.dumps(dict(call.prepared), 2)
-    message = {
-        "level": "function",
-        "cwd": "/",
-        "warm": {"script": call.script, "executable": sys.executable},
-    }
-    digest = hashlib.sha256(prepared).digest()
-    key = (FUNCTIONS, call.script, digest)
+    message = {"level": "function", "cwd": "/", "warm": {"script": script, "executable": sys.executable}}
+    key = (FUNCTIONS, script, hashlib.sha256(prepared).digest())
     return SandboxOrder(FUNCTIONS, message, key, sender(prepared))
 
 
