@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy
-from toolcrib.errors import ToolUnavailable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _IDLE = 8
 """Idle connections to one server that are kept."""
 _CONNECT_S = 10
-_INSTALL = "pip install 'toolcrib[postgres]'"
 
 _Idle = dict[str, list["AsyncConnection[Any]"]]
 
@@ -49,11 +47,8 @@ class Connections:
             await connection.close()
 
     async def _connect(self, conninfo: str) -> AsyncConnection[Any]:
-        try:
-            from psycopg import AsyncConnection
-        except ImportError:
-            message = "SQL on Postgres needs psycopg, which is not installed"
-            raise ToolUnavailable(message, hint=_INSTALL) from None
+        from psycopg import AsyncConnection
+
         return await AsyncConnection.connect(
             conninfo, autocommit=True, connect_timeout=_CONNECT_S, application_name="toolcrib"
         )

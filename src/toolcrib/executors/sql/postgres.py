@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.egress import Destination, HostPolicy
-from toolcrib.errors import ManifestError, PermissionDenied, SecretMissing, ToolFailed
+from toolcrib.errors import ManifestError, PermissionDenied, SecretMissing, ToolFailed, ToolUnavailable
 from toolcrib.executors.host import Host
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 
@@ -62,7 +62,11 @@ class PostgresExecutor:
 
     async def run(self, call: Call, ctx: CallContext) -> Outcome:
         """Run the statement. Return a list of rows as objects, or the number of changed rows."""
-        import psycopg
+        try:
+            import psycopg
+        except ImportError:
+            message = "SQL on Postgres needs psycopg, which is not installed"
+            raise ToolUnavailable(message, hint="pip install 'toolcrib[postgres]'") from None
 
         url = ctx.secrets.get(self._config.secret or "")
         if url is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import psycopg
@@ -182,6 +183,15 @@ def test_servers_that_the_tool_may_not_reach(shop: Crib, url: str, code: str, wh
     shop.secrets["SHOP"] = url
     result = shop.call("q")
     assert what in failed(result, code) + str(result.error and result.error.hint)
+
+
+def test_without_the_driver_a_call_says_what_to_install(shop: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(shop, "SELECT 1")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    result = shop.call("q")
+    assert "psycopg" in failed(result, "tool_unavailable")
+    assert result.error is not None
+    assert "toolcrib[postgres]" in str(result.error.hint)
 
 
 def test_a_server_that_is_away_is_retryable(shop: Crib) -> None:
