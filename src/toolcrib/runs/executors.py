@@ -16,6 +16,7 @@ from toolcrib.core.decision import Fail
 from toolcrib.errors import InvalidOutput, TimedOut, UnavailableError
 from toolcrib.runs.calls import ClaimedCall
 from toolcrib.runs.ending import Ending, Lost, from_json
+from toolcrib.runs.serving import whole
 
 _log = logging.getLogger("toolcrib.runs")
 
@@ -72,11 +73,14 @@ class Executors:
         try:
             ending = await process.run(claim)
         except asyncio.CancelledError:
-            stopped = await process.stop_attempt()
-            self._return(process, alive=stopped)
+            # Whole: a call that is cancelled once more, as with its lease, must not lose the process.
+            await whole(self._stop(process))
             raise
         self._return(process, alive=process.alive)
         return ending
+
+    async def _stop(self, process: _ExecutorProcess) -> None:
+        self._return(process, alive=await process.stop_attempt())
 
     def _return(self, process: _ExecutorProcess, *, alive: bool) -> None:
         if alive:

@@ -1,0 +1,56 @@
+"""Executor processes: one that is stopped comes back, or another one in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcrib.runs import ClaimedCall
+from toolcrib.runs.ending import Done
+from toolcrib.runs.executors import Executors
+
+PROCESS = """
+import json, socket, sys
+lines = socket.socket(fileno=int(sys.argv[-1])).makefile("rwb")
+settings = json.loads(lines.readline())
+def say(answer):
+    lines.write(json.dumps(answer).encode() + b"\\n")
+    lines.flush()
+say({"tools": {"quick": None, "stubborn": None}})
+for line in lines:
+    tool = json.loads(line).get("tool")
+    if tool == "stubborn":
+        open(settings["begun"], "w").close()
+    elif tool == "quick":
+        say({"limit_s": 60})
+        say({"end": "done", "result": "{}"})
+"""
+"""Runs the tool `quick`; `stubborn` never ends, and its process ignores that it is to stop."""
+
+
+def claim(tool: str) -> ClaimedCall:
+    return ClaimedCall("id", tool, b"{}", "local", 1, 1, 0, {}, None, None)
+
+
+async def test_a_call_cancelled_twice_costs_no_process(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    executors = Executors((sys.executable, "-c", PROCESS), {"begun": str(begun)}, 1, lambda _: None)
+    await executors.start()
+    try:
+        run = asyncio.create_task(executors.run(claim("stubborn")))
+        async with asyncio.timeout(20):
+            while not begun.exists():  # noqa: ASYNC110 - another process makes it
+                await asyncio.sleep(0.01)
+        # As by a person, and then by the worker, which no longer has the lease.
+        for _ in range(2):
+            run.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        async with asyncio.timeout(20):
+            assert await executors.run(claim("quick")) == Done(b"{}")
+    finally:
+        await executors.close()
