@@ -25,8 +25,10 @@ from toolcrib.guard import (
     FolderSecrets,
     KeyringSecrets,
     SecretStatus,
+    UnreadableError,
     look_up,
 )
+from toolcrib.guard.secrets import command_sources
 from toolcrib.spec import SecretSource
 from toolcrib.testing import FakeClock
 
@@ -302,6 +304,20 @@ def test_without_the_library_the_command_is_asked(tmp_path: Path, monkeypatch: p
     assert source.get("TOKEN") == VALUE
     assert source.get("OTHER") is None
     refused(source, "BROKEN")
+
+
+def test_a_command_that_does_not_store_in_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a desktop asks for the keyring's password, and nobody answers."""
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(command_sources, "_STORE_S", 0.2)
+    tool = tmp_path / "secret-tool"
+    tool.write_text("#!/bin/sh\nexec sleep 30\n")
+    tool.chmod(0o755)
+    with pytest.raises(UnreadableError, match=r"longer than 0\.2 s"):
+        KeyringSecrets("toolcrib").store("TOKEN", VALUE)
 
 
 def test_with_neither_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -405,9 +405,9 @@ class McpServer:
     async def _complete(
         self, tool: str, argument: dict[str, str], given: Mapping[str, Any] | None
     ) -> dict[str, Any]:
+        up = await self._available()
         from mcp_types import PromptReference, ResourceTemplateReference
 
-        up = await self._available()
         if up.client.server_capabilities.completions is None:
             return {"completion": {"values": []}}
         ref = (

@@ -20,6 +20,8 @@ from toolcrib.guard.secrets.sources import (
     value_of,
 )
 
+_STORE_S = 60.0
+
 StartHelper = Callable[[Sequence[str], float], tuple[int, bytes]]
 """Runs a command line for at most so many seconds. Returns its exit status (below 0: a signal) and output.
 
@@ -137,7 +139,12 @@ class KeyringSecrets(_CachedSource):
     def _store_by_secret_tool(self, name: str, value: str | None) -> None:
         entry = ["service", self.service, "username", name]
         line = ["clear", *entry] if value is None else ["store", f"--label={self.service} {name}", *entry]
-        done = subprocess.run([_secret_tool(), *line], input=value or "", text=True, check=False, timeout=60)
+        tool = _secret_tool()
+        try:
+            done = subprocess.run([tool, *line], input=value or "", text=True, check=False, timeout=_STORE_S)
+        except subprocess.TimeoutExpired:  # A desktop asks for the keyring's password meanwhile.
+            reason = f"secret-tool took longer than {_STORE_S:g} s"
+            raise UnreadableError(reason, "Unlock the keyring.") from None
         if done.returncode > (value is None):  # `clear` ends with 1 if it finds nothing.
             raise UnreadableError(f"secret-tool ended with status {done.returncode}", "Unlock the keyring.")
 
