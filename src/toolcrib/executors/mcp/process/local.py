@@ -74,6 +74,11 @@ def grants_of(spec: ServerSpec, root: str) -> list[str]:
     if unconfined_program(spec, root):
         return ["do all that you may: it runs unconfined, and this gives control of the machine"]
     named = {f"write {path}": f"write {path} (named on its command line or in its env)" for path in spec.data}
+    named |= {
+        f"write {path}": f"write {path} (which can make git, where you run it, run a program)"
+        for path in spec.permissions.write
+        if ".git" in path.split("/")
+    }
     lines = [named.get(line, line) for line in may_touch(process_of(spec))]
     return [*lines, *(f"read {path} (its program)" for path in needs(spec, root))]
 
