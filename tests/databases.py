@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,15 @@ def open_database(
         database = PostgresServer(address, lease_s=LEASE_S).database(name, migrations, durable=durable)
     _OPEN.append(database)
     return database
+
+
+def await_change(db: Database, before: int) -> int:
+    """Return the version of a database once it differs from the one before."""
+    deadline = time.monotonic() + 30
+    while (now := db.version) == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return now
 
 
 def clocked(database: Database, clock: Callable[[], float]) -> Database:

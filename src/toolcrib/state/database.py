@@ -122,9 +122,6 @@ class Database(Protocol):
     def version(self) -> int:
         """A number that changes soon after another connection has committed a transaction with `notify`."""
 
-    def on_change(self, wake: Callable[[], None]) -> None:
-        """Call `wake` from any thread when `version` has changed, if that is known without looking."""
-
     def holder(self) -> str:
         """Return a name for this process, for `Transaction.is_held`."""
 

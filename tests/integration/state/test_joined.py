@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from tests.databases import close_databases, open_database
+from tests.databases import await_change, close_databases, open_database
 from tests.postgres import PostgresProcess
 from toolcrib.errors import IdempotencyConflict, InvalidError
 from toolcrib.runs import DurableCalls
@@ -104,14 +104,10 @@ def test_a_failed_submit_leaves_the_rest_of_the_transaction(
 def test_the_commit_wakes_those_who_wait_in_this_process_too(
     database: Database, calls: DurableCalls, shop: str
 ) -> None:
-    heard = threading.Event()
-    before = database.version
-    database.on_change(heard.set)
-    heard.clear()
+    before = await_change(database, 0)
     with psycopg.connect(shop) as connection:
         join(database, connection, submit(calls))
-    assert heard.wait(10)
-    assert database.version > before
+    await_change(database, before)
 
 
 async def test_an_async_connection_does_the_same(database: Database, calls: DurableCalls, shop: str) -> None:

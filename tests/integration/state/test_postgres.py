@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.databases import close_databases, open_database
+from tests.databases import await_change, close_databases, open_database
 from tests.descriptors import many_open
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
@@ -102,27 +102,19 @@ def test_databases_that_are_opened_at_once_in_a_new_schema_make_it_once(postgres
 
 def test_a_cut_listener_misses_nothing_for_long(url: str) -> None:
     db, other = opened(url), opened(url)
-    woken = threading.Event()
-    db.on_change(woken.set)
-    assert db.version >= 0
-    assert woken.wait(30)
-    woken.clear()
+    listens = await_change(db, 0)
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
     note(other, "a")
-    assert woken.wait(30)
+    await_change(db, listens)
 
 
 def test_changes_are_heard_in_a_process_with_a_thousand_open_files(url: str) -> None:
     with many_open():
         db, other = opened(url), opened(url)
-        woken = threading.Event()
-        db.on_change(woken.set)
-        assert db.version >= 0
-        assert woken.wait(30)
-        woken.clear()
+        listens = await_change(db, 0)
         note(other, "a")
-        assert woken.wait(30)
+        await_change(db, listens)
         close_databases()
 
 

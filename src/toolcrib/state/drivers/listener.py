@@ -27,7 +27,7 @@ _RETRY_S = 0.5
 class Listener:
     """The listener of this process on one server. Its thread starts when it is first needed.
 
-    `connect` opens a connection of its own. `wakes` are called in the thread when `version` has changed.
+    `connect` opens a connection of its own.
     """
 
     def __init__(
@@ -35,9 +35,7 @@ class Listener:
         connect: Callable[[], psycopg.Connection[Any]],
         unavailable: Callable[[psycopg.Error], StateUnavailable],
         lease_s: float,
-        wakes: list[Callable[[], None]],
     ) -> None:
-        self.wakes = wakes
         self._unavailable = unavailable
         self._connect = connect
         self._lease_s = lease_s
@@ -121,7 +119,7 @@ class Listener:
         (schema,) = connection.execute(
             "SELECT encode(convert_to(current_schema(), 'UTF8'), 'hex')"
         ).fetchone() or ("",)
-        self._changed()  # While nobody listened there may have been changes.
+        self._version += 1  # While nobody listened there may have been changes.
         while True:
             if self._holds:
                 connection.execute(_BEAT, (self._name,))
@@ -135,13 +133,8 @@ class Listener:
                     heard.append(notice.extra.decode())
             # A process knows its own writes, and is not woken by them.
             if any(text.startswith(f"{schema}/") and not text.endswith(self._name) for text in heard):
-                self._changed()
+                self._version += 1
             heard.clear()
-
-    def _changed(self) -> None:
-        self._version += 1
-        for wake in list(self.wakes):
-            wake()
 
 
 def _readable(seconds: float, *descriptors: int) -> list[int]:

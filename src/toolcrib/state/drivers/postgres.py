@@ -124,7 +124,7 @@ class PostgresServer:
         """When it answered again, by its own clock; None while it does not, 0 if it always has."""
         self.joined: WeakSet[Any] = WeakSet()
         """Connections of others that were found to lead to this database."""
-        self.listener = Listener(self._connect, self.unavailable, lease_s, [])
+        self.listener = Listener(self._connect, self.unavailable, lease_s)
 
     def database(self, name: str, migrations: Sequence[str], *, durable: bool = True) -> PostgresDatabase:
         """Return the tables of these migrations; the version of each `name` is kept on its own."""
@@ -273,7 +273,7 @@ class PostgresServer:
         _INHERITED.extend(self._idle)
         self._pid, self._idle = os.getpid(), []
         self._lock, self._places = threading.Lock(), threading.BoundedSemaphore(_MOST)
-        self.listener = Listener(self._connect, self.unavailable, self.lease_s, self.listener.wakes)
+        self.listener = Listener(self._connect, self.unavailable, self.lease_s)
 
     def unavailable(self, error: psycopg.Error) -> StateUnavailable:
         """Return the error for one of the driver, with a hint."""
@@ -336,10 +336,6 @@ class PostgresDatabase:
         """A number that changes soon after another process has committed a transaction with `notify`."""
         self.migrate()
         return self.server.listener.version
-
-    def on_change(self, wake: Callable[[], None]) -> None:
-        """Call `wake` in the listener's thread, once `version` was asked for."""
-        self.server.listener.wakes.append(wake)
 
     def holder(self) -> str:
         """Return a name for this process, which it keeps up by itself until it ends."""

@@ -215,9 +215,6 @@ class SqliteDatabase:
                 self._writer.lock.release()
         return self._version
 
-    def on_change(self, wake: Callable[[], None]) -> None:
-        """Do nothing: `version` must be looked at."""
-
     def holder(self) -> str:
         """Return this process's name and the time."""
         return f"{uptime()} {this_process()}"
