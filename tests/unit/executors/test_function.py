@@ -133,9 +133,9 @@ async def test_context_variables_reach_the_thread() -> None:
 
 
 async def test_threads_are_used_again() -> None:
-    names = {await run_in_thread(threading.get_ident) for _ in range(50)}
+    used = {await run_in_thread(threading.current_thread) for _ in range(200)}
 
-    assert len(names) <= 10  # one that has just answered may not be free yet
+    assert len(used) <= 100  # One that has just answered may not be free yet.
 
 
 async def test_many_at_once_wait_for_a_thread() -> None:
