@@ -32,10 +32,8 @@ from toolcrib.serve.mcp.request import (
     Sender,
     caller_name,
     check_envelope,
-    dry_run_of,
-    key_of,
     meta_of,
-    wait_of,
+    options_of,
 )
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.tasks import TASKS, knows_tasks, require_tasks
@@ -421,6 +419,7 @@ class Connection:
             about = partial(_about, caller, tool, arguments)
             if isinstance(sealed := params.get("requestState"), str):
                 state = self._calls.open_state(sealed, about())
+        wait, key, dry_run = options_of(meta)
         tasks = form is AS_TOOL and request.modern and self._calls.tasks is not None and knows_tasks(meta)
         call = Context(
             tool,
@@ -429,12 +428,12 @@ class Connection:
             session_id=self._session,
             identity=identity,
             # With tasks, a call that waits for a person is stored as one, so the request itself never blocks.
-            wait="pending" if tasks else wait_of(meta),
-            idempotency_key=key_of(meta),
+            wait="pending" if tasks else wait,
+            idempotency_key=key,
             client=self._client_of(request, state),
-            dry_run=dry_run_of(meta),
+            dry_run=dry_run,
         )
-        tasks = tasks and listed is not None and not call.dry_run
+        tasks = tasks and listed is not None and not dry_run
         if tasks:
             # The id of a task is that of its call, so it must be known before the call begins.
             call.call_id = new_id()

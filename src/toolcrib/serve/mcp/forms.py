@@ -25,9 +25,7 @@ class ResultForm(Protocol):
 
 
 class _ToolResult:
-    def write(self, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
-        """Return a `CallToolResult`."""
-        return call_result(result, listed)
+    write = staticmethod(call_result)
 
 
 class _PromptResult:

@@ -83,29 +83,20 @@ def meta_of(params: dict[str, Any]) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def wait_of(meta: dict[str, Any]) -> Literal["block", "pending"]:
-    """Return what a call does that a person must approve first. Raises JsonRpcError."""
-    wait = meta.get("toolcrib/wait", "pending")
-    if wait not in ("block", "pending"):
-        raise JsonRpcError(ErrorCode.INVALID_PARAMS, '_meta toolcrib/wait must be "pending" or "block"')
-    return "block" if wait == "block" else "pending"
-
-
-def key_of(meta: dict[str, Any]) -> str | None:
-    """Return the idempotency key of a call; None without one. Raises JsonRpcError."""
-    key = meta.get("toolcrib/idempotency_key")
-    if key is not None and not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY):
-        text = f"_meta toolcrib/idempotency_key must be a string of at most {_MAX_KEY} characters"
-        raise JsonRpcError(ErrorCode.INVALID_PARAMS, text)
-    return key
-
-
-def dry_run_of(meta: dict[str, Any]) -> bool:
-    """Return True if a call is not to be run, only described. Raises JsonRpcError."""
+def options_of(meta: dict[str, Any]) -> tuple[Literal["block", "pending"], str | None, bool]:
+    """Return `wait`, `idempotency_key` and `dry_run` of a call. Raises JsonRpcError."""
+    wait, key = meta.get("toolcrib/wait", "pending"), meta.get("toolcrib/idempotency_key")
     dry_run = meta.get("toolcrib/dry_run", False)
-    if not isinstance(dry_run, bool):
-        raise JsonRpcError(ErrorCode.INVALID_PARAMS, "_meta toolcrib/dry_run must be true or false")
-    return dry_run
+    wrong = ""
+    if wait not in ("block", "pending"):
+        wrong = 'wait must be "pending" or "block"'
+    elif key is not None and not (isinstance(key, str) and 0 < len(key) <= _MAX_KEY):
+        wrong = f"idempotency_key must be a string of at most {_MAX_KEY} characters"
+    elif not isinstance(dry_run, bool):
+        wrong = "dry_run must be true or false"
+    if wrong:
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"_meta toolcrib/{wrong}")
+    return wait, key, dry_run
 
 
 def check_envelope(meta: dict[str, Any]) -> None:
