@@ -122,7 +122,7 @@ async def settled() -> tuple[int, int, int]:
     """The state once what the last calls used has been put away: when it has not shrunk for a second."""
     least, since = state(), time.monotonic()
     while time.monotonic() - since < 1:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.25)
         now = state()
         if now[0] < least[0]:
             since = time.monotonic()
