@@ -181,18 +181,19 @@ async def test_when_all_threads_hang_calls_wait_until_their_time_is_up(
 ) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 0)
     monkeypatch.setattr(threads, "_pool", threads._ThreadPool())
-    tools = Toolset(timeout_ms=30)
-    ran: list[int] = []
-    tools.register("work", lambda: ran.append(1))
+    tools = Toolset()
+    ran: list[str] = []
+    tools.register("late", lambda: ran.append("late"), timeout_ms=30)
+    tools.register("work", lambda: ran.append("work"))
 
-    result = await tools.call("work")
+    result = await tools.call("late")
     assert result.error is not None
     assert result.error.code == "timed_out"
 
     monkeypatch.setattr(threads, "MAX_THREADS", 1)
     assert (await tools.call("work")).ok
     await run_in_thread(lambda: None)
-    assert ran == [1]
+    assert ran == ["work"]
 
 
 async def test_no_more_threads_is_an_error_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
