@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def alone(who: str) -> Iterator[Alone]:
         folder = Path(name)
         folder.chmod(0o755)
         kernel = Path(str(seccomp.__file__)).parent
-        shutil.copytree(kernel, folder / "modules/kernel", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(kernel, folder / "modules/kernel")
         (folder / "room").mkdir()
         if who == "nobody":
             os.chown(folder / "room", NOBODY, NOBODY)
@@ -115,6 +116,7 @@ def interpreters() -> Iterator[str]:
             yield found
 
 
+@cache
 def runs_as_nobody(python: str) -> bool:
     """Whether an ordinary user may run it, and it is new enough."""
     argv = [python, "-I", "-S", "-c", "import sys, ctypes; sys.exit(sys.version_info < (3, 11))"]
