@@ -43,7 +43,9 @@ class PostgresProcess:
         """Start it and wait until it answers."""
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self.folder)]
         # What a killed server has written outlives it without fsync: the machine does not crash.
-        command += ["-c", "listen_addresses=", "-c", "max_connections=60", "-c", "fsync=off"]
+        settings = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
+        for setting in ("listen_addresses=", "max_connections=60", "autovacuum=off", *settings):
+            command += ["-c", setting]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command,
