@@ -38,7 +38,7 @@ _accepted: set[Any] = set()
 class FunctionShape:
     """The parameters of one function and, on demand, their schema and converters."""
 
-    __slots__ = ("_docs", "context_parameter", "extra", "function", "open", "parameters", "returns", "struct")
+    __slots__ = ("_docs", "context_parameter", "extra", "function", "parameters", "returns", "struct")
 
     def __init__(
         self,
@@ -55,7 +55,6 @@ class FunctionShape:
         self.context_parameter = context_parameter
         self.extra = extra
         """The `**kwargs` of the function, if it has one."""
-        self.open = extra is not None
         self.struct: str | None = None
         if len(parameters) == 1 and extra is None:
             only = parameters[0]
@@ -76,7 +75,7 @@ class FunctionShape:
         if self.struct is not None:
             rule = schemas.struct(metadata(self.parameters[0].annotation)[0])
         else:
-            rule = {"type": "object", "properties": {}, "additionalProperties": self.open}
+            rule = {"type": "object", "properties": {}, "additionalProperties": self.extra is not None}
             required = []
             for parameter in self.parameters:
                 rule["properties"][parameter.name] = self._property(parameter, schemas)
@@ -119,7 +118,7 @@ class FunctionShape:
         plan = {name: inner for name, inner in found if inner is not None}
         others = None if self.extra is None else convert(self.extra.annotation)
         if others is not None:
-            return _adapting_all({**dict(found), **plan}, others)
+            return _adapting_all(dict(found), others)
         return _adapting(plan) if plan else None
 
 
@@ -288,9 +287,7 @@ def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
     try:
         if extras:
             check_constraints(extras)
-        if not _is_accepted(bare):
-            TypeSchemas().schema(bare)
-            _accept(bare)
+        _accept(bare)
     except RecursionError:
         raise DefinitionError(
             f"{_title(function)}: the type of {parameter.name!r} contains itself without a name",
@@ -304,18 +301,13 @@ def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
         ) from None
 
 
-def _is_accepted(bare: Any) -> bool:
-    try:
-        return bare in _accepted
-    except TypeError:  # not hashable: checked each time
-        return False
-
-
 def _accept(bare: Any) -> None:
     try:
-        _accepted.add(bare)
-    except TypeError:
-        return
+        if bare not in _accepted:
+            TypeSchemas().schema(bare)
+            _accepted.add(bare)
+    except TypeError:  # not hashable: checked each time
+        TypeSchemas().schema(bare)
 
 
 def _title(function: Callable[..., Any]) -> str:
@@ -336,7 +328,7 @@ def fitting(name: str, shape: FunctionShape, schema: dict[str, Any]) -> dict[str
     # Such a schema has the structure as an argument, not its fields as the arguments.
     if shape.struct in properties:
         shape.struct = None
-    if shape.open or shape.struct is not None:
+    if shape.extra is not None or shape.struct is not None:
         return schema
     known = {parameter.name for parameter in shape.parameters}
     for prop in properties:

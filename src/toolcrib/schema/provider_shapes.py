@@ -14,7 +14,7 @@ from typing import Any
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names
-from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, single_types
+from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, noted, single_types
 from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool
@@ -190,41 +190,34 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
 # -- references ---------------------------------------------------------------------------------------
 
 
-def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _written_out(rule: Any, root: Mapping[str, Any] | None = None, inside: tuple[str, ...] = ()) -> Any:
     """Return a schema whose local references are replaced by their targets; recursion ends in any value."""
-    return _Writer(schema).write(schema, ())  # type: ignore[no-any-return]
-
-
-class _Writer:
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-
-    def write(self, rule: Any, inside: tuple[str, ...]) -> Any:
-        if isinstance(rule, list):
-            return [self.write(part, inside) for part in rule]
-        if not isinstance(rule, Mapping):
-            return rule
-        target = rule.get("$ref")
-        if isinstance(target, str):
-            rest = {word: part for word, part in rule.items() if word != "$ref"}
-            # A type with several references to itself would multiply at each level, so recursion ends early.
-            if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
-                return {"description": "the same again", **rest}
-            found = pointed(self._root, target)
-            written = self.write(found, (*inside, target)) if isinstance(found, Mapping) else {}
-            return {**written, **self.write(rest, inside)}
-        made: dict[str, Any] = {}
-        for word, part in rule.items():
-            if word in ("$defs", "definitions"):
-                continue
-            if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
-                made[word] = {name: self.write(inner, inside) for name, inner in part.items()}
-            elif word in ("enum", "const", "default", "examples"):
-                # Values, not schemas: a `$ref` in them is plain data.
-                made[word] = part
-            else:
-                made[word] = self.write(part, inside)
-        return made
+    root = rule if root is None else root
+    if isinstance(rule, list):
+        return [_written_out(part, root, inside) for part in rule]
+    if not isinstance(rule, Mapping):
+        return rule
+    target = rule.get("$ref")
+    if isinstance(target, str):
+        rest = {word: part for word, part in rule.items() if word != "$ref"}
+        # A type with several references to itself would multiply at each level, so recursion ends early.
+        if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
+            return {"description": "the same again", **rest}
+        found = pointed(root, target)
+        written = _written_out(found, root, (*inside, target)) if isinstance(found, Mapping) else {}
+        return {**written, **_written_out(rest, root, inside)}
+    made: dict[str, Any] = {}
+    for word, part in rule.items():
+        if word in ("$defs", "definitions"):
+            continue
+        if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
+            made[word] = {name: _written_out(inner, root, inside) for name, inner in part.items()}
+        elif word in ("enum", "const", "default", "examples"):
+            # Values, not schemas: a `$ref` in them is plain data.
+            made[word] = part
+        else:
+            made[word] = _written_out(part, root, inside)
+    return made
 
 
 # -- keywords that a provider refuses -----------------------------------------------------------------
@@ -255,15 +248,11 @@ def _restricted(
 
 
 def _with_words(made: dict[str, Any], moved: dict[str, Any]) -> dict[str, Any]:
-    if moved.get("additionalProperties") is False:
+    if moved.get("additionalProperties") is False and made.get("properties"):
         del moved["additionalProperties"]
-        if not made.get("properties"):
-            moved["additionalProperties"] = False
     if not moved:
         return made
-    rules = ", ".join(f"{word}: {compact(part)}" for word, part in moved.items())
-    text = made.get("description", "")
-    return {**made, "description": f"{text} ({rules})" if text else f"({rules})"}
+    return noted(made, ", ".join(f"{word}: {compact(part)}" for word, part in moved.items()))
 
 
 def _gemini_format(rule: Mapping[str, Any], word: str, part: Any) -> bool:

@@ -75,8 +75,7 @@ def mcp_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     hints = _hints(tool.annotations)
     if hints:
         entry["annotations"] = hints
-    if tool.mcp.icons:
-        entry |= mcp_icons(tool)
+    entry |= mcp_icons(tool)
     entry["_meta"] = {"toolcrib/tool": _about(tool)}
     return entry
 

@@ -16,8 +16,8 @@ _MAX_NAME = 200
 """Characters of a name that are compared."""
 _is_wire_name = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 _STEP = re.compile(r'\.([^\W\d]\w*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
-_NEAR = 60
 _CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_NEAR = 60
 """Likeness from 0 to 100 from which a name may have been meant."""
 _PARTS = re.compile(r"(?:(?P<bundle>[^/@]+)/)?(?P<name>[^/@]+)(?:@(?P<version>.+))?")
 
@@ -140,8 +140,6 @@ def printable(text: str, keep: str = "") -> str:
     """Replace every character that controls a terminal or reorders what it shows, but those in `keep`."""
     if text.isascii() and text.isprintable():
         return text
-    import unicodedata
-
     return "".join(
         char if char in keep or unicodedata.category(char) not in _CONTROL else "\N{REPLACEMENT CHARACTER}"
         for char in text

@@ -64,8 +64,6 @@ def error_text(error: ToolcribError) -> str:
 
 def pending_error(result: Result) -> ToolcribError:
     """Return the error that stands for a call that waits for a person."""
-    if result.error is not None:
-        return result.error
     details = dict(result.details or {})
     if result.call_id:
         details["call_id"] = result.call_id
@@ -92,12 +90,10 @@ def cut_text(text: str, limit: int = TEXT_LIMIT, artifact: str | None = None) ->
     # `ignore` drops the part of a character that the cut leaves at the end.
     head = data[:limit].decode("utf-8", "ignore")
     shown = len(head.encode())
+    more = "call again for less at a time: with an offset, range or filter, if the tool takes one"
     if artifact is not None:
-        return (
-            f"{head}\n[cut: the first {shown:,} of {len(data):,} bytes; {len(data) - shown:,} are missing. "
-            f"To read on, call artifact_read with id={artifact} and offset={shown}.]"
-        )
+        more = f"call artifact_read with id={artifact} and offset={shown}"
     return (
         f"{head}\n[cut: the first {shown:,} of {len(data):,} bytes; {len(data) - shown:,} are missing. "
-        "To read on, call again for less at a time: with an offset, range or filter, if the tool takes one.]"
+        f"To read on, {more}.]"
     )

@@ -103,7 +103,7 @@ def gemini_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     if kind is None or (kind == "object" and not made.get("properties")):
         what = "any JSON value" if kind is None else "a JSON object as text"
         kept: dict[str, Any] = {word: made[word] for word in ("description", "nullable") if word in made}
-        return _described({"type": "STRING", **kept}, what)
+        return noted({"type": "STRING", **kept}, what)
     made["type"] = kind.upper()
     if kind == "object":
         made["properties"] = {name: gemini_schema(inner) for name, inner in made["properties"].items()}
@@ -140,7 +140,7 @@ def _repaired(made: dict[str, Any]) -> None:
             del made["required"]
     if "" in made.get("enum", ()):
         made["enum"] = [value for value in made["enum"] if value != ""]
-        made |= _described(made, "or an empty text")
+        made |= noted(made, "or an empty text")
         if not made["enum"]:
             del made["enum"]
 
@@ -156,6 +156,7 @@ def both(rule: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     return {**made, "description": " ".join(texts)} if texts else made
 
 
-def _described(rule: dict[str, Any], words: str) -> dict[str, Any]:
+def noted(rule: dict[str, Any], words: str) -> dict[str, Any]:
+    """Return a schema with these words at the end of its description, in parentheses."""
     text = rule.get("description", "")
     return {**rule, "description": f"{text} ({words})" if text else f"({words})"}
