@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.cli.output import print_json, print_note, printable
+from toolcrib.spec.naming import cell_width
 
 _GAP = 2
 _BRIEF = 240
@@ -99,14 +99,3 @@ def wrap(text: str, width: int) -> list[str]:
 def pad(text: str, size: int) -> str:
     """Return the text with blanks up to `size` cells."""
     return text + " " * max(0, size - cell_width(text))
-
-
-def cell_width(text: str) -> int:
-    """Return the number of terminal cells that the text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        # Wide and fullwidth characters take two cells (UAX 11), combining ones none.
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )

@@ -144,3 +144,14 @@ def printable(text: str, keep: str = "") -> str:
         char if char in keep or unicodedata.category(char) not in _CONTROL else "\N{REPLACEMENT CHARACTER}"
         for char in text
     )
+
+
+def cell_width(text: str) -> int:
+    """Return the number of terminal cells that the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        # Wide and fullwidth characters take two cells (UAX 11), combining ones none.
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib.cli.table import cell_width, format_table, wrap
+from toolcrib.cli.table import format_table, wrap
+from toolcrib.spec.naming import cell_width
 
 ROWS = [
     ("scan", "command", "Lists every TODO below a folder, then how many there are."),

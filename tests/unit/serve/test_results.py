@@ -89,14 +89,14 @@ def test_a_call_that_waits_for_a_person_is_an_error_for_now() -> None:
 
 
 def test_cut_output_is_not_sent_as_structured_content() -> None:
-    out = call_result(Result("ok", ["x" * 100]), PLAIN, limit=50)
+    out = call_result(Result("ok", ["x" * 100], text_limit=50), PLAIN)
     assert "[cut:" in texts(out)[0]
     assert "structuredContent" not in out
 
 
 def test_output_with_a_schema_is_sent_whole() -> None:
     entry = AdvertisedTool(typed_tool("texts", {"type": "array"}))
-    out = call_result(Result("ok", ["x" * 100]), entry, limit=50)
+    out = call_result(Result("ok", ["x" * 100], text_limit=50), entry)
     assert "[cut:" in texts(out)[0]
     assert out["structuredContent"] == {"result": ["x" * 100]}
 

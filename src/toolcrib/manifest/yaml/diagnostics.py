@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
 from toolcrib.manifest.yaml.rules import RULES, Severity
-from toolcrib.spec.naming import printable
+from toolcrib.spec.naming import cell_width, printable
 from toolcrib.spec.record import record
 
 BREAK = re.compile(r"\r\n|\n|\r")
@@ -187,12 +186,5 @@ def _pointed(line: str, column: int) -> list[str]:
     # A tab has no fixed width, so the caret would not be below the right character.
     shown = printable(line[start : start + _WINDOW].replace("\t", " "))
     lead, tail = ("…" if start else ""), ("…" if start + _WINDOW < len(line) else "")
-    pad = sum(map(_width, lead + shown[: at - start]))
+    pad = cell_width(lead + shown[: at - start])
     return [f"  {lead}{shown.rstrip()}{tail}", "  " + " " * pad + "^"]
-
-
-def _width(char: str) -> int:
-    if unicodedata.combining(char):
-        return 0
-    # Terminals give two columns to wide characters, such as those of Chinese.
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

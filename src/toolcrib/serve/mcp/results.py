@@ -13,19 +13,15 @@ _PENDING = ("status", "approval", "reason", "expires_at")
 """The text for a client whose call waits for a person."""
 
 
-def call_result(
-    result: Result, listed: AdvertisedTool | None = None, limit: int | None = None
-) -> dict[str, Any]:
+def call_result(result: Result, listed: AdvertisedTool | None = None) -> dict[str, Any]:
     """Return text content, structured content and `isError`; times and warnings in `_meta`.
 
     `structuredContent` is always an object: another value is sent as `{"result": value}`. It is left out for
     plain text without a schema, which would only repeat the text, and for text that had to be cut, unless a
     schema promises it. Clients check it against the advertised schema, so an output that does not match is
     sent as an error with the output as text, even if the tool's own policy only warns.
-
-    `limit` is the longest text in bytes.
     """
-    limit = limit or result.text_limit or TEXT_LIMIT
+    limit = result.text_limit or TEXT_LIMIT
     if result.status != "ok":
         return _error(result, result.error or pending_error(result), None, limit)
     value = result.value
