@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -27,11 +28,15 @@ def read_input(source: str, most: int = -1) -> bytes:
 def read_inside(path: Path, root: Path) -> str | None:
     """Return the text of a file that is to be changed, None without one.
 
-    Raises UsageError for a link out of the project: a clone could let a command change any file of its user.
+    Raises UsageError if it cannot be read as text, and for a link out of the project: a clone could let a
+    command change any file of its user.
     """
     if path.is_relative_to(root) and not path.resolve().is_relative_to(root.resolve()):
         raise UsageError(f"{path} leads out of the project by a symbolic link", hint="Remove the link.")
-    return path.read_text(encoding="utf-8") if path.exists() else None
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint="Repair it, or move it away.") from None
 
 
 def diff_of(path: Path, before: str | None, after: str) -> str:
@@ -47,25 +52,33 @@ def write_new(files: Mapping[Path, bytes]) -> list[str]:
     if taken:
         raise ConflictError(f"these files exist already: {', '.join(taken)}", hint="Give another name.")
     for path, data in files.items():
-        try:
+        with _written(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             # `x`: a file, or a link, that has appeared since the check above is not written through.
             with path.open("xb") as file:
                 file.write(data)
-        except OSError as error:
-            raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
     return [str(path) for path in files]
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Raise ToolcribError if a file cannot be written in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def replace_file(path: Path, before: str | None, text: str) -> None:
     """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
     from toolcrib.state.private import put_file
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # A person may have looked at the change for minutes, and an editor may have saved meanwhile.
-    if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
-        raise ConflictError(f"{path} has just changed", hint="Run the command again.")
-    put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
+    with _written(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A person may have looked at the change for minutes, and an editor may have saved meanwhile.
+        if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
+            raise ConflictError(f"{path} has just changed", hint="Run the command again.")
+        put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
 
 
 def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
@@ -77,6 +90,7 @@ def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
     if before is not None:
         names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
         backup = next(name for name in names if not name.exists())
-        put_file(backup, before.encode(), mode=path.stat().st_mode & 0o777)
+        with _written(backup):
+            put_file(backup, before.encode(), mode=path.stat().st_mode & 0o777)
     replace_file(path, before, text)
     return backup

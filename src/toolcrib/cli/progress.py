@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import threading
@@ -22,7 +23,8 @@ _EVERY_S = 0.1
 def waiting(doing: str, *, elsewhere: str = "") -> Iterator[Callable[[str], None]]:
     """Show `doing` and the time on one line of the terminal until the block ends.
 
-    Gives a function that sets what stands behind them. Without a terminal, `elsewhere` is printed once.
+    Gives a function that sets what stands behind them. Without a terminal, or on one that cannot rewrite a
+    line, `elsewhere` is printed once.
     """
     ended, more = threading.Event(), [""]
 
@@ -30,7 +32,7 @@ def waiting(doing: str, *, elsewhere: str = "") -> Iterator[Callable[[str], None
         started = time.monotonic()
         if ended.wait(_QUIET_S):
             return
-        if not sys.stderr.isatty():
+        if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
             if elsewhere:
                 print_note(elsewhere)
             return

@@ -306,6 +306,9 @@ def test_a_long_call_says_so_on_standard_error(crib: Crib) -> None:
         assert screen.end() == 0
         assert "sh runs for 0.3 s first" in screen.text
         assert screen.raw.rstrip().endswith("\x1b[Kfirst\r\ndone")
+    with on_terminal(crib, "run", "sh", "c=echo first; sleep 0.6; echo done", env={"TERM": "dumb"}) as screen:
+        assert screen.end() == 0
+        assert " ".join(screen.raw.split()) == "sh is running … first done"
     plan = cli(crib, "run", "sh", "c=ls", "--dry-run").out.splitlines()
     assert plan[3:] == [
         "cwd: .",

@@ -158,6 +158,26 @@ def test_a_file_that_would_lose_something_is_not_changed(desk: Desk, host: str, 
     assert desk.file(host).read_text() == content
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe{\0", None])
+def test_a_file_that_is_no_text_is_left_alone(desk: Desk, content: bytes | None) -> None:
+    file = desk.file("cursor")
+    file.parent.mkdir(parents=True)
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    code, _, error = desk.connect("cursor", "--write")
+    assert (code, f"{file} cannot be read" in error) == (2, True), error
+    assert file.is_dir() or file.read_bytes() == content
+
+
+def test_a_file_that_cannot_be_written_is_named(desk: Desk) -> None:
+    folder = desk.file("codex").parent
+    folder.write_text("in its place")
+    code, _, error = desk.connect("codex", "--write")
+    assert (code, f"{folder}/config.toml cannot be written" in error) == (1, True), error
+
+
 def test_a_project_cannot_have_a_file_elsewhere_changed(desk: Desk, tmp_path: Path) -> None:
     elsewhere = tmp_path / "settings.json"
     elsewhere.write_text("{}")
