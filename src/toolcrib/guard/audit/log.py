@@ -411,8 +411,10 @@ class AuditLog:
             self._trouble = "unreadable"
             return error
         self._trouble = errno.errorcode.get(error.errno or 0, "unknown")
+        # It may be another file, such as the anchor in the user's own folder.
+        where = "" if error.filename in (None, str(self.path)) else f"{error.filename}: "
         return AuditUnavailable(
-            f"The audit log {self.path} cannot be written: {error.strerror or error}.",
+            f"The audit log {self.path} cannot be written: {where}{error.strerror or error}.",
             hint=_HINTS.get(self._trouble, "Fix the cause; until then no audited tool runs."),
             details={"path": str(self.path), "error": self._trouble},
             retryable=self._trouble in {"EAGAIN", "ENOSPC", "EDQUOT"},

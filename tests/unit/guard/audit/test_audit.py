@@ -370,3 +370,10 @@ def test_a_forked_child_writes_by_itself(path: Path) -> None:
     assert verdict.ok
     assert verdict.lines == 101
     assert verdict.notices == {}
+
+
+def test_an_anchor_that_cannot_be_written_is_named(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("in its place")
+    anchor = tmp_path / "data" / "anchor"
+    with AuditLog(path, anchor) as log, pytest.raises(AuditUnavailable, match=str(tmp_path / "data")):
+        log.record("TOOL_APPROVED", name="rm", approver="user")
