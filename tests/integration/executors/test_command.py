@@ -160,13 +160,13 @@ def gone(marker: str) -> bool:
 
 
 def test_the_limit_that_binds_is_named_and_the_whole_tree_dies(crib: Crib) -> None:
-    crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 700}")
+    crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 3000}")
     slow = {"config": {"timeout_ms": 400}}
     crib.shell("own", **slow)
     crib.shell("project")
     for name, limit, whose, options in (
         ("own", 400, "tool", {}),
-        ("project", 700, "project", {}),
+        ("project", 3000, "project", {}),
         ("own", 200, "call", {"timeout_ms": 200}),
     ):
         marker = f"9{os.getpid()}{limit}"
@@ -181,7 +181,8 @@ def test_the_limit_that_binds_is_named_and_the_whole_tree_dies(crib: Crib) -> No
         assert whose in message
         assert result.error is not None
         assert result.error.exit_code == 6
-        assert result.error.details["stderr"] == "begun"
+        if name == "project":  # On a busy machine the others may end before a word.
+            assert result.error.details["stderr"] == "begun"
         assert eventually(partial(gone, marker))
         assert crib.last().event == "TOOL_EXECUTED"
         assert crib.last().fields["code"] == "timed_out"
