@@ -227,10 +227,10 @@ class Store:
             self._changes.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
         return True
 
-    def damaged(self) -> list[StateUnavailable]:
-        """Return an error for each file that is not a record. Lists leave such files out."""
+    def damaged(self, id: str = "") -> list[StateUnavailable]:  # noqa: A002
+        """Return an error for each file, of one bundle or of all, that is no record. Lists leave them out."""
         found = []
-        for folder in _visible(self._folder):
+        for folder in [self._folder / id] if id else _visible(self._folder):
             try:
                 _read(folder / "bundle.json", BundleRecord)
             except StateUnavailable as error:

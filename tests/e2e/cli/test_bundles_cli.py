@@ -135,6 +135,20 @@ def test_the_lines_for_people(shelf: Shelf) -> None:
     assert shelf("bundle", "disable", "weather").err == "weather is disabled.\n"
 
 
+def test_a_damaged_record_is_named_and_not_left_out_in_silence(shelf: Shelf) -> None:
+    shelf.ok("bundle", "create", "weather")
+    shelf.put("weather")
+    (record,) = shelf.data.glob("bundles/*/tools/*.json")
+    record.write_bytes(record.read_bytes()[:20])
+    for words in ("bundle", "list"), ("bundle", "show", "weather"):
+        done = shelf(*words, "--json")
+        assert done.code == 0
+        assert done.document
+        assert f"warning: {record} is not a record of this store" in done.err
+        assert "hint: Restore the file from a backup, or move it away." in done.err
+    assert shelf("bundle", "show", "builtin").err == ""
+
+
 def test_the_built_in_tools_are_a_bundle_with_switches_only(shelf: Shelf) -> None:
     shelf.ok("tool", "enable", "builtin/list-files")
     tools = shelf.ok("bundle", "show", "builtin")["tools"]
