@@ -75,11 +75,12 @@ async def in_need(call: Callable[[], Awaitable[str]], steps: int, free: int) -> 
         await asyncio.sleep(0.1)
     outcome = await task
     assert outcome in ("done", "unavailable"), outcome
-    assert await call() == "done"
+    after = await call()
+    assert after == "done", (after, outcome, steps, free)
 
 
 def message_of(error: ToolcribError) -> str:
-    return error.code if error.retryable else "not to be tried again"
+    return error.code if error.retryable else f"not to be tried again: {error}"
 
 
 async def command() -> str:
