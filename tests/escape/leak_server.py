@@ -118,6 +118,19 @@ def files(root: Path) -> set[str]:
     return {str(path) for path in root.rglob("*") if "/audit" not in str(path)}
 
 
+def control_groups() -> set[str]:
+    """The control groups of this process, which it keeps open."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:  # That of the listing itself.
+            continue
+        if "/toolcrib-server-" in path:
+            found.add(path.partition("/slot-")[0])
+    return found
+
+
 async def settled() -> tuple[int, int, int]:
     """The state once what the last calls used has been put away: when it has not shrunk for a second."""
     least, since = state(), time.monotonic()
@@ -143,10 +156,11 @@ async def main(root: Path, at_once: int, rounds: int) -> dict[str, object]:
             )
             wrong += [str(answer) for answer in answers if answer]
             states.append(await settled())
+        held = control_groups()
     after = files(root)
     names = ("descriptors", "children", "memory")
     return {
-        "pid": os.getpid(),
+        "control groups": sorted(held),
         "calls": at_once * rounds,
         "wrong": wrong[:10],
         "project files": sorted(after - before),
