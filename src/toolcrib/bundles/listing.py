@@ -193,7 +193,7 @@ class Listing:
 
     def is_on(self, tool: ListedTool) -> bool:
         """Return True if the tool, its bundle and its function are there and not disabled."""
-        return tool.enabled and tool.bundle in self._on and self.has_function(tool)
+        return tool.enabled and tool.bundle in self._on and (not tool.function or self.has_function(tool))
 
     def has_function(self, tool: ListedTool) -> bool:
         """Return False if the tool calls a function that is not registered here."""

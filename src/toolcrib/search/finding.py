@@ -118,13 +118,15 @@ class Found:
 def find(parts: Sequence[SearchedIndex], wanted: Wanted, count: int, after: HitPlace | None = None) -> Found:
     """Return the best `count` hits behind `after`. Raises IndexUnavailable."""
     with explained():
-        return _Search(parts, wanted).page(count, after)
+        return _Search(parts, wanted, count).page(after)
 
 
 class _Search:
     """One search over indexes as they are now."""
 
-    def __init__(self, parts: Sequence[SearchedIndex], wanted: Wanted) -> None:
+    def __init__(self, parts: Sequence[SearchedIndex], wanted: Wanted, count: int) -> None:
+        # One more than the page holds says if there is a next page.
+        self._page, self._most = count, count + 1
         indexes = [part.index.index for part in parts]
         assert None not in indexes
         self._parts = parts
@@ -160,7 +162,12 @@ class _Search:
         for number, part in enumerate(self._parts):
             if part.hidden is not None and query is not None:
                 self._hide(number, query, part.card, part.hidden)
-        return self._count(query)
+        # In the order of a page, because the last exact class often asks for just these.
+        self._newest = [
+            searcher.search(self._narrowed(number, query), self._most, True, "rank")
+            for number, searcher in enumerate(self._searchers if query is not None else ())
+        ]
+        return sum(int(found.count or 0) for found in self._newest)
 
     def _hide(
         self, number: int, query: Query, card: Callable[[int], Any], hidden: Callable[[Any], bool]
@@ -172,36 +179,39 @@ class _Search:
         if ranks:
             self._never[number].append(self._queries.numbers("rank", ranks))
 
-    def page(self, count: int, after: HitPlace | None) -> Found:
-        """Return one page."""
+    def page(self, after: HitPlace | None) -> Found:
+        """Return the page behind a place."""
+        count = self._page
         hits: dict[int, Hit] = {}
         # The pages before this one showed the classes before, and this class down to the rank.
         shown: list[Query | None] = []
-        for number, one in enumerate(self._classes):
+        for number, (match, field, query) in enumerate(self._classes):
             if after is not None and number < after.number:
-                shown.append(one.query)
+                shown.append(query)
                 continue
-            query = self._queries.all([one.query], shown) if shown else one.query
+            asked = self._queries.all([query], shown) if shown else query
             if after is not None and number == after.number:
-                query = self._queries.all([query, self._queries.up_to("rank", after.rank - 1)])
-                shown.append(one.query)
-            if query is None:
+                asked = self._queries.all([asked, self._queries.up_to("rank", after.rank - 1)])
+                shown.append(query)
+            if asked is None:
                 continue
-            # One more than the page holds says if there is a next page.
-            for rank, card in self._best(query, hits, count + 1):
-                hits[rank] = Hit(card, one.match, one.field, number, rank)
+            for rank, card in self._best(asked, hits):
+                hits[rank] = Hit(card, match, field, number, rank)
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())
         return Found(page[:count], len(page) > count, self._total, self._facets)
 
-    def _best(self, query: Query, known: dict[int, Hit], most: int) -> list[tuple[int, Any]]:
-        """Return the last changed tools that are not known yet, up to `most` together with those."""
+    def _best(self, query: Query, known: dict[int, Hit]) -> list[tuple[int, Any]]:
+        """Return the last changed tools that are not known yet, up to `_most` together with those."""
+        most = self._most
         found: list[tuple[int, Any]] = []
         for number, (searcher, part) in enumerate(zip(self._searchers, self._parts, strict=True)):
             narrowed, ask = self._narrowed(number, query), most
+            newest = self._newest[number] if query is self._all else None
             while True:
-                ranks = [rank for rank, _ in searcher.search(narrowed, ask, False, "rank").hits]
+                newest = newest or searcher.search(narrowed, ask, False, "rank")
+                ranks = [rank for rank, _ in newest.hits]
                 usable = [
                     (rank, card)
                     for rank in ranks
@@ -209,7 +219,8 @@ class _Search:
                 ]
                 if len(ranks) < ask or len(known) + len(usable) >= most:
                     break
-                ask *= 4  # Some were known, or are gone and still in the index.
+                # Some were known, or are gone and still in the index.
+                ask, newest = ask * 4, None
             found += usable
         if len(self._parts) > 1:
             # Each index gives its own hits in this order; together they need it once more.
