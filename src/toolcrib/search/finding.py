@@ -163,11 +163,11 @@ class _Search:
             if part.hidden is not None and query is not None:
                 self._hide(number, query, part.card, part.hidden)
         # In the order of a page, because the last exact class often asks for just these.
-        self._newest = [
+        self._newest: list[Any] = [
             searcher.search(self._narrowed(number, query), self._most, True, "rank")
             for number, searcher in enumerate(self._searchers if query is not None else ())
         ]
-        return sum(int(found.count or 0) for found in self._newest)
+        return sum(found.count for found in self._newest)
 
     def _hide(
         self, number: int, query: Query, card: Callable[[int], Any], hidden: Callable[[Any], bool]
@@ -185,7 +185,7 @@ class _Search:
         hits: dict[int, Hit] = {}
         # The pages before this one showed the classes before, and this class down to the rank.
         shown: list[Query | None] = []
-        for number, (match, field, query) in enumerate(self._classes):
+        for number, (match, where, query) in enumerate(self._classes):
             if after is not None and number < after.number:
                 shown.append(query)
                 continue
@@ -196,7 +196,7 @@ class _Search:
             if asked is None:
                 continue
             for rank, card in self._best(asked, hits):
-                hits[rank] = Hit(card, match, field, number, rank)
+                hits[rank] = Hit(card, match, where, number, rank)
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())
