@@ -192,10 +192,7 @@ class Queries:
 
     def _is_more(self, field: str, value: str, than: str, other: str) -> bool:
         """Return True if more documents have one word in a field than another one in another field."""
-        for one in self._searchers:  # `any` would take twice as long.
-            if one.doc_freq(field, value) > one.doc_freq(than, other):
-                return True
-        return False
+        return any(one.doc_freq(field, value) > one.doc_freq(than, other) for one in self._searchers)
 
     def _near(self, field: str, word: str) -> Query | None:
         errors = 0 if len(word) < 4 else 1 if len(word) < 8 else 2
