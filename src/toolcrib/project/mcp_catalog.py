@@ -17,7 +17,7 @@ from toolcrib.guard import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
-from toolcrib.spec import Annotations, Call, Caller, McpForms, Outcome, Retry, Tool
+from toolcrib.spec import Annotations, Caller, McpForms, Outcome, Retry, Tool
 
 _MOST = 500
 _NAME_WORDS = 2
@@ -190,18 +190,8 @@ class McpCatalog:
     async def _call(self, ctx: Context, name: str, arguments: dict[str, Any] | None = None) -> Outcome:
         if name in self._meta:
             raise InvalidInput(f"{name} is a meta-tool", hint=f"Call {name} itself.")
-        inner = Call(
-            name,
-            arguments or {},
-            caller=ctx.caller,
-            variables=ctx.variables,
-            run_id=ctx.run_id,
-            session_id=ctx.session_id,
-            on_event=ctx.relay,
-            identity=ctx.identity,
-            wait="raise" if ctx.wait == "pending" else ctx.wait,
-            client=ctx.client,
-        )
+        inner = ctx.inner(name, arguments or {})
+        inner.on_event = ctx.relay
         result = await self._project.invoke(inner)
         return Outcome(result.unwrap(), result.warnings, result.details)
 

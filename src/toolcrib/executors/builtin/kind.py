@@ -30,20 +30,11 @@ class BuiltinExecutor:
                 hint=f"Register a Python function as {self._function!r} in the same toolset.",
                 details={"function": self._function},
             )
-        inner = Call(
-            self._function,
-            dict(call.arguments) if isinstance(call.arguments, dict) else call.arguments,
-            variables=call.variables,
-            run_id=call.run_id,
-            session_id=call.session_id,
-            approved_by=call.approved_by,
-            caller=call.caller,
-            identity=call.identity,
-            timeout_ms=max(1, int(ctx.remaining * 1000)),
-            on_event=ctx.relay,
-            approval_channel=call.approval_channel,
-            client=call.client,
-        )
+        arguments = call.arguments
+        inner = call.inner(self._function, dict(arguments) if isinstance(arguments, dict) else arguments)
+        # The same tool by another name: what a person decided about one holds for the other.
+        inner.approved_by, inner.approval_channel = call.approved_by, call.approval_channel
+        inner.timeout_ms, inner.on_event = max(1, int(ctx.remaining * 1000)), ctx.relay
         result = await self._catalog.invoke(inner)
         return Outcome(result.unwrap(), tuple(result.warnings))
 

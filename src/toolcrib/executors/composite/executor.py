@@ -237,21 +237,12 @@ class CompositeExecutor:
 
     async def _call(self, plan: Plan, state: _Progress, loop: dict[str, Any]) -> Any:
         outer = state.call
-        arguments = render_value(plan.args, state.values(**loop))
-        result = await self._invoke(
-            Call(
-                plan.step.tool,
-                arguments,
-                caller=outer.caller,
-                variables=outer.variables,
-                run_id=outer.run_id,
-                session_id=outer.session_id,
-                approved_by=outer.approved_by,
-                identity=outer.identity,
-                approval_channel=outer.approval_channel,
-                wait="block" if outer.wait == "block" else "raise",
-            )
-        )
+        call = outer.inner(plan.step.tool, render_value(plan.args, state.values(**loop)))
+        # Who approved the whole was shown its steps.
+        call.approved_by, call.approval_channel = outer.approved_by, outer.approval_channel
+        # An answer in a later round would make the steps before it again.
+        call.client = None
+        result = await self._invoke(call)
         return result.unwrap()
 
 

@@ -47,6 +47,24 @@ class Call:
     trace: str | None = None
     """The span that the call is below, as W3C's `traceparent`, where another process made it."""
 
+    def inner(self, tool: str, arguments: Mapping[str, Any] | bytes | str) -> Call:
+        """Return a call that this one makes: for the same caller, run and MCP client.
+
+        A person who approved this call has not approved that one. If it must wait for a decision, it fails
+        where this call does not wait: only one call can be left pending.
+        """
+        return Call(
+            tool,
+            arguments,
+            self.caller,
+            self.variables,
+            self.run_id,
+            self.session_id,
+            identity=self.identity,
+            wait="block" if self.wait == "block" else "raise",
+            client=self.client,
+        )
+
 
 # Call, Outcome and Result are made once per call, so they are not frozen: a frozen dataclass sets each field
 # through object.__setattr__, which triples the cost of making one.

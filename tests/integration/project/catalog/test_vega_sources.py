@@ -152,9 +152,16 @@ def test_a_builtin_does_not_go_round_the_approval_of_its_function(project: Crib)
     async def once() -> Result:
         async with Project.open(project.root, accept="all") as opened:
             opened.toolset.register("myCustomFunction", doubled, approval="it is dear")
-            return await opened.call("double", {"number": 1})
+            assert not (await opened.call("double", {"number": 1})).ok
+            waiting = asyncio.ensure_future(opened.call("double", {"number": 21}, wait="block"))
+            service = opened.approval_service
+            while not waiting.done():
+                for asked in service.approvals.list("pending"):
+                    service.approve(asked.id, "ann")
+                await asyncio.sleep(0.01)
+            return await waiting
 
-    assert not asyncio.run(once()).ok
+    assert asyncio.run(once()).unwrap() == 42
 
 
 def test_the_request_of_an_http_tool(project: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
