@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -269,6 +270,11 @@ class Options:
         for name, limit in (("timeout_ms", timeout_ms), ("idle_ms", idle_ms)):
             if limit is not None and limit <= 0:
                 raise DefinitionError(f"{name} must be at least 1, not {limit}")
+        if mcp is not None and _RESOURCE.fullmatch(mcp.resource or "x:y") is None:
+            raise DefinitionError(
+                f"mcp.resource is {mcp.resource!r}, which is no URI",
+                hint="Write docs://guide, or docs://{name} with the name of an argument.",
+            )
         if output_schema is not None:
             # Made only for its error: a wrong schema fails where it is written, not at the first call.
             SchemaCheck(output_schema)
@@ -306,4 +312,5 @@ def check_retry(retry: Retry) -> Retry:
     return retry
 
 
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:([^ {}]|\{\w+\})+")
 _JSON, _NO_APPROVAL, _NO_HINTS = Output(), ApprovalRule(), Annotations()

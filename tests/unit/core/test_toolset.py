@@ -13,7 +13,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pytest
 from pydantic import BaseModel, Field, computed_field
 
-from toolcrib import Context, Retry, Toolset
+from toolcrib import Context, McpForms, Retry, Toolset
 from toolcrib.core.bound import Bound, BoundTool, ToolOptions
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.schema.providers import wire_names
@@ -165,6 +165,7 @@ ONE = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [
         (add, {"input_schema": {"type": "object", "properties": {"c": {}}}}, "has the property 'c'"),
         (add, {"input_schema": {**ONE, "required": []}}, "needs 'a', but the schema does not require it"),
         (add, {"input_schema": {**ONE, "additionalProperties": True}}, "the function takes none"),
+        (add, {"mcp": McpForms(resource="docs://{+a}")}, "which is no URI"),
         (7, {}, "is neither callable nor has it name"),
     ],
 )

@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
@@ -14,6 +13,8 @@ from toolcrib.spec import Annotations, ApprovalRule, McpExec, Output, Tool
 from toolcrib.spec.tools.policies import MCP_HINTS, McpForms
 
 if TYPE_CHECKING:
+    from mcp.shared.uri_template import UriTemplate
+
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
 Definition = dict[str, Any]
@@ -70,7 +71,11 @@ async def _fetch_list(
         page = await fetch_page(cursor=cursor)
         for entry in getattr(page, key):
             shown = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
-            definition = write(shown)
+            try:
+                definition = write(shown)
+            except ValueError as error:
+                left.append(f"{shown['name'][:_MAX_NAME]!r}: {error}")
+                continue
             reason = _why_unusable(definition)
             if shown.get("execution", {}).get("taskSupport") == "required":
                 reason = "it can only be called as a task of protocol 2025-11-25, which is not supported"
@@ -101,11 +106,20 @@ def _of_prompt(whole: dict[str, Any]) -> Definition:
 
 
 def _of_resource(whole: dict[str, Any]) -> Definition:
-    """Return the tool that reads a resource, or those of a template: it takes the template's names."""
+    """Return the tool that reads a resource, or those of a template: it takes the template's variables.
+
+    Raises ValueError for a template that is none.
+    """
     uri = whole.get("uriTemplate") or whole["uri"]
-    names = re.findall(r"\{(\w+)\}", uri)
-    properties = {name: {"type": "string"} for name in names}
-    schema = {"type": "object", "properties": properties, "required": names}
+    variables = _template(uri).variables if "{" in uri else []
+    text = {"type": "string"}
+    schema = {
+        "type": "object",
+        "properties": {
+            one.name: {"type": "array", "items": text} if one.explode else text for one in variables
+        },
+        "required": [one.name for one in variables if one.operator not in ("?", "&")],
+    }
     about: Definition = {
         key: whole[key] for key in ("title", "description", "mimeType", "icons") if key in whole
     }
@@ -115,8 +129,13 @@ def _of_resource(whole: dict[str, Any]) -> Definition:
 def resource_uri(name: str, arguments: Mapping[str, Any]) -> str:
     """Return the URI of a resource by the name of its definition, with the names of a template filled in."""
     uri = name[len(RESOURCE) :]
-    # No `/`, `?` or `#` of a value may change which resource the URI names.
-    return re.sub(r"\{(\w+)\}", lambda found: quote(str(arguments[found[1]]), safe=""), uri)
+    return _template(uri).expand(arguments) if "{" in uri else uri
+
+
+def _template(uri: str) -> UriTemplate:
+    from mcp.shared.uri_template import UriTemplate
+
+    return UriTemplate.parse(uri)
 
 
 def _why_unusable(definition: Definition) -> str | None:

@@ -94,6 +94,11 @@ def placeholders(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that each `${name}` is declared exactly once, and that each argument is used."""
     block = document.data["exec"][tool.kind]
     names = Namespaces.of(tool)
+    for name in re.findall(r"\{(\w+)\}", tool.mcp.resource or ""):
+        if name not in names.arguments:
+            message = f"the tool has no argument {quoted(name)}, which its resource template names"
+            hint = "name an argument of `inputs.schema`"
+            yield document.diagnostic("placeholder", message, ("mcp", "resource"), hint=hint)
     # Each unknown name is compared with every argument for the nearest one, which must not take unbounded
     # time.
     count = sum(_marks(block[key]) for key in kind_of(tool).templated if key in block)

@@ -395,7 +395,7 @@ class Connection:
             data = {"error": error.as_dict()}
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
 
-    def _resource(self, request: McpRequest, uri: str) -> tuple[AdvertisedTool, dict[str, str]]:
+    def _resource(self, request: McpRequest, uri: str) -> tuple[AdvertisedTool, dict[str, Any]]:
         found = self._verified_listing(request).resource(uri)
         if found is None:
             code = ErrorCode.INVALID_PARAMS if request.modern else ErrorCode.NO_RESOURCE

@@ -239,6 +239,43 @@ async def test_arguments_are_completed_by_the_server_they_belong_to(crib: Crib, 
         assert found.completion == mcp_types.Completion(values=["ann", "ben"], total=7, has_more=True)
 
 
+TEMPLATES = RAW + textwrap.dedent("""
+    templates = ["repo://{owner}/{+path}", "notes://all{?word,limit}", "tree://top{/parts*}", "odd://{1a}"]
+    def answer(message, usual=answer):
+        if message["method"] == "initialize":
+            made = usual(message)
+            return {**made, "capabilities": {"tools": {}, "resources": {}}}
+        if message["method"] == "resources/list":
+            return {"resources": []}
+        if message["method"] == "resources/templates/list":
+            named = [{"uriTemplate": one, "name": "t"} for one in (*templates, "bad://{a}/{a}", "bad://{a")]
+            return {"resourceTemplates": named}
+        if message["method"] == "resources/read":
+            uri = message["params"]["uri"]
+            return {"contents": [{"uri": uri, "text": f"content of {uri}"}]}
+        return usual(message)
+    main()
+""")
+
+
+async def test_resource_templates_have_every_form_of_their_standard(crib: Crib) -> None:
+    mount(crib, "raw", TEMPLATES)
+    async with McpClient(served(crib)) as client:
+        await mounted(client)
+        listed = (await client.list_resource_templates()).resource_templates
+        uris = ["repo://{owner}/{+path}", "notes://all{?word,limit}", "tree://top{/parts*}", "odd://{1a}"]
+        assert [one.uri_template for one in listed if "://tools/" not in one.uri_template] == uris
+        for uri in (
+            "repo://ann/src/main.py",
+            "notes://all?limit=3",
+            "notes://all",
+            "tree://top/a/b%2Fc",
+            "odd://x",
+        ):
+            (found,) = (await client.read_resource(uri)).contents
+            assert found.text == f"content of {uri}"  # type: ignore[union-attr]
+
+
 BY_URL = RAW + textwrap.dedent("""
     def answer(message, usual=answer):
         if message["method"] == "initialize":

@@ -205,6 +205,16 @@ def test_every_undeclared_placeholder_is_reported_at_its_own_place() -> None:
     assert [(finding.line, finding.column) for finding in found] == [(16, 10), (16, 24)]
 
 
+def test_a_resource_template_names_arguments() -> None:
+    (found,) = findings(HTTP + 'mcp: {resource: "docs://{query}/{page}"}\n')
+    assert (found.rule, found.message) == (
+        "placeholder",
+        "the tool has no argument `page`, which its resource template names",
+    )
+    (found,) = findings(HTTP + 'mcp: {resource: "docs://{+query}"}\n')
+    assert found.rule == "wrong-value"
+
+
 def test_dots_in_an_expected_output_stand_for_anything() -> None:
     outputs = "outputs: {schema: {type: object}}\n"
     assert findings(HTTP + EXAMPLES + "    expected_output: '[{...}, ...]'\n" + outputs) == []

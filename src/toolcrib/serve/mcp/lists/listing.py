@@ -16,6 +16,7 @@ from toolcrib.serve.mcp.lists.pages import Pages
 from toolcrib.serve.mcp.wire import to_json
 from toolcrib.spec import Caller, Catalog, Tool
 
+_Match = Callable[[str], dict[str, Any] | None]
 ListName = Literal["tools", "prompts", "resources", "resourceTemplates"]
 DEFAULT_PAGE_SIZE = 500
 
@@ -113,7 +114,7 @@ class CallerListing:
         self._kept: dict[str, AdvertisedTool] = {}
         """Those of the tools that were asked for: with thousands of tools, making all takes long."""
         self._resources: dict[str, AdvertisedTool] = {}
-        self._templates: dict[str, tuple[re.Pattern[str], AdvertisedTool]] = {}
+        self._templates: dict[str, tuple[_Match, AdvertisedTool]] = {}
         self._pages: dict[ListName, Pages] = {}
 
     def get(self, wire_name: str) -> AdvertisedTool | None:
@@ -137,16 +138,16 @@ class CallerListing:
         found = self.get(name)
         return found if found is not None and found.tool.mcp.prompt else None
 
-    def resource(self, uri: str) -> tuple[AdvertisedTool, dict[str, str]] | None:
+    def resource(self, uri: str) -> tuple[AdvertisedTool, dict[str, Any]] | None:
         """Return the tool that reads a resource, and its arguments from the URI; None if there is none."""
         self._refresh()
         found = self._resources.get(uri)
         if found is not None:
             return found, {}
-        for pattern, listed in self._templates.values():
-            matched = pattern.fullmatch(uri)
-            if matched is not None:
-                return listed, {name: unquote(text) for name, text in matched.groupdict().items()}
+        for match, listed in self._templates.values():
+            arguments = match(uri)
+            if arguments is not None:
+                return listed, arguments
         return None
 
     def template(self, uri: str) -> AdvertisedTool | None:
@@ -180,7 +181,7 @@ class CallerListing:
                 if forms.prompt:
                     prompts.append(name)
                 if forms.resource is not None and "{" in forms.resource:
-                    found = (_template(forms.resource), AdvertisedTool(tool, name))
+                    found = (_match(forms.resource), AdvertisedTool(tool, name))
                     self._templates.setdefault(forms.resource, found)
                 elif forms.resource is not None:
                     self._resources.setdefault(forms.resource, AdvertisedTool(tool, name))
@@ -208,11 +209,21 @@ def _entry(tool: Tool | memoryview, name: str) -> bytes | memoryview:
     return to_json(mcp_tool(tool, name)) if isinstance(tool, Tool) else tool
 
 
-def _template(uri: str) -> re.Pattern[str]:
-    """Return the pattern of a URI template: each `{name}` is one part of a path."""
-    parts = re.split(r"\{(\w+)\}", uri)
-    texts = [f"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts)]
-    return re.compile("".join(texts))
+def _match(template: str) -> _Match:
+    """Return the function that finds the arguments in a URI of a template; None for another URI."""
+    parts = re.split(r"\{(\w+)\}", template)
+    if any("{" in text for text in parts[::2]):
+        # Only servers that are mounted, which is done with this package, have other forms of RFC 6570.
+        from mcp.shared.uri_template import UriTemplate
+
+        return UriTemplate.parse(template).match
+    pattern = re.compile("([^/]+)".join(map(re.escape, parts[::2])))
+
+    def match(uri: str) -> dict[str, str] | None:
+        found = pattern.fullmatch(uri)
+        return None if found is None else dict(zip(parts[1::2], map(unquote, found.groups()), strict=True))
+
+    return match
 
 
 class Listings:
