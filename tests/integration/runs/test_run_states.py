@@ -379,6 +379,17 @@ def test_of_queued_runs_the_next_has_its_turn_though_one_is_being_cancelled(
     assert machine.store.session(session).active_run == third
 
 
+def test_a_run_that_was_cancelled_in_its_queue_waits_again_once_retried(machine: Machine) -> None:
+    session = machine.store.create_session()
+    first, second = machine.start(session), machine.start(session)
+    machine.tree.cancel(second)
+    machine.tree.retry(second)
+    assert machine.claim(second) is None
+    assert machine.finish(first)
+    assert machine.sent == [first, second]
+    assert machine.finish(second)
+
+
 def test_a_failing_model_step_waits_in_the_table(machine: Machine) -> None:
     run_id = machine.start()
     assert machine.runs.again(machine.taken(run_id), 30, ToolFailed("busy"), 0.1)

@@ -34,7 +34,7 @@ Send = Callable[["Transaction", str, float], None]
 """Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""
 _MAX_TEXT = 1_000_000
 _MAX_VARIABLES = 256_000
-_TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
+TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
 """It locks the session even if another run has it: so the end of that run sees the one that waits."""
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
 
@@ -117,7 +117,7 @@ class RunStore:
             if session_id is None:
                 session_id = self._insert_session(tx, now, new.caller, "{}")
             id = new_id(now)
-            active = tx.one(_TAKE_SESSION, id, session_id)
+            active = tx.one(TAKE_SESSION, id, session_id)
             if active is None:
                 raise NotFoundError(f"there is no session {session_id[:100]!r}")
             # Otherwise the end of the run before starts it (`end_run`).

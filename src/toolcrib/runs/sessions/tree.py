@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import ENDED, Run, StoredMessage
-from toolcrib.runs.sessions.store import RunDraft, RunStore, add_message, run_row
+from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore, add_message, run_row
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
@@ -83,13 +83,16 @@ class RunTree:
                     f"the session has gone on after run {id}", hint="Fork it: toolcrib runs fork."
                 )
             keep = _cut(notes, run, iteration)
-            if not tx.run(_AGAIN, "ready", now, id, run.state, run.epoch):
+            # One that was cancelled in its queue still waits for the run before it.
+            (active,) = tx.one(TAKE_SESSION, id, run.session_id) or (None,)
+            first = active == id
+            if not tx.run(_AGAIN, "ready" if first else "queued", now, id, run.state, run.epoch):
                 raise ConflictError(f"run {id} has changed meanwhile")
-            tx.run("UPDATE sessions SET active_run = ? WHERE id = ?", id, run.session_id)
             if agent is not None:
                 tx.run("UPDATE runs SET definition = ?, provider = ? WHERE id = ?", *agent, id)
             notes.add((run.id, run.root_id), "retried", keep)
-            self._store.send(tx, id, 0.0)
+            if first:
+                self._store.send(tx, id, 0.0)
 
     def fork(
         self,
