@@ -91,6 +91,17 @@ class Transaction(ABC):
         """Return True while the process that got this name from `Database.holder` runs."""
 
 
+def storable(values: Sequence[Any]) -> list[Any]:
+    """Return values whose texts every database can store.
+
+    NUL is replaced, which Postgres refuses, and so are halves of surrogate pairs, which are not UTF-8.
+    """
+    return [
+        value.encode(errors="replace").decode().replace("\0", "\ufffd") if isinstance(value, str) else value
+        for value in values
+    ]
+
+
 def _insert(table: str, values: Mapping[str, Any]) -> str:
     return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
 

@@ -234,6 +234,18 @@ def test_values_come_back_as_they_were(address: Address) -> None:
     assert type(total[0]) is int
 
 
+def test_a_text_that_no_database_takes_is_stored_without_the_characters_that_it_refuses(
+    address: Address,
+) -> None:
+    db = opened(address)
+    with db.write() as tx:
+        tx.later("INSERT INTO kinds VALUES (?, 1, NULL, NULL)", "half \ud800")
+        tx.run("INSERT INTO kinds VALUES (?, 2, NULL, NULL)", "nul \0 \udcff")
+    assert db.rows("SELECT number FROM kinds WHERE name = ?", "half \ud800") == [(1,)]
+    assert db.rows("SELECT number FROM kinds WHERE name = ?", "nul \0 \udcff") == [(2,)]
+    assert db.rows("SELECT number FROM kinds WHERE name = ?", "\0") == []
+
+
 def test_texts_are_in_the_order_of_their_bytes(address: Address) -> None:
     names = ["B", "a", "a b", "a-b", "aB", "ab", "ä", "z"]
     db = opened(address)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.database import Transaction
+from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import POSTGRES_NOW, postgres_statement, statements
 from toolcrib.state.drivers.listener import Listener
 
@@ -61,7 +61,7 @@ class PostgresTransaction(Transaction):
     `now` is the time on the server when the transaction began.
     """
 
-    __slots__ = ("_answers_since", "_lease_s", "_now", "_send", "notifies")
+    __slots__ = ("_answers_since", "_later", "_lease_s", "_now", "notifies")
 
     def __init__(
         self,
@@ -72,20 +72,20 @@ class PostgresTransaction(Transaction):
         answers_since: float = 0.0,
     ) -> None:
         def answered(sql: str, values: Sequence[Any]) -> Any:
-            cursor = execute(postgres_statement(sql), values or None)
+            cursor = _send(execute, postgres_statement(sql), values)
             if sync is not None:
                 sync()
             return cursor
 
         super().__init__(answered, owned=sync is not None)
-        self._send = execute
+        self._later = execute
         self._lease_s = lease_s
         self._now = now
         self._answers_since = answers_since
         self.notifies = False
 
     def later(self, sql: str, *values: Any) -> None:
-        self._send(postgres_statement(sql), values or None)
+        _send(self._later, postgres_statement(sql), values)
 
     def notify(self) -> None:
         self.notifies = True
@@ -212,7 +212,7 @@ class PostgresServer:
                 kept = self._idle.pop() if self._idle else None
             connection = kept or self._connect()
             try:
-                return connection, connection.execute(sql.encode(), values or None)
+                return connection, _send(connection.execute, sql.encode(), values)
             except psycopg.Error:
                 self._give_back(connection)
                 if kept is None or not connection.broken:
@@ -387,6 +387,19 @@ class PostgresDatabase:
         for further in self._further:
             further()
         self._migrated = True
+
+
+def _send(execute: Callable[..., Any], sql: str | bytes, values: Sequence[Any]) -> Any:
+    try:
+        return execute(sql, values or None)
+    except Exception as error:
+        from psycopg import DataError
+
+        # Without a code it is not the server's: a text of a tool or a client was not sent.
+        refused = isinstance(error, DataError) and error.sqlstate is None
+        if not refused and not isinstance(error, UnicodeEncodeError):
+            raise
+        return execute(sql, storable(values))
 
 
 def _lock(name: str) -> int:

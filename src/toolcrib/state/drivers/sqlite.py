@@ -10,11 +10,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.database import Transaction
+from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import statements
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
@@ -120,7 +121,7 @@ class SqliteDatabase:
             # Deferred: it waits for no writer, and sees the tables as they are at its first SELECT.
             connection.execute("BEGIN")
             try:
-                yield _SqliteTransaction(connection.execute)
+                yield _SqliteTransaction(partial(_execute, connection))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -128,7 +129,7 @@ class SqliteDatabase:
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of one `SELECT`."""
         with self._reader.lock, self._reporting():
-            return self._reader.connection().execute(sql, values).fetchall()
+            return _execute(self._reader.connection(), sql, values).fetchall()
 
     @contextmanager
     def write(self, scope: str | None = None) -> Iterator[Transaction]:  # noqa: ARG002 - there is one write lock
@@ -138,7 +139,7 @@ class SqliteDatabase:
         try:
             with self._reporting():
                 with self._turn() as (connection, group):
-                    transaction = _SqliteTransaction(connection.execute)
+                    transaction = _SqliteTransaction(partial(_execute, connection))
                     yield transaction
                 while not group.ended.wait(_TURN_S):  # Whoever waited to be next has given up.
                     with self._writer.lock:
@@ -303,6 +304,13 @@ class SqliteDatabase:
                 "was not made here, so its content is not trusted",
                 "It came with the project, or the project was moved. Move it away; a new one is created.",
             )
+
+
+def _execute(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> sqlite3.Cursor:
+    try:
+        return connection.execute(sql, values)
+    except UnicodeEncodeError:  # A text of a tool or a client; nothing was done.
+        return connection.execute(sql, storable(values))
 
 
 def _set_journal(connection: sqlite3.Connection) -> None:
