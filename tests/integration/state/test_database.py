@@ -234,6 +234,15 @@ def test_values_come_back_as_they_were(address: Address) -> None:
     assert type(total[0]) is int
 
 
+@pytest.mark.timeout(60)
+def test_a_value_longer_than_what_a_socket_takes_at_once_is_stored(address: Address) -> None:
+    db, long = opened(address), b"x" * 20_000_000
+    with db.write() as tx:
+        tx.later("INSERT INTO kinds VALUES (?, NULL, NULL, ?)", "later", long)
+        assert tx.run("INSERT INTO kinds VALUES (?, NULL, NULL, ?)", "long", long) == 1
+    assert db.rows("SELECT COUNT(*), MIN(LENGTH(bytes)) FROM kinds") == [(2, len(long))]
+
+
 def test_a_text_that_no_database_takes_is_stored_without_the_characters_that_it_refuses(
     address: Address,
 ) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -154,7 +156,7 @@ class PostgresServer:
                     self.answers_since = now
                 with connection.pipeline() as pipeline:
                     transaction = PostgresTransaction(
-                        connection.execute, self.lease_s, pipeline.sync, now, self.answers_since
+                        partial(_execute, connection), self.lease_s, pipeline.sync, now, self.answers_since
                     )
                     yield transaction
                     commits = True
@@ -387,6 +389,22 @@ class PostgresDatabase:
         for further in self._further:
             further()
         self._migrated = True
+
+
+def _execute(connection: psycopg.Connection[Any], sql: str, values: Sequence[Any] | None) -> Any:
+    """Send a statement in a pipeline, to its end.
+
+    What does not fit into the socket psycopg sends with the next statement. Before an answer there is none:
+    it would wait for a server that waits for the rest.
+    """
+    cursor = connection.execute(sql.encode(), values)
+    if connection.pgconn.flush():
+        socket = select.poll()
+        socket.register(connection.fileno(), select.POLLIN | select.POLLOUT)
+        while connection.pgconn.flush():
+            if socket.poll()[0][1] & select.POLLIN:
+                connection.pgconn.consume_input()  # Else a server that cannot write would not read either.
+    return cursor
 
 
 def _send(execute: Callable[..., Any], sql: str | bytes, values: Sequence[Any]) -> Any:
