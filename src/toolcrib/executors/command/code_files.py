@@ -41,6 +41,12 @@ _RESERVED = frozenset(
 )
 _FILES_IN = ("BASH_ENV", "ENV", "LD_AUDIT", "LD_PRELOAD", "PYTHONSTARTUP")
 """Variables that name files of code."""
+_OPTIONS_IN = {"NODE_OPTIONS": "node", "RUBYOPT": "ruby"}
+"""Variables with options of an interpreter."""
+_STARTED = ("sitecustomize", "usercustomize")
+"""Modules that Python imports at its start."""
+_TEXTS = {"node": ".js", "nodejs": ".js", "pypy": ".py", "python": ".py"}
+"""The endings of files of languages whose imports are followed, by the programs that take code as a word."""
 
 
 def code_of_tool(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
@@ -62,13 +68,10 @@ def code_files(
     reader = _Reader(root, paths)
     yield from reader.program(argv[0])
     folders = [cwd]
-    reader.command(list(argv), folders, first=True)
     for name, text in (env or {}).items():
-        if name in _FILES_IN and isinstance(text, str):
-            for word in re.split(r"[:\s]+", text):
-                reader.file(word, folders)
-        elif name == "NODE_OPTIONS" and isinstance(text, str):
-            reader.command(["node", *text.split()], folders)
+        if isinstance(text, str):
+            reader.variable(name, text, folders)
+    reader.command(list(argv), folders, first=True)
     yield from (CodeFile("script", path) for path in reader.found if path != argv[0])
     packages = (path.partition(_PACKAGES)[0] for path in reader.found if _PACKAGES in path)
     # A package counts by what pins it, so that the digest need not read all of node_modules.
@@ -84,6 +87,10 @@ class _Reader:
         self._root = root
         self._paths = paths
         self._depth = 0
+        self._read: dict[tuple[str, ...], int] = {}
+        """The commands that were read, and how deep."""
+        self._modules: list[str] = []
+        """Folders in which Python looks besides that of its script."""
         self.found: dict[str, None] = {}
 
     def program(self, name: str) -> Iterator[CodeFile]:
@@ -101,6 +108,11 @@ class _Reader:
         """Collect the files of one command. `folders` are the working folders that it may have."""
         if not words or self._depth >= _DEEPEST or len(words) > _MOST_WORDS:
             return
+        # Read again only from less deep, or `find -exec find -exec …` would take exponential time.
+        same = (*words, "", *folders)
+        if self._read.get(same, _DEEPEST) <= self._depth:
+            return
+        self._read[same] = self._depth
         self._depth += 1
         if "/" in words[0]:
             if first:
@@ -114,10 +126,32 @@ class _Reader:
         """Collect the files of a shell line."""
         folders = list(folders)
         for command in _commands(text):
-            if command[0] == "cd" and len(command) > 1:
-                # The old ones stay: only at run time is it known if the `cd` succeeds.
-                folders += [_joined(folder, command[1]) for folder in folders]
+            while command and (command[0] == "export" or _ASSIGNED.match(command[0])):
+                self.variable(*command.pop(0).partition("=")[::2], folders)
+            if command and command[0] == "cd" and len(command) > 1:
+                folders = self.entered(command[1], folders)
             self.command(command, folders)
+
+    def variable(self, name: str, text: str, folders: Sequence[str]) -> None:
+        """Collect the files that a variable has loaded; those that commands import come with the commands."""
+        if name in _FILES_IN:
+            for word in re.split(r"[:\s]+", text):
+                self.file(word, folders)
+        elif name in _OPTIONS_IN:
+            self.command([_OPTIONS_IN[name], *text.split()], list(folders))
+        elif name == "PYTHONPATH":
+            self._modules += (_joined(folder, one) for one in text.split(":") for folder in folders)
+            for module in _STARTED:
+                self.module(module, self._modules)
+
+    def entered(self, name: str, folders: list[str]) -> list[str]:
+        """Return the working folders that there may be after a change to this one: the old ones stay.
+
+        Each once and only those that exist, or a line of many such changes would make millions.
+        """
+        found = (os.path.normpath(_joined(folder, name)) for folder in folders)
+        there = [one for one in found if self._paths.is_folder(os.path.join(self._root, one))]
+        return [*dict.fromkeys((*folders, *there))]
 
     def file(self, word: str, folders: Sequence[str]) -> bool:
         """Count a file of code, and the interpreter that its first line names."""
@@ -143,18 +177,30 @@ class _Reader:
                         self._imported([one], os.path.dirname(one), folders)
         return known
 
-    def _imported(self, files: Iterable[str], folder: str, folders: Iterable[str] = ()) -> None:
+    def text(self, code: str, ending: str, folders: Iterable[str]) -> None:
+        """Count the modules that code on the command line imports; its language is that of the ending."""
+        for folder in folders:
+            place = os.path.join(self._root, folder, ending)
+            self._imported((), folder, code={place: code.encode(errors="surrogateescape")})
+
+    def _imported(
+        self,
+        files: Iterable[str],
+        folder: str,
+        folders: Iterable[str] = (),
+        code: Mapping[str, bytes] | None = None,
+    ) -> None:
         """Count the modules that these files import from a folder; of a shell script also from `folders`."""
-        at = os.path.join(self._root, folder)
+        at = [os.path.join(self._root, one) for one in (folder, *self._modules)]
         written = [os.path.join(self._root, file) for file in files]
         working = [os.path.join(self._root, one) for one in folders]
-        for path in imported_files(written, at, self._paths, working):
+        for path in imported_files(written, at, self._paths, working, code):
             if self._is_inside(path):
                 self.found[os.path.relpath(path, self._root)] = None
 
     def module(self, name: str, folders: Iterable[str]) -> None:
         """Count what `python -m` runs of a module in the working folder."""
-        for folder in folders:
+        for folder in (*folders, *self._modules):
             found = module_files(name, os.path.join(self._root, folder), self._paths, main=True)
             files = [os.path.relpath(path, self._root) for path in found]
             self.found |= dict.fromkeys(files)
@@ -224,8 +270,9 @@ class _Command:
             self._reader.line(" ".join(self._words[1:]), self._folders)
             return
         if self._name == "find":
-            for at, word in enumerate(self._words):
-                if word in FIND_COMMANDS:
+            # The last first: then each inner one was read already.
+            for at in reversed(range(len(self._words))):
+                if self._words[at] in FIND_COMMANDS:
                     self._reader.command(self._words[at + 1 :], self._folders)
             return
         ended = False
@@ -251,8 +298,10 @@ class _Command:
     def _operand(self, word: str) -> bool:
         """Read an operand; return True if the words after it are arguments of the code."""
         program, at = self._program, self._operands
-        is_setting = self._name == "env" and _ASSIGNED.match(word) is not None
-        if is_setting or (at == 0 and word in program.skips.split()):
+        if self._name == "env" and _ASSIGNED.match(word) is not None:
+            self._reader.variable(*word.partition("=")[::2], self._folders)
+            return False
+        if at == 0 and word in program.skips.split():
             return False
         self._operands += 1
         if not self._known:
@@ -328,8 +377,10 @@ class _Command:
                 reader.command([f"-m{attached}", *self._words[self._at + 1 :]], self._folders)
         elif option in program.lines.split():
             reader.line(attached, self._folders)
+        elif option in program.code.split() and (ending := _TEXTS.get(self._name.rstrip("0123456789."))):
+            reader.text(attached, ending, self._folders)
         elif option in program.chdir.split():
-            self._folders += [_joined(folder, attached) for folder in self._folders]
+            self._folders = reader.entered(attached, self._folders)
         self._given |= option in program.code.split()
         return True
 
@@ -342,7 +393,8 @@ def _commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command of a shell line, as far as they are literal."""
     for found in _INNER.finditer(text):
         yield from _commands(found[1] or found[2] or "")
-    lexer = shlex.shlex(_COMMENT.sub("", text).replace("\n", ";"), posix=True, punctuation_chars=True)
+    text = _COMMENT.sub("", text.replace("\\\n", "")).replace("\n", ";")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     # Comments are gone already; within a word `#` is an ordinary character.
     lexer.commenters = ""
     command: list[str] = []
@@ -354,7 +406,7 @@ def _commands(text: str) -> Iterator[list[str]]:
                 if command:
                     yield command
                 command = []
-            elif command or not (word in _RESERVED or _ASSIGNED.match(word)):
+            elif command or word not in _RESERVED:
                 command.append(word)
     except ValueError:  # A quote that is not closed: the shell refuses the line as well.
         pass

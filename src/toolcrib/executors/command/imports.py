@@ -1,6 +1,6 @@
 """The files that a Python, JavaScript or shell file loads by name: they run with it, so they are code.
 
-The search begins where the language's own does: in the folder of the Python script, and for JavaScript where
+The search begins where the language's own does: in the folders where Python looks, and for JavaScript where
 a relative path leads. A package of JavaScript counts by its `package.json` and the lock file. For shell
 scripts (`source`, `.`) every path in the line counts that exists from the script's or the working folder.
 Installed packages of Python, and names that are computed, cannot be known from the text.
@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolcrib.sandbox.files.paths import Paths, beginning
 
@@ -21,7 +21,7 @@ _SCRIPTS = (".cjs", ".js", ".mjs", ".ts")
 _SHELL = (".bash", ".sh", ".zsh")
 IMPORTING = (".py", *_SCRIPTS, *_SHELL)
 """Endings of files that are read for their imports."""
-_IMPORTED = re.compile(rb"""\b(?:require|import|from)\s*\(?\s*["']([^"'\0\n]+)["']""")
+_IMPORTED = re.compile(rb"""\b(?:require|import|from)\s*\(?\s*["'`]([^"'`\0\n]+)["'`]""")
 _SOURCED = re.compile(rb"(?m)(?:^|[;&|({\s])(?:source|\.)[ \t]+([^\n;]+)")
 _VARIABLE = re.compile(rb"\$\{[^}]*\}|\$\w+")
 _PATH = re.compile(rb"[\w.@+-][\w.@+/-]*")
@@ -31,20 +31,28 @@ _LARGEST = 1 << 20
 """Bytes of a Python file that is read for its imports."""
 
 
-def imported_files(files: Iterable[str], folder: str, paths: Paths, working: Sequence[str] = ()) -> list[str]:
-    """Return the files that these import, and those in turn: Python's from `folder` and their packages.
+def imported_files(
+    files: Iterable[str],
+    folders: Sequence[str],
+    paths: Paths,
+    working: Sequence[str] = (),
+    code: Mapping[str, bytes] | None = None,
+) -> list[str]:
+    """Return the files that these import, and those in turn: Python's from `folders` and their packages.
 
-    `working` are the working folders that a shell script may have.
+    `working` are the working folders that a shell script may have. `code` are texts that are in no file, by
+    the name that one in their place would have.
     """
     # Imports go in circles, so each file is read once.
-    known = dict.fromkeys(files)
+    texts = dict(code or {})
+    known = dict.fromkeys((*files, *texts))
     waiting = list(known)
     found = []
     while waiting:
         file = waiting.pop()
         # Not noted among the looks: the whole file is part of the digest.
-        text = beginning(paths.real(file), _LARGEST)
-        modules = [module_files(module, base, paths) for base, module in _imports(text, file, folder)]
+        text = texts[file] if file in texts else beginning(paths.real(file), _LARGEST)
+        modules = [module_files(module, base, paths) for base, module in _imports(text, file, folders)]
         for one in itertools.chain(
             *modules, _javascript(text, file, paths), _sourced(text, file, paths, working)
         ):
@@ -111,7 +119,7 @@ def _is_file(path: str, paths: Paths) -> bool:
     return stat.S_ISREG(paths.leads_to(path))
 
 
-def _imports(text: bytes, file: str, folder: str) -> Iterator[tuple[str, str]]:
+def _imports(text: bytes, file: str, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield where the search of each imported module begins, and its name from there."""
     try:
         tree = ast.parse(text)
@@ -119,14 +127,15 @@ def _imports(text: bytes, file: str, folder: str) -> Iterator[tuple[str, str]]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((folder, alias.name) for alias in node.names)
+            yield from itertools.product(folders, (alias.name for alias in node.names))
         elif isinstance(node, ast.ImportFrom):
-            base = file if node.level else folder
+            base = file
             for _ in range(node.level):
                 base = os.path.dirname(base)
             # `from a import b` loads the module a.b if a is a package and has no such name.
             inner = [f"{node.module}.{alias.name}" if node.module else alias.name for alias in node.names]
-            yield from ((base, name.removesuffix(".*")) for name in inner)
+            names = (name.removesuffix(".*") for name in inner)
+            yield from itertools.product([base] if node.level else folders, names)
 
 
 def module_files(module: str, folder: str, paths: Paths, *, main: bool = False) -> list[str]:

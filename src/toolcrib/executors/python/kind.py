@@ -56,9 +56,10 @@ def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
     assert isinstance(config, PythonExec)
     own = [] if tool.source is None else [os.path.dirname(os.path.abspath(tool.source.path))]
     homes = [path for name in HOMES if paths.is_folder(path := f"{root}/{name}")]
-    for folder in (*own, *homes, os.path.join(root, config.cwd)):
+    folders = (*own, *homes, os.path.join(root, config.cwd))
+    for folder in folders:
         if found := module_files(config.module, folder, paths):
-            found += imported_files(found, folder, paths)
+            found += imported_files(found, folders, paths)
             yield from (CodeFile("module", path) for path in dict.fromkeys(found))
             break
     if config.venv is None:

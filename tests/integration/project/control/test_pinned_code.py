@@ -198,6 +198,24 @@ def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
     assert "evil" not in str([one.value for one in asyncio.run(main())])
 
 
+def test_a_module_of_the_project_that_a_tool_imports_is_part_of_its_review(crib: Crib) -> None:
+    crib.accept = "reviewed"
+    (crib.root / "out").mkdir()
+    crib.write("shop/report.py", "SAID = 'good'\n")
+    code = "from shop.report import SAID\ndef run():\n    return SAID\n"
+    crib.python(code, permissions={"fs": {"read": ["shop"], "write": ["out"]}})
+    config = {"entrypoint": "python3", "args": ["-c", "from shop.report import SAID; print(SAID)"]}
+    fs = {"read": ["shop"], "write": ["out"]}
+    crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs})
+    crib.review("t", "py")
+    assert (crib.call("py").unwrap(), crib.call("t").unwrap()) == ("good", "good\n")
+    crib.write("shop/report.py", "SAID = 'evil'\n")
+    for name in ("py", "t"):
+        error = crib.call(name).error
+        assert error is not None
+        assert error.code == "approval_required"
+
+
 def test_a_tool_that_changes_while_its_call_waits_does_not_run(crib: Crib) -> None:
     folder = made(crib, GRANTS["a folder beside"], approval={"required": True, "reason": "It is dear."})
 

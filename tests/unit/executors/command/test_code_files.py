@@ -14,6 +14,7 @@ FILES = (
     "s.sh", "s.py", "s.js", "hook.js", "p.awk", "build.mk", "Makefile", "q.sql", "rc", "data/x.db",
     "data/x.py", "scripts/__init__.py", "scripts/x.py", "pkg/__init__.py", "pkg/__main__.py", "sub/s.sh",
     "bin/tool", "run", "q.jq", "app.dll", "main.go", "util.go", "sub/main.go",
+    "site/deep.py",
 )  # fmt: skip
 IMPORTS = {
     "main.py": "import helper, json as j, os.path\nfrom pack.inner import thing\ndef f():\n    import late\n",
@@ -48,6 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in ("lib/deep", "part/dist", "node_modules/left-pad"):
         (root / "app" / folder).mkdir(parents=True)
     (root / "above.mjs").write_text("")
+    (root / "site/sitecustomize.py").write_text("import deep\n")
     for name, text in IMPORTS.items():
         (root / "app" / name).write_text(text)
     (root / "linked.py").symlink_to("app/helper.py")
@@ -74,6 +76,12 @@ CASES = {
     "python3 -m scripts.x data/x.py": "scripts/__init__.py scripts/x.py",
     "python3 -Im pkg": "pkg/__init__.py pkg/__main__.py",
     "python3 -c 'print(1)' s.py": "",
+    "python3 -c 'from scripts import x'": "scripts/__init__.py scripts/x.py",
+    "node -e 'require(`./hook.js`)' data/x.py": "hook.js",
+    "sh -c 'PYTHONPATH=site python3 app/bare'": "app/bare app/deep.py site/deep.py site/sitecustomize.py",
+    "sh -c 'export BASH_ENV=rc; bash -c true'": "rc",
+    "env PYTHONPATH=sub:app RUBYOPT=-r./s python3 -m helper": "app/helper.py app/deep.py ./s.py ./s.sh ./s.js",
+    "sh -c 'python3 \\\n  s.py \\\n  data/x.py'": "s.py",
     "python3 - < s.py": "s.py",
     "env sh s.sh": "s.sh",
     "env A=1 -u B -C sub sh s.sh": "s.sh sub/s.sh",
@@ -143,3 +151,16 @@ def test_variables_that_load_code_count(root: Path) -> None:
     env = {"BASH_ENV": "rc", "NODE_OPTIONS": "--require ./hook.js", "DB": "data/x.db", "N": 1}
     found = code_files(("true",), str(root), ".", Paths(), env)
     assert [file.path for file in found if file.part == "script"] == ["rc", "./hook.js"]
+
+
+def test_modules_that_are_found_by_a_variable_count(root: Path) -> None:
+    found = code_files(("python3", "app/unused.py"), str(root), ".", Paths(), {"PYTHONPATH": "site"})
+    names = [file.path for file in found if file.part == "script"]
+    assert names == ["site/sitecustomize.py", "site/deep.py", "app/unused.py"]
+
+
+def test_a_hostile_line_is_read_at_once(root: Path) -> None:
+    """Each of these took exponential time: minutes, then years."""
+    shell = ("sh", "-c", "cd sub; " * 40 + "sh s.sh")
+    for argv in (shell, ("make", *("-C", "sub") * 40), ("find", *("-exec", "find", ".") * 400)):
+        assert list(code_files(argv, str(root), ".", Paths()))
