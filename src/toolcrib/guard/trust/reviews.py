@@ -18,6 +18,7 @@ from toolcrib.guard.trust.texts import ReviewedTexts
 from toolcrib.manifest import ANY_FILE, SourceFiles
 from toolcrib.spec import Tool
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.inkless import INKLESS
 from toolcrib.spec.record import record
 from toolcrib.state import VAULT_REVIEWS, Database, SqliteDatabase, Vault
 
@@ -215,7 +216,7 @@ def shown(text: str) -> str:
         return text
     return "".join(
         char if char in "\n\t" or unicodedata.category(char) not in _UNSEEN else _escaped(char)
-        for char in text
+        for char in INKLESS.sub(lambda found: _escaped(found[0]), text)
     )
 
 

@@ -10,14 +10,13 @@ from typing import Any
 
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import Tool
+from toolcrib.spec.inkless import INKLESS
 
 MAX_TEXT = 20_000
 MAX_TEXTS = 2_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _JOINERS = "\u200c\u200d"
 _LINE_SIGNS = "\n\t\r"
-_BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0\u034f\u180b\u180c\u180d\u180e")
-"""Letters and marks that leave no ink, though their category says otherwise."""
 
 _FILLER = r"[^.\n]{0,60}"
 _SAYINGS = (
@@ -100,11 +99,11 @@ def hidden_characters(text: str) -> list[str]:
     """The characters of a text that are not seen or change the order of what is seen, each once."""
     if text.isascii():
         return sorted(set(_CONTROL.findall(text)))
-    found = []
+    found = list(dict.fromkeys(INKLESS.findall(text[:MAX_TEXT])))
     for at, char in enumerate(text[:MAX_TEXT]):
         if char in found or char in _LINE_SIGNS:
             continue
-        if char in _BLANKS or unicodedata.category(char) in ("Cc", "Cf", "Co", "Zl", "Zp"):
+        if unicodedata.category(char) in ("Cc", "Cf", "Co", "Zl", "Zp"):
             if char in _JOINERS and _joins(text, at):
                 continue
             found.append(char)
@@ -115,7 +114,7 @@ def instructions(text: str) -> str | None:
     """The part of a text that reads like an instruction to the model, or None."""
     plain = unicodedata.normalize("NFKC", text[:MAX_TEXT])
     plain = (
-        "".join(char for char in plain if unicodedata.category(char) != "Cf")
+        "".join(char for char in INKLESS.sub("", plain) if unicodedata.category(char) != "Cf")
         if not plain.isascii()
         else plain
     )

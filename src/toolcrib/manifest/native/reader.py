@@ -36,6 +36,7 @@ from toolcrib.spec import (
     Source,
     Tool,
 )
+from toolcrib.spec.inkless import INKLESS
 from toolcrib.spec.naming import printable
 from toolcrib.spec.record import record
 
@@ -206,7 +207,9 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
     if composed != name:
         message = "`name` is not in Unicode normal form C: it looks like a different text"
         yield document.diagnostic("name", message, ("name",), hint=f"type it again: {printable(composed)}")
-    elif not name.isascii() and any(unicodedata.category(char) in _UNSEEN for char in name):
+    elif not name.isascii() and (
+        INKLESS.search(name) or any(unicodedata.category(char) in _UNSEEN for char in name)
+    ):
         yield document.diagnostic(
             "name", "`name` holds an invisible character", ("name",), hint="type it again"
         )

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urldefrag
 
 from toolcrib.errors import HttpFailed, ManifestError, NotFoundError
 from toolcrib.spec import Network
+from toolcrib.spec.inkless import INKLESS
 
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000
@@ -20,7 +21,8 @@ MAX_NAME = 64
 # Control, zero-width and bidirectional characters: they hide text from the person who reviews a tool, but not
 # from the model that reads its description.
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff"
+    "\U000e0000-\U000e007f]"
 )
 
 
@@ -425,7 +427,7 @@ def clean(value: Any) -> str:
         return text.strip()
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _UNSEEN.sub("", text)
+    text = INKLESS.sub("", _UNSEEN.sub("", text))
     # Lone surrogates (`\ud800`) have no UTF-8 and cannot be written to a file.
     return text.encode(errors="ignore").decode().strip()
 

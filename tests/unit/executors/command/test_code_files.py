@@ -80,7 +80,7 @@ CASES = {
     "node -e 'require(`./hook.js`)' data/x.py": "hook.js",
     "sh -c 'PYTHONPATH=site python3 app/bare'": "app/bare app/deep.py site/deep.py site/sitecustomize.py",
     "sh -c 'export BASH_ENV=rc; bash -c true'": "rc",
-    "env PYTHONPATH=sub:app RUBYOPT=-r./s python3 -m helper": "app/helper.py app/deep.py ./s.py ./s.sh ./s.js",
+    "env PYTHONPATH=sub:app RUBYOPT=-r./hook.js python3 -m helper": "app/helper.py app/deep.py ./hook.js",
     "sh -c 'python3 \\\n  s.py \\\n  data/x.py'": "s.py",
     "python3 - < s.py": "s.py",
     "env sh s.sh": "s.sh",

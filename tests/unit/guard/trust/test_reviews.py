@@ -88,4 +88,7 @@ def test_a_folder_that_others_may_write_is_not_believed(vault: Vault) -> None:
 
 def test_every_character_that_steers_is_shown_as_its_escape() -> None:
     assert shown("a\tb\nc é 天") == "a\tb\nc é 天"
+    assert shown("\u2764\ufe0f 1\ufe0f\u20e3") == "\u2764\ufe0f 1\ufe0f\u20e3"
+    hidden = "\ufe00\ufe0f\U000e0100\u3164\u115f\u2800\u034f"  # An interpreter reads what nobody sees.
+    assert shown(f"a{hidden}") == "a\\ufe00\\ufe0f\\U000e0100\\u3164\\u115f\\u2800\\u034f"
     assert shown("\x00\x1b\x7f\x9b\u200b\U000e0041\ud800") == "\\x00\\x1b\\x7f\\x9b\\u200b\\U000e0041\\ud800"

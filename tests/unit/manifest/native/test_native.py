@@ -259,6 +259,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "name: stats", "name: ''", "name", 1, 7, "folder name"),
     (PYTHON, "name: stats", "name: e\u0301", "name", 1, 7, "normal form"),
     (PYTHON, "name: stats", "name: a\u200bb", "name", 1, 7, "invisible"),
+    (PYTHON, "name: stats", "name: a\u3164", "name", 1, 7, "invisible"),
     (PYTHON, "name: stats", "name: " + "名" * 90, "name", 1, 7, "255 bytes"),
     (PYTHON, "description: Counts lines\n", "", "description", 1, 1, "`description`"),
     (PYTHON, "Counts lines", "' '", "description", 2, 14, "must not be empty"),

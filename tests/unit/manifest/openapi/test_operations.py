@@ -25,7 +25,7 @@ def test_a_plain_operation() -> None:
         "method": "get",
         "operationId": "shop.items/get all!",
         "summary": "Get items",
-        "description": "From the\r\nshop.\u202e",
+        "description": "From the\r\nshop.\u202e\U000e0041\ufe01\u3164",
         "tags": ["shop", "7 a", "shop"],
         "deprecated": True,
         "parameters": [
