@@ -342,6 +342,13 @@ def test_openai_strict_takes_alternatives_joined_rules_and_json_text_and_gives_t
     assert arguments["shape"] == {"r": "1"}
 
 
+def test_openai_strict_takes_no_words_about_lists_for_an_object() -> None:
+    (entry,) = shape_tools(
+        [make(schema={"type": "object", "additionalProperties": False, "items": False})], "openai-strict"
+    ).entries
+    assert "items" not in entry["function"]["parameters"]
+
+
 def test_openai_strict_asks_for_what_lies_too_deep_as_json_text() -> None:
     inner: dict[str, Any] = TEXT
     for _ in range(12):

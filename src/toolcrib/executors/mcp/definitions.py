@@ -73,10 +73,9 @@ async def _fetch_list(
             shown = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
             try:
                 definition = write(shown)
+                reason = _why_unusable(definition)
             except ValueError as error:
-                left.append(f"{shown['name'][:_MAX_NAME]!r}: {error}")
-                continue
-            reason = _why_unusable(definition)
+                definition, reason = shown, str(error)
             if shown.get("execution", {}).get("taskSupport") == "required":
                 reason = "it can only be called as a task of protocol 2025-11-25, which is not supported"
             if reason is None and len(found) >= MAX_TOOLS:
@@ -142,13 +141,13 @@ def _why_unusable(definition: Definition) -> str | None:
     """Return the reason why a definition cannot be used, or None."""
     if not definition["name"] or len(definition["name"]) > 256:
         return "its name is empty or too long"
-    if len(to_json_text(definition)) > _MAX_BYTES:
-        return f"its definition has more than {_MAX_BYTES // 1024} KiB"
     try:
+        if len(to_json_text(definition)) > _MAX_BYTES:
+            return f"its definition has more than {_MAX_BYTES // 1024} KiB"
         ArgumentCheck(definition["inputSchema"])
         if "outputSchema" in definition:
             SchemaCheck(definition["outputSchema"])
-    except (ToolcribError, ValueError) as error:
+    except (ToolcribError, ValueError, TypeError) as error:
         return f"its schema cannot be used: {error}"
     return None
 

@@ -52,6 +52,8 @@ def _strict(rule: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
         made |= {"required": list(properties), "additionalProperties": False}
     if "array" in kinds:
         made["items"] = _part(made.get("items") or {}, f"{path}[]", level + 1)
+    else:
+        made.pop("items", None)  # It says nothing of other values, and may be `false`.
     return made
 
 

@@ -251,6 +251,20 @@ async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:
         assert "nobody has reviewed it" in failed(await project.call("raw__hello1"), "approval_required")
 
 
+async def test_a_definition_that_cannot_be_used_leaves_the_others(crib: Crib) -> None:
+    odd = RAW + textwrap.dedent("""
+        def definitions():
+            counts = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 2**64}}}
+            return [dict(DEFINITIONS[0], name="odd", inputSchema=counts), *DEFINITIONS]
+        main()
+    """)
+    mount(crib, "raw", odd)
+    async with opened(crib) as project:
+        assert [name for name in project.toolset.names if name.startswith("raw__")] == ["raw__hello"]
+        (left,) = server(project, "raw").as_dict()["unusable"]
+        assert left.startswith("'odd': its schema cannot be used: Integer exceeds")
+
+
 async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> None:
     picture = RAW + textwrap.dedent("""
         def called(message):
