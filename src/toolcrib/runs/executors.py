@@ -132,13 +132,13 @@ class _ExecutorProcess:
 
     @classmethod
     async def start(cls, command: Sequence[str], settings: Mapping[str, Any]) -> _ExecutorProcess:
-        # A socket of its own: what tools print goes to standard output.
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *command, str(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
-            )
-        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
+        try:
+            process, reader, writer = await _spawned(command)
+        except OSError as error:
+            raise UnavailableError(
+                f"an executor process did not start: {error.strerror}",
+                hint="Raise this worker's limits of open files and processes, or lower its --concurrency.",
+            ) from None
         made = cls(process, reader, writer, {})
         try:
             async with asyncio.timeout(_START_S):
@@ -220,3 +220,20 @@ class _ExecutorProcess:
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
             self._process.kill()
+
+
+async def _spawned(
+    command: Sequence[str],
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
+    """Start a process, and connect to it."""
+    # A socket of its own: what tools print goes to standard output.
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *command, str(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=asyncio.subprocess.DEVNULL
+            )
+        return process, *await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_LINE)
+    except BaseException:
+        ours.close()
+        raise

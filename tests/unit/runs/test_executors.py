@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,13 +23,43 @@ def say(answer):
 say({"tools": {"quick": None, "stubborn": None}})
 for line in lines:
     tool = json.loads(line).get("tool")
-    if tool == "stubborn":
+    if tool == "deadly":
+        sys.exit()
+    elif tool == "stubborn":
         open(settings["begun"], "w").close()
     elif tool == "quick":
         say({"limit_s": 60})
         say({"end": "done", "result": "{}"})
 """
 """Runs the tool `quick`; `stubborn` never ends, and its process ignores that it is to stop."""
+
+SHORT = """
+import asyncio, logging, os, resource, sys
+from toolcrib.runs import ClaimedCall
+from toolcrib.runs.executors import Executors
+
+def claim(tool):
+    return ClaimedCall("id", tool, b"{}", "local", 1, 1, 0, {}, None, None)
+
+async def main():
+    executors = Executors((sys.executable, "-c", sys.argv[1]), {"begun": os.devnull}, 1, lambda _: None)
+    await executors.start()
+    failed = asyncio.Event()
+    handler = logging.Handler()
+    handler.emit = lambda _: failed.set()
+    logging.getLogger("toolcrib.runs").addHandler(handler)
+    run = asyncio.create_task(executors.run(claim("deadly")))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    print(type(await run).__name__)
+    await failed.wait()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    print(type(await executors.run(claim("quick"))).__name__)
+    await executors.close()
+
+asyncio.run(main())
+"""
+"""Has no descriptor free when an executor process must be replaced."""
 
 
 def claim(tool: str) -> ClaimedCall:
@@ -54,3 +85,9 @@ async def test_a_call_cancelled_twice_costs_no_process(tmp_path: Path) -> None:
             assert await executors.run(claim("quick")) == Done(b"{}")
     finally:
         await executors.close()
+
+
+async def test_a_process_that_cannot_be_started_now_is_started_later() -> None:
+    command = (sys.executable, "-c", SHORT, PROCESS)
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=20)
+    assert done.stdout.split() == ["Lost", "Done"], done.stderr
