@@ -55,7 +55,11 @@ def _opened(path: Path) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unavailable(path, error) from None
+        # Lists are read under the lock too, also by those who may only read, and flock(2) needs no more.
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            raise unavailable(path, error) from None
     try:
         yield descriptor
     finally:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.bundles.files import StoreLock, create_file, encoded, replace_bytes, unavailable
+from toolcrib.errors import StateUnavailable
 from toolcrib.state import boot_id
 
 _MOST_BYTES = 16 * 1024 * 1024
@@ -94,7 +95,10 @@ class Journal:
             begin = None if since is None else _place(since, end)
             # Lines are not synced, so after a restart of the machine the last ones may be missing.
             if end.offset > _MOST_BYTES or not _is_of_this_boot(end):
-                begin = self._begin(begin, end, differing)
+                try:
+                    begin = self._begin(begin, end, differing)
+                except StateUnavailable:
+                    begin = None  # Whoever may not write it looks at all records each time.
                 end = self.end
         return (None if begin is None else self._between(begin, end.offset)), end
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Forked
+from tests.conftest import need
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
 from toolcrib.bundles.journal import Journal, Position
 from toolcrib.bundles.listing import ListedTool, Listing
@@ -304,3 +306,38 @@ def test_a_snapshot_is_written_where_it_saves_time(
     again = Listing(store, tmp_path / "cache" / "listing")
     again.refresh()
     assert len(again) == 10
+
+
+READER = """
+import sys
+from pathlib import Path
+from toolcrib.bundles import Store
+from toolcrib.bundles.listing import Listing
+data = Path(sys.argv[1])
+listing = Listing(Store(data), None)
+for _ in range(2):
+    listing.refresh()
+    print([tool.slug for tool in listing.tools()])
+try:
+    (data / "new").touch()
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_folder_that_may_only_be_read_is_listed(
+    store: Store, bundle: str, tmp_path: Path, restarted: bool
+) -> None:
+    store.put_tool(bundle, "a", "1", TOOL)
+    if restarted:
+        journal = tmp_path / "journal"
+        journal.write_bytes(b'"another-boot 1"' + journal.read_bytes().partition(b"\n")[2])
+    mount = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    command = [*unshare, str(tmp_path), sys.executable]
+    tried = subprocess.run([*command, "pass"], capture_output=True, check=False)
+    need("mounts in a user namespace", tried.returncode == 0)
+    done = subprocess.run([*command, READER], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["['a']", "['a']", "Read-only file system"]
