@@ -121,7 +121,7 @@ class Worker:
     def adopt(self, claim: ClaimedCall, task: asyncio.Task[None]) -> None:
         """Keep the lease of a call that this process runs already in a task; cancel it if that is lost."""
         self._running[claim.id] = claim, task
-        task.add_done_callback(lambda _: self._running.pop(claim.id, None))
+        task.add_done_callback(partial(self._forget, claim))
 
     def drop(self, id: str) -> None:
         """Cancel the attempt of a call that was cancelled in this process, from any thread."""
@@ -147,8 +147,11 @@ class Worker:
         try:
             await self.settle(claim, ending)
         finally:
-            if self._running.get(claim.id) == (claim, task):  # Else it is taken again already.
-                del self._running[claim.id]
+            self._forget(claim, task)
+
+    def _forget(self, claim: ClaimedCall, task: asyncio.Task[None]) -> None:
+        if self._running.get(claim.id) == (claim, task):  # Else it is taken again already.
+            del self._running[claim.id]
 
     async def settle(self, claim: ClaimedCall, ending: Ending) -> None:
         """Record the end of an attempt; while the database is away, try again until this worker ends.

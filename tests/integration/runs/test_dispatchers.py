@@ -17,7 +17,7 @@ from tests.databases import Address, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs import DurableCall, DurableCalls
+from toolcrib.runs import DurableCall, DurableCalls, Register
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.state import PROJECT, Database, PostgresDatabase
 
@@ -462,3 +462,36 @@ async def test_a_full_disk_stops_calls_and_loses_none(calls: Recorded, log: Log)
         assert (await ended(calls, waiting)).state == "done"
     assert history(calls, waiting) == ["submitted", "claimed", "done"]
     assert len(calls.page()) == 1
+
+
+async def test_a_call_that_is_taken_again_is_kept_when_its_first_attempt_ends_late(
+    calls: Recorded, log: Log
+) -> None:
+    stop, late = asyncio.Event(), asyncio.Event()
+    worker = worker_of(calls, log, ["hold"], name="w")
+    serving = asyncio.create_task(worker.run(stop))
+    await until(lambda: Register(calls.database, LEASE_S).live())
+
+    async def first_attempt() -> None:
+        await late.wait()
+
+    claim = calls.adopt("w", tool="hold", arguments={})
+    first = asyncio.create_task(first_attempt())
+    worker.adopt(claim, first)
+    calls.cancel(claim.id)
+    calls.retry(claim.id)
+    await until(lambda: log.lines("start"))
+    late.set()
+    await asyncio.wait({first})
+
+    def lease() -> float | None:
+        ((end,),) = calls.database.rows("SELECT lease_ends_at FROM calls WHERE id = ?", claim.id)
+        return None if end is None else float(end)
+
+    taken = lease()
+    assert taken is not None
+    await until(lambda: (now := lease()) is None or now > taken + LEASE_S)
+    log.path.with_name("go").touch()
+    assert (await ended(calls, claim.id)).state == "done"
+    stop.set()
+    await serving
