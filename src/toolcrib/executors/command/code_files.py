@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from toolcrib.executors.command.imports import IMPORTING, imported_files, module_files
 from toolcrib.executors.command.programs import (
     FIND_COMMANDS,
+    FINDERS,
     Program,
     base_name,
     known_program,
@@ -269,7 +270,7 @@ class _Command:
         if program.joins:
             self._reader.line(" ".join(self._words[1:]), self._folders)
             return
-        if self._name == "find":
+        if self._name in FINDERS:
             # The last first: then each inner one was read already.
             for at in reversed(range(len(self._words))):
                 if self._words[at] in FIND_COMMANDS:

@@ -24,7 +24,11 @@ _VALUE = "\0"
 
 _STEERING = re.compile(
     r"PATH|IFS|ENV|BASH_\w*|LD_\w+|SHELLOPTS|PS4|PYTHON\w*|PERL5\w*|NODE_OPTIONS|GIT_\w+|RUBYOPT|RUBYLIB"
-    r"|SHELL|PAGER|EDITOR|VISUAL|LESSOPEN|JAVA_TOOL_OPTIONS"
+    r"|SHELL|\w*PAGER|EDITOR|VISUAL|BROWSER|LESSOPEN|LESSCLOSE|_JAVA_OPTIONS|J\w+_JAVA_OPTIONS|CLASSPATH"
+    r"|JAVA_TOOL_OPTIONS|RSYNC_RSH|RSYNC_CONNECT_PROG|TAR_OPTIONS|MAKEFLAGS|MAKEFILES|\w+_ASKPASS|LUA_\w+"
+    r"|NODE_PATH|AWKPATH|AWKLIBPATH|PROMPT_COMMAND|ZDOTDIR|VIMINIT|EXINIT|KUBECONFIG|DOCKER_(?:CONFIG|HOST)"
+    r"|OPENSSL_(?:CONF|MODULES|ENGINES)|GOFLAGS|PYTEST_(?:ADDOPTS|PLUGINS)|PSQLRC|PHPRC|R_PROFILE\w*"
+    r"|(?i:npm_config|pip|uv|cargo|rustc?)_\w+"
 )
 _SHAPE = re.compile(
     r"(-[ce]|--(?:eval|exec|expression|command|cmd|code|script|shell|run|query|rsh)[\w-]*)(=.*)?", re.DOTALL
@@ -32,7 +36,9 @@ _SHAPE = re.compile(
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
 _MOST_COMMANDS = 20
 """Commands that one command may start, as in `env nohup sh`; of more, each value counts as code."""
-FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir")
+FINDERS = ("find", "fd", "fdfind")
+FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
+"""Options of these after which a command begins."""
 
 
 @dataclass(slots=True)
@@ -176,7 +182,7 @@ def _found(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterat
             yield from (CodeWord(at, name) for at, word in enumerate(words) if _VALUE in word)
     elif program is None:
         yield from _unknown(name, words, first + 1, seen, fed=fed)
-    elif name == "find":
+    elif name in FINDERS:
         starts = [at for at in range(first + 2, len(words)) if words[at - 1] in FIND_COMMANDS]
         for at in starts:
             yield from _found(words, at, seen, fed=False)
