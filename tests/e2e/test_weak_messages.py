@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.cli.test_cli import cli
+from tests.e2e.cli.test_cli import cli, without_root_rights
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -114,6 +114,26 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
     assert "`~` is not expanded" in cli(crib, "lint").out
 
 
+def test_words_that_would_be_ignored_or_were_meant_otherwise(crib: Crib, tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text("from toolcrib import Toolset\ntools = Toolset()\n@tools.tool\ndef add(a: int): ...\n")
+    mistakes: list[tuple[tuple[str, ...], str]] = [
+        (("list", str(app.with_suffix(""))), f"Write {app}"),
+        (("lint", str(app)), f"toolcrib list {app}"),
+        (("run", str(app), "add", "a", "=", "2"), "Write a=value without blanks"),
+        (("run", str(app), "add", '{"a": 2}'), "Write key=value"),
+        (("serve", str(app), "--port", "80"), "--port has an effect only with --http"),
+        (("serve", "--stdio", "--host", "::"), "--host has an effect only with --http"),
+        (("serve", str(app), "--root", "."), "--root has an effect only with a project"),
+        (("import", "shop.yaml"), "toolcrib import openapi shop.yaml"),
+    ]
+    for words, told in mistakes:
+        done = cli(crib, *words)
+        assert (done.code, told in done.err) == (2, True), done.err
+    inner = cli(crib, "init", str(crib.root / "inner"))
+    assert f"{crib.root} is a project too" in inner.err
+
+
 def test_what_was_imported_or_is_referred_to_is_shown_in_whole(crib: Crib, tmp_path: Path) -> None:
     (tmp_path / "api.json").write_text(json.dumps(OPENAPI))
     assert cli(crib, "import", "openapi", str(tmp_path / "api.json")).code == 0
@@ -127,3 +147,52 @@ def test_what_was_imported_or_is_referred_to_is_shown_in_whole(crib: Crib, tmp_p
     schema = {"type": "object", "properties": {"at": {"$ref": "#/$defs/Place"}}, "$defs": {"Place": place}}
     crib.tool("go", "command", {"entrypoint": "echo", "args": ["${at.x}"]}, schema=schema)
     assert "  at  object (x: integer, y?: string), optional\n" in cli(crib, "show", "go").out
+
+
+MANIFEST = "name: {}\ndescription: d\nkind: command\nversion: 1\nexec: {{command: {{entrypoint: echo}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "text", "told"),
+    [
+        ("foo", "foo.yml", "name: [", "move it to {}/foo/tool.yml"),
+        ("foo", "foo/Tool.yml", MANIFEST.format("foo"), "rename it to {}/foo/tool.yml"),
+        ("foo", "foo/manifest.yaml", MANIFEST.format("foo"), "rename it to {}/foo/tool.yml"),
+        ("mine", "mine/foo/tool.yml", MANIFEST.format("foo"), "move its folder to {}/foo"),
+    ],
+)
+def test_a_manifest_in_the_wrong_place_is_reported(
+    crib: Crib, name: str, path: str, text: str, told: str
+) -> None:
+    crib.write(f".toolcrib/tools/{path}", text)
+    for words in (("lint",), ("list",), ("run", name)):
+        done = cli(crib, *words)
+        assert "error[file-place]" in done.out + done.err
+        assert told.format(crib.home / "tools") in done.out + done.err
+
+
+def test_other_files_among_the_tools_are_no_manifests(crib: Crib) -> None:
+    crib.write(".toolcrib/tools/shared/data.yml", "- 1")
+    crib.write(".toolcrib/tools/shared/data.json", "{")
+    assert cli(crib, "lint").out == ""
+
+
+def test_findings_about_servers_have_their_place(crib: Crib) -> None:
+    for text, told in (
+        ('{"mcpServers": {\n  "a": {"comand": "x"}}}', ".mcp.json:2:3: error[wrong-value]: a: `comand`"),
+        ('{"mcpServers": {\n  "a": {"command": "x"},}}', ".mcp.json:2:24: error[json-syntax]"),
+        ('{"servers": {"a": {"command": "x"}}}', "write `mcpServers`"),
+    ):
+        crib.write(".mcp.json", text)
+        assert told in cli(crib, "lint").out
+
+
+def test_a_folder_that_cannot_be_used_is_no_bug_of_the_program(crib: Crib, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    for variable, code in (("TOOLCRIB_DATA", 1), ("TOOLCRIB_CACHE", 0)):
+        for number in range(200 if code == 0 else 0):
+            crib.write(f".toolcrib/tools/t{number}/tool.yml", MANIFEST.format(f"t{number}"))
+        done = cli(crib, "list", env={variable: str(closed / "x")}, prefix=without_root_rights())
+        assert (done.code, "Traceback" in done.err) == (code, False), done.err
+        assert ("error[state_unavailable]" in done.err) == bool(code)

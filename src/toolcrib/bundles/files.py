@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from toolcrib.errors import StateUnavailable
-from toolcrib.state.private import put_file
+from toolcrib.state.private import put_file, unwritable
 
 
 class StoreLock:
@@ -59,7 +58,7 @@ def _opened(path: Path) -> Iterator[int]:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
-            raise unavailable(path, error) from None
+            raise unwritable(path, error) from None
     try:
         yield descriptor
     finally:
@@ -79,7 +78,7 @@ def make_folder(path: Path) -> None:
         # Else a crash could lose the new folder with the synced files in it.
         sync_folder(path.parent)
     except OSError as error:
-        raise unavailable(path, error) from None
+        raise unwritable(path, error) from None
 
 
 def create_file(path: Path, value: Any) -> bool:
@@ -105,7 +104,7 @@ def _put(path: Path, data: bytes, *, first: bool) -> bool:
         made = put_file(path, data, first=first)
         sync_folder(path.parent)
     except OSError as error:
-        raise unavailable(path, error) from None
+        raise unwritable(path, error) from None
     return made
 
 
@@ -115,7 +114,7 @@ def remove_file(path: Path) -> None:
         path.unlink()
         sync_folder(path.parent)
     except OSError as error:
-        raise unavailable(path, error) from None
+        raise unwritable(path, error) from None
 
 
 def encoded(value: Any) -> bytes:
@@ -130,15 +129,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def unavailable(path: Path, error: OSError) -> StateUnavailable:
-    """Return the error of a file that cannot be written."""
-    return StateUnavailable(
-        f"{path} cannot be written: {error.strerror}",
-        hint="Free disk space if the disk is full, or give this user the right to write there.",
-        details={"path": str(path)},
-    )
 
 
 def write_derived(path: Path, data: bytes) -> None:

@@ -17,9 +17,10 @@ from errno import ENOSPC
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.bundles.files import StoreLock, create_file, encoded, replace_bytes, unavailable
+from toolcrib.bundles.files import StoreLock, create_file, encoded, replace_bytes
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import boot_id
+from toolcrib.state.private import unwritable
 
 _MOST_BYTES = 16 * 1024 * 1024
 """A longer journal begins anew."""
@@ -76,7 +77,7 @@ class Journal:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise unavailable(self._path, error) from None
+            raise unwritable(self._path, error) from None
 
     def has_grown(self, since: Position) -> bool:
         """Return True if there are lines behind this position, or it is of before a restart."""

@@ -16,9 +16,9 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
 
-from toolcrib.bundles.files import StoreLock, encoded, sync_folder, unavailable
+from toolcrib.bundles.files import StoreLock, encoded, sync_folder
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.private import write_synced
+from toolcrib.state.private import unwritable, write_synced
 
 _PREFIX = ".import-"
 """Lists leave out names that begin with a dot."""
@@ -45,7 +45,7 @@ def staged(bundles: Path, lock: StoreLock, files: Mapping[str, Any]) -> Iterator
             write_synced(new / name, encoded(value), 0o600)
         yield new
     except OSError as error:
-        raise unavailable(new, error) from None
+        raise unwritable(new, error) from None
     finally:
         # After an exchange this is the old bundle.
         shutil.rmtree(new, ignore_errors=True)
@@ -71,7 +71,7 @@ def put_in_place(new: Path, place: Path) -> None:
             new.rename(place)
         sync_folder(place.parent)
     except OSError as error:
-        raise unavailable(place, error) from None
+        raise unwritable(place, error) from None
 
 
 def remove_left(bundles: Path) -> None:

@@ -131,7 +131,9 @@ def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
         ) from None
     if match is None:
         members = schema.get("properties")
-        meant = f"{next(iter(members))}={word}" if isinstance(members, dict) and members else "key=value"
+        meant = "key=value"
+        if isinstance(members, dict) and members and not word.startswith(("{", "=")):
+            meant = f"{word}=value without blanks" if word in members else f"{next(iter(members))}={word}"
         raise UsageError(
             f"{word!r} is not an argument",
             hint=f"Write {meant}, key:=json, @file.json, or - for a JSON object on standard input.",

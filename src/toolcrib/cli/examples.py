@@ -83,7 +83,7 @@ toolcrib sessions list --json
 toolcrib sessions create
 toolcrib sessions create --metadata '{"customer": 3}'
 toolcrib connect claude-code
-toolcrib connect cursor --write
+toolcrib connect cursor app.py --write
 toolcrib bundle export weather
 toolcrib bundle export weather --native tools
 toolcrib bundle import weather.zip --dry-run

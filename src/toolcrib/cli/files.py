@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from toolcrib.errors import ConflictError, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import ConflictError, NotFoundError, UsageError
 
 
 def read_input(source: str, most: int = -1) -> bytes:
@@ -62,11 +62,13 @@ def write_new(files: Mapping[Path, bytes]) -> list[str]:
 
 @contextmanager
 def _written(path: Path) -> Iterator[None]:
-    """Raise ToolcribError if a file cannot be written in the block."""
+    """Raise StateUnavailable if a file cannot be written in the block."""
     try:
         yield
     except OSError as error:
-        raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
+        from toolcrib.state.private import unwritable
+
+        raise unwritable(path, error) from None
 
 
 def replace_file(path: Path, before: str | None, text: str) -> None:

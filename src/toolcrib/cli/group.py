@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from toolcrib import __version__
 from toolcrib.cli.caller import require_open, take_token
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.output import print_error, print_interrupted
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.errors import StateUnavailable, ToolcribError, UsageError
 
 COMMANDS = {
     "agents": ("run.agents", "Show, import and choose agents, and hand tasks to them."),
@@ -174,7 +175,10 @@ def _report(error: Exception, *, as_json: bool) -> int:
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "toolcrib"
         error = UsageError(error.format_message(), hint=f"See {path} --help")
     elif isinstance(error, OSError) and _is_of_output(error):
-        error, as_json = ToolcribError(f"standard output cannot be written: {error.strerror}"), False
+        error, as_json = StateUnavailable(f"standard output cannot be written: {error.strerror}"), False
+    elif isinstance(error, OSError) and error.filename is not None and error.errno in _OF_THE_MACHINE:
+        hint = "Give this user the right to use it. TOOLCRIB_DATA names another folder for your own data."
+        error = StateUnavailable(f"{error.filename} cannot be used: {error.strerror}", hint=hint)
     elif not isinstance(error, ToolcribError):
         import traceback
 
@@ -197,6 +201,9 @@ def _open_closed_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+
+
+_OF_THE_MACHINE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 
 def _is_of_output(error: OSError) -> bool:

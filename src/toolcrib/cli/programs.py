@@ -20,6 +20,14 @@ def is_program(text: str | None) -> bool:
     return text is not None and text.partition(":")[0].endswith(".py")
 
 
+def no_program(text: str) -> UsageError:
+    """Return the error of a word that stands for a program and does not name a Python file."""
+    file, *name = text.split(":", 1)
+    there = Path(f"{file}.py").is_file()
+    hint = f"Write {':'.join([f'{file}.py', *name])}" if there else f"For another project: --root {text}"
+    return UsageError(f"{text} is not a Python file", hint=hint)
+
+
 def load_program(text: str) -> Toolset:
     """Run a file as an import does, and return its toolset: the object that is named, else the only one.
 

@@ -267,9 +267,10 @@ class Options:
         tags: Sequence[str] = (),
         version: int | str = 1,
     ) -> None:
+        limit: Any  # Who writes no types gives texts too.
         for name, limit in (("timeout_ms", timeout_ms), ("idle_ms", idle_ms)):
-            if limit is not None and limit <= 0:
-                raise DefinitionError(f"{name} must be at least 1, not {limit}")
+            if limit is not None and (not isinstance(limit, int) or limit <= 0):
+                raise DefinitionError(f"{name} must be a whole number of at least 1, not {limit!r}")
         if mcp is not None and _RESOURCE.fullmatch(mcp.resource or "x:y") is None:
             raise DefinitionError(
                 f"mcp.resource is {mcp.resource!r}, which is no URI",
@@ -293,7 +294,7 @@ class Options:
         if idempotent is not None:
             self.annotations = replace(self.annotations, idempotent=idempotent)
         self.mcp = mcp or McpForms()
-        self.tags = tuple(tags)
+        self.tags = (tags,) if isinstance(tags, str) else tuple(tags)
         self.version = version
 
 

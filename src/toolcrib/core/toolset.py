@@ -415,7 +415,7 @@ class Toolset:
 
         An unknown name is a `ToolNotFound`.
         """
-        wanted = set(tags)
+        wanted = {tags} if isinstance(tags, str) else set(tags)
         chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
         view = Toolset(

@@ -78,6 +78,12 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
     )
 
 
+def project_above(folder: Path) -> Path | None:
+    """Return the nearest project around a folder."""
+    homes = ((above, above / name) for above in folder.parents for name in HOMES)
+    return next((above for above, home in homes if home.is_dir()), None)
+
+
 def _at(folder: Path) -> Place | None:
     homes = [folder / name for name in HOMES if (folder / name).is_dir()]
     if not homes:

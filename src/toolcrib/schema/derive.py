@@ -272,6 +272,11 @@ def _is_context(annotation: Any, context_types: tuple[Any, ...]) -> bool:
 
 def _check(function: Callable[..., Any], parameter: inspect.Parameter) -> None:
     annotation = parameter.annotation
+    if annotation is _EMPTY and parameter.name in ("self", "cls"):
+        raise DefinitionError(
+            f"{_title(function)}: a method has no {parameter.name!r} to be called with",
+            hint="Register the method of an object, tools.register(object.method), or write @staticmethod.",
+        )
     if annotation is _EMPTY:
         raise DefinitionError(
             f"{_title(function)}: the parameter {parameter.name!r} has no type annotation",

@@ -43,11 +43,16 @@ def put_private(path: Path, data: bytes, *, first: bool = False) -> None:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         put_file(path, data, first=first)
     except OSError as error:
-        raise StateUnavailable(
-            f"{path} cannot be written: {error.strerror}",
-            hint="Give this user the right to write the file, and free some disk space if the disk is full.",
-            details={"path": str(path)},
-        ) from None
+        raise unwritable(path, error) from None
+
+
+def unwritable(path: Path, error: OSError) -> StateUnavailable:
+    """Return the error of a file that cannot be written."""
+    return StateUnavailable(
+        f"{path} cannot be written: {error.strerror}",
+        hint="Free disk space if the disk is full, or give this user the right to write there.",
+        details={"path": str(path)},
+    )
 
 
 def put_file(

@@ -190,12 +190,17 @@ def test_a_bad_manifest_does_not_hide_the_others(files: Crib) -> None:
     assert cli(files, "run", "read").code == 0
 
 
+def without_root_rights() -> list[str]:
+    """Return the beginning of a command line whose program obeys the modes of files."""
+    if os.geteuid() != 0:
+        return []
+    need("setpriv", shutil.which("setpriv") is not None)
+    return ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+
+
 def test_a_manifest_that_cannot_be_read(files: Crib) -> None:
     file = files.write(".toolcrib/tools/closed/tool.yml", "name: closed", 0o000)
-    prefix: list[str] = []
-    if os.geteuid() == 0:
-        need("setpriv", shutil.which("setpriv") is not None)
-        prefix = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    prefix = without_root_rights()
     done = cli(files, "run", "closed", prefix=prefix)
     assert done.code == 4
     assert "error[unreadable]" in done.err

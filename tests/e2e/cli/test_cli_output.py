@@ -39,7 +39,9 @@ def test_a_full_disk_is_told_as_what_it_is(crib: Crib, words: str) -> None:
     assert cli(crib, "run", "read").code == 0
     done = through_shell(crib, f'"$1" {words} > /dev/full')
     assert done.returncode == 1
-    assert done.stderr == ("error[internal]: standard output cannot be written: No space left on device\n")
+    assert done.stderr == (
+        "error[state_unavailable]: standard output cannot be written: No space left on device\n"
+    )
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])

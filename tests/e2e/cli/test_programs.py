@@ -104,7 +104,8 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["run", "app.py", "add", "7"], 2, "hint: Write a=7, key:=json"),
         (["show", "app.py"], 2, "add"),
         (["serve", "app.py", "--http"], 2, "toolcrib init"),
-        (["serve", "app"], 2, "--root app"),
+        (["serve", "app"], 2, "Write app.py"),
+        (["list", "shop"], 2, "--root shop"),
         (["list", "bare.py"], 4, "hint: Write `x: str` (or another type)"),
         (
             ["list", "away.py"],

@@ -171,6 +171,16 @@ def test_a_file_that_is_no_text_is_left_alone(desk: Desk, content: bytes | None)
     assert file.is_dir() or file.read_bytes() == content
 
 
+def test_a_python_program_is_added_for_the_folder_it_is_used_in(desk: Desk) -> None:
+    (desk.crib.root / "sums.py").write_text("")
+    code, _, error = desk.connect("cursor", "sums.py:tools", "--write")
+    assert code == 0, error
+    entry = json.loads(desk.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
+    assert entry["args"] == ["serve", f"{desk.crib.root}/sums.py:tools"]
+    for words, told in ((("gone.py",), "no file gone.py"), (("sums.py", "--http"), "for a project")):
+        assert told in desk.connect("cursor", *words)[2]
+
+
 def test_a_file_that_cannot_be_written_is_named(desk: Desk) -> None:
     folder = desk.file("codex").parent
     folder.write_text("in its place")

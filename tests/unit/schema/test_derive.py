@@ -332,7 +332,7 @@ def typed_rest(**rest: bytes) -> None: ...
         (look_ahead, "regex"),
         (deep_look_ahead, "regex"),
         (typed_rest, "'rest': the type bytes has no JSON Schema"),
-        (Service.method, "'self' has no type annotation"),
+        (Service.method, "a method has no 'self'"),
         (lambda a: a, "'a' has no type annotation"),
         (dict.update, "no signature found"),
     ],

@@ -136,6 +136,8 @@ def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
     nor `url` the first of them is the error. A server with `disabled: true` is left out.
     """
     block = raw.get("mcpServers", {}) if isinstance(raw, dict) else None
+    if block == {} and "servers" in raw:
+        return [], {"": "names its servers under `servers`, as VS Code does; write `mcpServers`"}
     if not isinstance(block, dict):
         return [], {"": "must have an object `mcpServers`: name, then command and args, or url"}
     found: list[ServerSpec] = []

@@ -220,23 +220,58 @@ def load_folder(folder: str, files: SourceFiles = ANY_FILE) -> Loaded | None:
     for path, dialect in other_files(folder):
         return read_dialect(path, dialect=dialect, files=files)
     found = misplaced(folder, files)
-    return Loaded((), found) if found else None
+    name = os.path.basename(folder).rpartition(".")
+    return Loaded((), found, {name[0] or name[2]: found}) if found else None
 
 
 def misplaced(path: str, files: SourceFiles) -> tuple[Diagnostic, ...]:
-    """Return the error of a file of a known format that lies where only folders of tools are read."""
-    if not path.endswith((".yml", ".yaml", ".json")):
+    """Return the error of a manifest that is not read, because only `NAME/tool.yml` is one here.
+
+    `path` is an entry of the folder of tools: a file, or a folder without a manifest.
+    """
+    if os.path.isdir(path):
+        return _in_folder(path, files)
+    if (dialect := _format(path, files)) is None:
         return ()
-    try:
-        dialect, _ = detect(read(path, files), path)
-    except (ManifestError, OSError):
-        return ()  # It may be anything, such as data of a tool.
     hint = "name it in `sources` in the settings"
-    if (own := native.FILE_NAME if dialect.name == "native" else dialect.own_file) is not None:
+    if (own := native.FILE_NAME if dialect == "native" else dialect_named(dialect).own_file) is not None:
         base, file = os.path.split(path)
         hint = f"move it to {base}/{file.rpartition('.')[0]}/{own}"
-    message = "the file is not read, because each tool here has a folder of its own"
-    return (make(path, (1, 1), "file-place", message, hint=hint),)
+    return _not_read(path, "each tool here has a folder of its own", hint)
+
+
+def _in_folder(folder: str, files: SourceFiles) -> tuple[Diagnostic, ...]:
+    """Return the error of the first manifest in a folder that has another name, or lies one folder deeper."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return ()
+    if native.FILE_NAME in names or native.OTHER_NAME in names:
+        return ()  # It is read, and its own errors are reported.
+    for name in names:
+        path, place = f"{folder}/{name}", f"{folder}/{native.FILE_NAME}"
+        if os.path.isfile(below := f"{path}/{native.FILE_NAME}"):
+            hint = f"move its folder to {os.path.dirname(folder)}/{name}"
+            return _not_read(below, "it is one folder too deep", hint)
+        if _format(path, files) == "native":
+            return _not_read(path, f"a manifest has the name {native.FILE_NAME}", f"rename it to {place}")
+    return ()
+
+
+def _format(path: str, files: SourceFiles) -> str | None:
+    """Return the format of a file; `native` for YAML that cannot be read, None for any other file."""
+    if not path.endswith((".yml", ".yaml", ".json")):
+        return None
+    try:
+        return detect(read(path, files), path)[0].name
+    except ManifestError as error:
+        return "native" if diagnostics_of(error)[0].rule.startswith("yaml") else None
+    except OSError:
+        return None
+
+
+def _not_read(path: str, why: str, hint: str) -> tuple[Diagnostic, ...]:
+    return (make(path, (1, 1), "file-place", f"the file is not read, because {why}", hint=hint),)
 
 
 def other_files(folder: str) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, cached_property, partial
 from glob import glob
 from pathlib import Path
@@ -383,4 +384,5 @@ def write_cache(path: Path, key: bytes, head: Any, parts: Iterable[bytes]) -> No
             file.writelines(parts)
         temporary.replace(path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

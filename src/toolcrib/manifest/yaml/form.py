@@ -202,6 +202,8 @@ def _type_hint(wanted: list[str], value: Any) -> str | None:
         return "remove the key, or give it a value"
     if wanted == ["array"] and not isinstance(value, dict):
         return "write it as a list: `[…]`"
+    if wanted == ["object"] and isinstance(value, str):
+        return "write it as a mapping: `{key: value}`"
     return None
 
 

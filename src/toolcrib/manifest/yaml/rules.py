@@ -22,7 +22,7 @@ RULES: dict[str, LintRule] = {
     "too-large": _error("The manifest is larger than 1 MiB, or grows too large through its aliases."),
     "encoding": _error("The file is not UTF-8."),
     "file-name": _warning("The manifest is called `tool.yaml` instead of `tool.yml`."),
-    "file-place": _error("A file with tools lies among the folders of tools, so it is not read."),
+    "file-place": _error("A manifest is not read, because it is not `NAME/tool.yml` in the folder of tools."),
     # YAML
     "yaml-syntax": _error("The file is not YAML: half-written, badly indented, or a quote is not closed."),
     "yaml-tab": _error("A tab indents a line; YAML takes spaces only."),

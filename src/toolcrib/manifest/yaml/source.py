@@ -42,6 +42,7 @@ _MAX_BRACKETS = 10_000
 _LONE_CR = re.compile(r"\r(?!\n)")
 _UNSEEN_BREAK = re.compile("[\x85\u2028\u2029]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_BRACES = re.compile(r"\{\{[^{}\n]*\}\}")
 _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
 _ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
@@ -401,7 +402,8 @@ _UNPLACED = (
      "quote the value if it begins with `*`"),
     ("more than one document", "yaml-documents", "a second YAML document begins here",
      "remove the `---`, or make it a manifest of its own"),
-    ("unexpected end of stream", "yaml-syntax", "what begins here is never closed", None),
+    ("unexpected end of stream", "yaml-syntax", "what begins here is never closed",
+     "write the quote or bracket that ends it"),
     ("mapping values are not allowed", "yaml-syntax", "a `:` where no key can stand",
      "indent as the line above, or put the value in quotes"),
     ("expected node content", "yaml-syntax", "a value must stand here", None),
@@ -420,6 +422,10 @@ def _explain(message: str, document: Document) -> Diagnostic:
     if control := _CONTROL.search(document.text):
         explanation = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
         return document.diagnostic("yaml-character", explanation, at=place_of(document.text, control.start()))
+    if "unhashable" in message and (braces := _BRACES.search(document.text)):
+        at = place_of(document.text, braces.start())
+        explanation = f"{quoted(braces.group())} is a mapping in a mapping"
+        return document.diagnostic("yaml-key", explanation, at=at, hint="put the text with `{{…}}` in quotes")
     if "duplicate entry" in message and (twice := Positions(document.text).twice):
         key, second, first = twice
         explanation = f"the key {quoted(key)} is used twice in one mapping; first in line {first.line}"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConfigError
+from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.guard import Trust
-from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree
-from toolcrib.manifest.yaml.diagnostics import make
+from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree, read
+from toolcrib.manifest.yaml.json_source import load_json
+from toolcrib.manifest.yaml.source import Document
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.secrets import hidden_paths
 from toolcrib.project.config.settings import Config, load_config, source_files
@@ -39,13 +42,29 @@ def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
     """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have
     it."""
     counts, _ = config.effective(Trust(Vault(place.root)))
-    shared = str(place.root / FILE)
-    wrong = config.servers.wrong.items()
-    found = [make(shared, (1, 1), "wrong-value", f"{name}: {text}" if name else text) for name, text in wrong]
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
+    found = _lint_servers(config.servers.wrong, str(place.root / FILE), files)
     for source in counts.sources:
         loaded = load_source(source, place.root, files)
         found += loaded.diagnostics
         for tool in loaded.tools:
             found += check_tool(tool)
     return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column))
+
+
+def _lint_servers(wrong: Mapping[str, str], path: str, files: SourceFiles) -> list[Diagnostic]:
+    """Return the findings about `.mcp.json`, each at the entry that it is about."""
+    if not wrong:
+        return []
+    try:
+        document = load_json(read(path, files), path)
+    except OSError:  # `config.yml` adds to a server that no file names.
+        document = Document(path, b"", "", {})
+    except ManifestError as error:
+        return list(diagnostics_of(error))
+    return [
+        document.diagnostic("wrong-value", f"{name}: {text}", ("mcpServers", name), key=True)
+        if name
+        else document.diagnostic("wrong-value", text)
+        for name, text in wrong.items()
+    ]

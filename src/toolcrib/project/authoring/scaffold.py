@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from toolcrib.errors import ConflictError, ToolcribError, UsageError
+from toolcrib.errors import ConflictError, UsageError
 from toolcrib.manifest import FILE_NAME, dump
 from toolcrib.project.root import Place
 from toolcrib.spec.record import record
+from toolcrib.state.private import unwritable
 
 KINDS = ("command", "python", "http", "file", "sql", "composite")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_BARE = re.compile(r"(?<!\$)\{+\w*\}+")
+_FOR_SHELL = ("|", "||", "&&", ">", ">>", "<", "2>&1")
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _HEAD = "# yaml-language-server: $schema=../../schemas/tool.schema.json\n"
 
@@ -89,15 +92,23 @@ class Scaffold:
     def _command(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
             words = shlex.split(self.runs)
+            quoted = shlex.split(self.runs, posix=False)
         except ValueError as error:
             raise UsageError(f"the command line cannot be read: {error}") from None
         if not words:
             raise UsageError("a command needs the command line that it runs", hint="--run 'wc -l ${path}'")
+        if for_shell := next((word for word in quoted if word in _FOR_SHELL), None):
+            raise UsageError(
+                f"`{for_shell}` is for a shell, and a command runs without one",
+                hint="Write the line into a script, and its path here; or put `sh -c '…'` around it.",
+            )
         used = set(_PLACEHOLDER.findall(self.runs))
         words += [f"${{{name}}}" for name in arguments if name not in used]
         return {"entrypoint": words[0], "args": words[1:], "stdout": {"format": "text"}}, {}
 
     def _python(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self.runs:
+            raise UsageError("a Python tool runs a file of its own", hint="Leave out --run.")
         args = [f"${{{name}}}" for name in arguments]
         return {"module": self._module, "function": "run", "args": args, "return": "json"}, {}
 
@@ -114,6 +125,9 @@ class Scaffold:
         if not self.runs.startswith(("https://", "http://")) or not host or "$" in host:
             hint = "--run 'https://api.example.com/v1/${id}'"
             raise UsageError("an HTTP tool needs a URL that begins with https:// and a host", hint=hint)
+        if bare := _BARE.search(self.runs):
+            hint = f"Write ${{{bare[0].strip('{}')}}}"
+            raise UsageError(f"`{bare[0]}` is no placeholder", hint=hint)
         url, _, query = self.runs.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
         pairs |= {name: f"${{{name}}}" for name in arguments if f"${{{name}}}" not in self.runs}
@@ -177,5 +191,5 @@ def write(place: Place, tool: Scaffold) -> list[Path]:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise ToolcribError(f"{path} cannot be written: {error.strerror}") from None
+            raise unwritable(path, error) from None
     return list(files)

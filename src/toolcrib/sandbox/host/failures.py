@@ -115,7 +115,7 @@ def exec_error(code: int, path: str, text: str) -> ToolcribError:
     if text == "interpreter":
         reason, hint = (
             "the interpreter it names does not exist",
-            "Check that line, and its libraries.",
+            "Check that line, which must end without the CR of Windows, and its libraries.",
         )
     elif code == errno.ENOENT:
         reason, hint = "not found", "Install it, or grant its folder for reading."

@@ -394,7 +394,7 @@ async def test_a_server_with_a_secret_on_its_command_line_is_not_started(crib: C
     place = find(crib.root)
     (found,) = lint_sources(load_config(place.config, place.root), place)
     assert found.is_error
-    assert found.render().startswith(f"{crib.root}/.mcp.json:1:1: error[wrong-value]: raw: the secret KEY")
+    assert found.render().startswith(f"{crib.root}/.mcp.json:1:17: error[wrong-value]: raw: the secret KEY")
     crib.write(".toolcrib/config.yml", json.dumps({"mcp_servers": {"raw": raw}}))
     with pytest.raises(ConfigError, match="the secret KEY cannot be used in `args`"):
         crib.open()

@@ -83,7 +83,7 @@ def test_no_reader_looks_for_a_key_that_is_not_in_its_table(module: ModuleType) 
 
 
 KEY = re.compile(r"\$?[A-Za-z][\w-]+")
-NOT_KEYS = {"DEFAULT", "null", "form", "multipart", "json", "value", "mcpServers",
+NOT_KEYS = {"DEFAULT", "null", "form", "multipart", "json", "value", "mcpServers", "servers",
             "exec", "properties", "$defs", "contentSchema"}  # fmt: skip
 """Words that are looked for and are no keys of a format: values, and what readers have made themselves."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from toolcrib.cli.files import diff_of, read_inside, write_with_backup
 from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result
+from toolcrib.cli.programs import is_program, no_program
+from toolcrib.errors import NotFoundError
 
 
 @click.command("connect")
 @click.argument("host", type=click.Choice(sorted(HOSTS)), metavar="HOST")
-@click.option("--name", help="Name of the server in that program (default: toolcrib, or toolcrib-FOLDER).")
+@click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
+@click.option("--name", help="Name of the server in that program (default: toolcrib or toolcrib-NAME).")
 @click.option(
     "--http",
     metavar="[URL]",
@@ -28,25 +32,33 @@ from toolcrib.cli.output import print_json, print_note, print_result
 @click.option("--write", is_flag=True, help="Change the file, and keep a copy of it as it was.")
 @project_options
 def command(
-    host: str, name: str | None, http: str | None, write: bool, root: str | None, as_json: bool
+    host: str,
+    file: str | None,
+    name: str | None,
+    http: str | None,
+    write: bool,
+    root: str | None,
+    as_json: bool,
 ) -> None:
     """Let an agent host use the project's tools over MCP.
 
     HOST is claude-code, claude-desktop, codex, cursor, gemini or vscode. Prints what would change in the
     host's own configuration file; with --write, changes it.
 
+    With FILE.py these are the tools of a Python program, for a host that is opened in this folder.
+
     With --http the host sends the token in its environment variable TOOLCRIB_TOKEN.
     """
-    from toolcrib.project import find
-
-    place = find(root)
     known = HOSTS[host]
-    path = known.file(place.root)
-    before = read_inside(path, place.root)
-    own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", place.root.name).strip("-").lower()
-    name = name or (f"toolcrib-{own_name}" if known.shared and own_name else "toolcrib")
-    server = _entry(known, place.root, http)
-    text = add_server(before or "", path, known.keys(place.root), name, server)
+    folder, arguments = _project(root) if file is None else _program_file(file, root, http)
+    path = known.file(folder)
+    before = read_inside(path, folder)
+    source = folder.name if file is None else Path(file.partition(":")[0]).stem
+    own_name = re.sub(r"[^A-Za-z0-9_-]+", "-", source).strip("-").lower()
+    if name is None:
+        name = f"toolcrib-{own_name}" if own_name and (known.shared or file is not None) else "toolcrib"
+    server = _entry(known, arguments, http)
+    text = add_server(before or "", path, known.keys(folder), name, server)
     diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:
@@ -67,7 +79,8 @@ def command(
         print_note(f"{path} has this server already; nothing to change.")
     elif not write:
         print_result(diff, nl=False)
-        print_note(f"Nothing was written. To change {path}: toolcrib connect {host} --write")
+        words = shlex.join([host, *([] if file is None else [file])])
+        print_note(f"Nothing was written. To change {path}: toolcrib connect {words} --write")
     else:
         print_note(f"changed {path}" + (f"; as it was: {backup}" if backup else ""))
         if http is not None:
@@ -75,11 +88,31 @@ def command(
         print_note(known.next)
 
 
-def _entry(host: AgentHost, root: Path, http: str | None) -> dict[str, Any]:
+def _project(root: str | None) -> tuple[Path, list[str]]:
+    """Return a project's folder, and the arguments of `toolcrib` that serve it."""
+    from toolcrib.project import find
+
+    folder = find(root).root
+    return folder, ["serve", "--stdio", "--root", str(folder)]
+
+
+def _program_file(file: str, root: str | None, http: str | None) -> tuple[Path, list[str]]:
+    """Return this folder, and the arguments of `toolcrib` that serve a Python program."""
+    if root is not None or http is not None:
+        raise click.UsageError("--root and --http are for a project, not for a Python file")
+    if not is_program(file):
+        raise no_program(file)
+    path, *name = file.split(":", 1)
+    if not Path(path).is_file():
+        raise NotFoundError(f"there is no file {path}")
+    return Path.cwd(), ["serve", ":".join([str(Path(path).resolve()), *name])]
+
+
+def _entry(host: AgentHost, arguments: list[str], http: str | None) -> dict[str, Any]:
     if http is None:
         program = _program()
         module = ["-m", "toolcrib"] if program == sys.executable else []
-        return host.program(program, [*module, "serve", "--stdio", "--root", str(root)])
+        return host.program(program, [*module, *arguments])
     if not re.fullmatch(r"https?://[^\s/@]+/\S*", http):
         raise click.UsageError(f"--http {http!r} is not the address of a server, such as https://HOST/mcp")
     return host.remote(http)

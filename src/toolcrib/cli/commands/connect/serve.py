@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from toolcrib import __version__
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
-from toolcrib.cli.programs import is_program, load_program
+from toolcrib.cli.programs import is_program, load_program, no_program
 from toolcrib.errors import ToolcribError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -62,12 +63,14 @@ def command(
     REST listens on this machine only, unless --host says otherwise, and needs a token or the login link that
     is printed.
     """
+    _refuse_unused("--http", ("host", "port", "allowed", "issuer", "resource"), used=http)
     if file is not None:
+        _refuse_unused("a project", ("root", "data"), used=False)
         _serve_file(file, http=http)
     if stdio == http:
         raise UsageError("choose one of --stdio and --http", hint="For an MCP client: toolcrib serve --stdio")
-    if (issuer is None) != (resource is None) or (issuer is not None and stdio):
-        raise click.UsageError("--issuer and --resource are given together, and with --http")
+    if (issuer is None) != (resource is None):
+        raise click.UsageError("--issuer and --resource are given together")
     from toolcrib.serve.process import run_until_end
     from toolcrib.serve.program import AT_TERMINAL
 
@@ -89,11 +92,20 @@ def command(
     run_until_end(_serve_http(root, data, settings))
 
 
+def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> None:
+    """Raise UsageError for the options that were given and would have no effect."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE
+        if option.name in names and given and not used:
+            raise click.UsageError(f"{option.opts[0]} has an effect only with {only_with}")
+
+
 def _serve_file(file: str, *, http: bool) -> NoReturn:
     from toolcrib.serve.program import serve_toolset
 
     if not is_program(file):
-        raise click.UsageError(f"{file} is not a Python file; for another project: --root {file}")
+        raise no_program(file)
     if http:
         raise click.UsageError("a Python file is served over MCP; for REST, make a project: toolcrib init")
     serve_toolset(load_program(file))

@@ -10,9 +10,9 @@ import click
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
-from toolcrib.cli.programs import is_program, load_program
+from toolcrib.cli.programs import is_program, load_program, no_program
 from toolcrib.cli.table import brief, print_listing
-from toolcrib.errors import NotFoundError, UsageError
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -48,7 +48,7 @@ def command(
     """
     if file is not None:
         if not is_program(file):
-            raise UsageError(f"{file} is not a Python file", hint=f"For another project: --root {file}")
+            raise no_program(file)
         _print_tools(list(load_program(file).tools()), as_json=as_json, empty=f"{file} has no tools.")
         return
     project = open_project(root)

@@ -13,7 +13,7 @@ import click
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_json, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest.openapi import Imported, NewManifest
@@ -26,8 +26,14 @@ _SCHEME = re.compile(r"(.+)=([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 
+def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if value != "openapi":
+        raise UsageError(f"{value!r} is no kind of document", hint=f"toolcrib import openapi {value}")
+    return value
+
+
 @click.command("import")
-@click.argument("kind", metavar="openapi", type=click.Choice(["openapi"]))
+@click.argument("kind", metavar="openapi", callback=_openapi)
 @click.argument("source", metavar="FILE|URL")
 @project_options
 @click.option("--list", "only_list", is_flag=True, help="Show the tools; write nothing.")

@@ -22,6 +22,7 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
     """
     from toolcrib.guard import Trust
     from toolcrib.project.authoring.starter import make, review, trust
+    from toolcrib.project.root import project_above
     from toolcrib.state import Vault, user_name
 
     made = make(folder, examples=with_examples)
@@ -37,6 +38,8 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
         print_note(f"created {path}")
     if not made.created:
         print_note(f"{made.root} is a project already; nothing was changed.")
+    if made.new and (around := project_above(made.root)):
+        print_note(f"{around} is a project too: in this folder, commands now use the new one.")
     if not made.new and Trust(Vault(made.root)).current() is None:
         print_note("Its tools and settings were there before. To see and accept them: toolcrib trust")
     print_note(

@@ -18,7 +18,7 @@ from toolcrib.cli.output import (
     printable,
     shown,
 )
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, UsageError
 
 _MANY = 10
 """Findings that are shown of one rule."""
@@ -61,6 +61,8 @@ def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
         path = Path(name)
         if not path.exists() and not path.is_symlink():
             raise NotFoundError(f"there is no file {name}")
+        if path.suffix == ".py":
+            raise UsageError(f"{name} is no manifest", hint=f"Its tools are checked by: toolcrib list {name}")
         native = path.is_dir() or path.name in ("tool.yml", "tool.yaml")
         found += lint_tool(path) if native else lint_file(name)
     return found
