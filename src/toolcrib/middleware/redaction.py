@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from toolcrib.errors import ToolcribError
@@ -13,7 +13,7 @@ from toolcrib.spec.calls.content import Content, blocks_of
 
 
 def redaction_middleware(
-    patterns: Iterable[str] = (), *, keys: Iterable[str] = (), mask: str = "***"
+    patterns: Collection[str] = (), *, keys: Collection[str] = (), mask: str = "***"
 ) -> Middleware:
     """Mask parts of texts that match a pattern, and the values of these keys in any case of letters.
 

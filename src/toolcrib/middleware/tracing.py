@@ -11,6 +11,8 @@ from toolcrib.spec import Call, CallContext, Outcome
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
+else:
+    Tracer = Any  # So that the types of the options can be read without the package.
 
 _INSTALL = "pip install 'toolcrib[otel]'"
 _TYPES = {"function": "function", "python": "function", "sql": "datastore"}

@@ -100,6 +100,12 @@ def test_a_link_out_of_the_project_is_no_middleware(guarded: Crib, tmp_path: Pat
         ("[../x.py:f]", "inside the project"),
         ("[{use: cache, options: {ttl: 1}}]", "do not fit"),
         ("[{use: timeout}]", "do not fit"),
+        ("[{use: timeout, options: {seconds: fast}}]", "seconds: Expected `float`, got `str`"),
+        ("[{use: redaction, options: {patterns: password}}]", "patterns: Expected `array`, got `str`"),
+        ("[{use: redaction, options: {keys: [{a: b}]}}]", r"keys: Expected `str`, got `object`"),
+        ("[{use: redaction, options: {patterns: ['(']}}]", "unterminated subpattern"),
+        ("[{use: cache, options: {clock: 1}}]", "clock: Expected"),
+        ("[{use: tracing, options: {content: maybe}}]", "content: Expected `bool`"),
         ("[{use: as}]", "is not a middleware"),
     ],
 )

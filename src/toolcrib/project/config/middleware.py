@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_type_hints
 
 from toolcrib import middleware as shipped
+from toolcrib.errors import UnavailableError
 from toolcrib.project.config.reader import KeyPath, Reader, texts
 from toolcrib.project.config.started import CommandLine
 from toolcrib.spec.record import record
@@ -58,10 +60,25 @@ def read_middleware(reader: Reader, entry: Any, at: KeyPath) -> MiddlewareSettin
         )
     else:
         try:
-            inspect.signature(made.factory).bind(**options)
-        except TypeError as error:
+            _check_options(made.factory, options)
+        except (TypeError, ValueError, re.error) as error:
             raise reader.misfit((*at, "options"), f"do not fit: {error}") from None
     return made
+
+
+def _check_options(factory: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Raises TypeError, ValueError and `re.error` for options of which no middleware can be made."""
+    import msgspec
+
+    inspect.signature(factory).bind(**options)
+    hints = get_type_hints(factory)
+    for name, value in options.items():
+        try:
+            msgspec.convert(value, hints[name])
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{name}: {error}") from None
+    with suppress(UnavailableError):  # A package is missing, which opening the project reports.
+        factory(**options)
 
 
 def middleware_lines(settings: Iterable[MiddlewareSetting]) -> dict[str, CommandLine]:
