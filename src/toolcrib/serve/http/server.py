@@ -110,6 +110,7 @@ class _JoinedWrites:
 
     def __init__(self, transport: Any) -> None:
         self._transport, self._head = transport, b""
+        self.is_closing = transport.is_closing  # Asked for each answer; `__getattr__` takes longer.
         self._loop = asyncio.get_running_loop()
 
     def write(self, data: bytes) -> None:

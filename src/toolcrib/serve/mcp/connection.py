@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -58,6 +58,9 @@ from toolcrib.spec import Caller, Catalog
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.naming import wire_name
 
+if TYPE_CHECKING:
+    from toolcrib.serve.auth import Client
+
 _log = logging.getLogger("toolcrib.serve.mcp")
 
 _BATCH_VERSION = "2025-03-26"
@@ -92,14 +95,14 @@ class Connection:
     ) -> None:
         self._settings = settings = settings or ServerSettings()
         self._listings = listings or Listings(catalog, settings.page_size)
-        self._asks_by: Mode | None = None
-        """The mode in which the session's client can ask its user."""
         self._capabilities: Any = None
         """Capabilities of the session's client."""
         self._log_level: Any = "info"
         self._version: str | None = None
         """Protocol version of the session; None before `initialize`."""
-        self._caller = "mcp"
+        self._client_name = "mcp"
+        self._known: _McpCaller | None = None
+        """The caller of the last request."""
         self._session = new_id()
         """An approval with scope `session` holds as long as this connection."""
         self._channel = Channel(_LOCAL_USER, send, congested)
@@ -258,7 +261,7 @@ class Connection:
 
     def _dispatch(self, method: str, request: McpRequest) -> None:
         if request.modern:
-            check_envelope(request.meta)
+            self._caller_of(request)  # Checks the envelope.
         run = (self._modern_methods if request.modern else self._session_methods).get(method)
         if run is None:
             text, data = f"there is no method {method[:100]}", {"method": method[:100]}
@@ -289,9 +292,8 @@ class Connection:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "initialize needs protocolVersion, a string")
         # MCP, Lifecycle: the server answers with a version that it knows, and the client decides.
         self._version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
-        self._caller = caller_name(params.get("clientInfo"))
-        self._capabilities = params.get("capabilities")
-        self._asks_by = mode_of(self._capabilities)
+        self._client_name = caller_name(params.get("clientInfo"))
+        self._capabilities, self._known = params.get("capabilities"), None
         result = {"protocolVersion": self._version, "serverInfo": self._settings.server_info}
         request.reply(answer(request.id, result | self._described))
 
@@ -337,9 +339,9 @@ class Connection:
         request.reply(b"".join((head, page, end)))
 
     def _call_tool(self, request: McpRequest) -> None:
-        name, who = _text_of(request.params, "name"), self._caller_of(request)
+        name, caller = _text_of(request.params, "name"), self._caller_of(request)
         try:
-            listed = self._listings.of(*who).get(name)
+            listed = caller.listing.get(name)
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
@@ -347,15 +349,15 @@ class Connection:
             request.channel.check(listed, arguments)
         if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
             require_tasks(request.meta)
-        self._call(request, who, tool, listed, arguments, AS_TOOL)
+        self._call(request, caller, tool, listed, arguments, AS_TOOL)
 
     def _get_prompt(self, request: McpRequest) -> None:
         name = _text_of(request.params, "name")
         listed = self._verified_listing(request).prompt(name)
         if listed is None:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no prompt named {name[:200]!r}")
-        who = self._caller_of(request)
-        self._call(request, who, listed.tool.name, listed, _arguments_of(request.params), AS_PROMPT)
+        caller = self._caller_of(request)
+        self._call(request, caller, listed.tool.name, listed, _arguments_of(request.params), AS_PROMPT)
 
     def _read_resource(self, request: McpRequest) -> None:
         uri = _text_of(request.params, "uri")
@@ -390,7 +392,7 @@ class Connection:
         try:
             if (verify := request.channel.sender.verify) is not None:
                 verify()
-            return self._listings.of(*self._caller_of(request))
+            return self._caller_of(request).listing
         except InvalidToken as error:
             data = {"error": error.as_dict()}
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, error.message, data) from None
@@ -405,28 +407,28 @@ class Connection:
     def _call(
         self,
         request: McpRequest,
-        who: tuple[str, Caller | None],
+        caller: _McpCaller,
         tool: str,
         listed: AdvertisedTool | None,
         arguments: dict[str, Any],
         form: ResultForm,
     ) -> None:
-        (caller, identity), meta, params = who, request.meta, request.params
+        params = request.params
         about: Callable[[], bytes] = bytes
         state: dict[str, Any] = {}
         if request.modern:
             # Not computed yet: most calls neither bring nor leave a state.
-            about = partial(_about, caller, tool, arguments)
+            about = partial(_about, caller.name, tool, arguments)
             if isinstance(sealed := params.get("requestState"), str):
                 state = self._calls.open_state(sealed, about())
-        wait, key, dry_run = options_of(meta)
-        tasks = form is AS_TOOL and request.modern and self._calls.tasks is not None and knows_tasks(meta)
+        wait, key, dry_run = options_of(request.meta)
+        tasks = form is AS_TOOL and caller.knows_tasks and self._calls.tasks is not None
         call = Context(
             tool,
             arguments,
-            caller,
+            caller.name,
             session_id=self._session,
-            identity=identity,
+            identity=caller.identity,
             # With tasks, a call that waits for a person is stored as one, so the request itself never blocks.
             wait="pending" if tasks else wait,
             idempotency_key=key,
@@ -437,15 +439,14 @@ class Connection:
         if tasks:
             # The id of a task is that of its call, so it must be known before the call begins.
             call.call_id = new_id()
-        asks_by = mode_of(meta.get(CAPABILITIES_KEY)) if request.modern else self._asks_by
-        self._calls.start(ClientCall(request, call, listed, asks_by, form, about, state, tasks))
+        self._calls.start(ClientCall(request, call, listed, caller.asks_by, form, about, state, tasks))
 
     def _task(self, request: McpRequest, method: str) -> None:
         """Answer `tasks/get`, `tasks/update` or `tasks/cancel`."""
         require_tasks(request.meta)
         listing, tasks = self._verified_listing(request), self._calls.tasks
         assert tasks is not None
-        task, (caller, _) = _text_of(request.params, "taskId"), self._caller_of(request)
+        task, caller = _text_of(request.params, "taskId"), self._caller_of(request).name
         work: Callable[[], Awaitable[dict[str, Any]]] = partial(tasks.cancel, task, caller)
         if method == "get":
             work = partial(tasks.show, task, caller, request.meta, lambda name: listing.get(wire_name(name)))
@@ -453,13 +454,29 @@ class Connection:
             work = partial(tasks.update, task, caller, request.meta, request.params.get("inputResponses"))
         self._calls.answer_later(request, work)
 
-    def _caller_of(self, request: McpRequest) -> tuple[str, Caller | None]:
-        """Return `Call.caller` and `Call.identity` of a request."""
-        client = caller_name(request.meta.get(CLIENT_KEY)) if request.modern else self._caller
-        caller, identity = request.channel.sender.caller, request.channel.sender.identity
-        if identity is not None:
-            identity = _with_client(identity, client)
-        return client if caller is None else caller, identity
+    def _caller_of(self, request: McpRequest) -> _McpCaller:
+        """Return the caller of a request. Raises JsonRpcError for a wrong envelope of 2026-07-28."""
+        meta, sender, known, described = request.meta, request.channel.sender, self._known, None
+        if request.modern:
+            described = meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
+        # Clients repeat one envelope, so the last one is not read again.
+        if known is None or sender is not known.sender or described != known.described:
+            client, capabilities = self._client_name, self._capabilities
+            if request.modern:
+                check_envelope(meta)
+                client, capabilities = caller_name(meta.get(CLIENT_KEY)), meta[CAPABILITIES_KEY]
+            name = client if sender.caller is None else sender.caller
+            identity = None if sender.identity is None else _with_client(sender.identity, client)
+            known = self._known = _McpCaller(
+                sender,
+                described,
+                name,
+                identity,
+                mode_of(capabilities),
+                request.modern and knows_tasks(meta),
+                self._listings.of(name, identity),
+            )
+        return known
 
     def _client_of(self, request: McpRequest, state: dict[str, Any]) -> ModernClient | SessionClient:
         """Return the client of a call, as the tool may use it."""
@@ -475,6 +492,23 @@ class Connection:
             client = SessionClient(request.channel, version, self._capabilities, level, self._questions)
             self._client = client
         return client
+
+
+@dataclass(eq=False, slots=True)
+class _McpCaller:
+    """The sender of a request, with what its client says of itself."""
+
+    sender: Sender | Client
+    described: tuple[Any, ...] | None
+    """The parts of the envelope that it was read from; None for the client of a session."""
+    name: str
+    """`Call.caller`."""
+    identity: Caller | None
+    asks_by: Mode | None
+    """The mode in which the client can ask its user."""
+    knows_tasks: bool
+    listing: CallerListing
+    """What it may see."""
 
 
 @lru_cache(maxsize=256)

@@ -96,7 +96,8 @@ class LineReader:
         for end in ends:
             self._add(end)
             self._end_line()
-        self._add(rest)
+        if rest:
+            self._add(rest)
 
     def _add(self, part: bytes) -> None:
         before = self._size

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from toolcrib.serve.mcp.connection import Connection
@@ -75,7 +76,7 @@ async def serve_stdio(
         connection = Connection(catalog, writer.write, settings, congested=lambda: writer.congested)
         reader = LineReader(
             source,
-            lambda line: connection.receive(line, sender),
+            partial(connection.receive, sender=sender),
             lambda: connection.receive_oversize(MAX_LINE),
             ended.set,
             limit=MAX_LINE,

@@ -123,7 +123,7 @@ class ModernClient(_Client, RoundClient):
     ) -> None:
         super().__init__(channel, protocol, capabilities, log_level)
         self.state: str | None = state.get("state")
-        self._used: dict[str, Any] = dict(state.get("answers", _NOTHING))
+        self._used: dict[str, Any] = dict(state.get("answers", ()))
         self.responses: Mapping[str, Any] = dict(self._used)
         if isinstance(responses, dict):
             self.responses |= {key: one for key, one in responses.items() if isinstance(one, dict)}
