@@ -69,7 +69,7 @@ class RecordedCalls:
         (`details.outcome` is `unknown`); and if its result was too long to keep. `RateLimited` if the caller
         has too many keys.
         """
-        _require_key(key)
+        require_key(key)
         tool, caller = call["tool"], call["caller"]
         digest = digest_of(call["arguments"])
         self._sweep_if_due()
@@ -202,7 +202,8 @@ def _scope(caller: str, key: str) -> str:
     return f"recorded {json.dumps([caller, key])}"
 
 
-def _require_key(key: str) -> None:
+def require_key(key: str) -> None:
+    """Raise InvalidError unless a key has 1 to 255 printable characters."""
     if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
         raise InvalidError(
             f"an idempotency key must have 1 to {_MAX_KEY} printable characters; got {key[:40]!r}",

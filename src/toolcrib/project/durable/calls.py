@@ -14,6 +14,7 @@ from toolcrib.core.context import Context, current_trace
 from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
+from toolcrib.guard.idempotency import require_key
 from toolcrib.runs import (
     CallState,
     ClaimedCall,
@@ -139,6 +140,8 @@ class ProjectCalls:
         given = {} if arguments is None else arguments
         ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
         self._pipeline.admit(ctx)
+        if idempotency_key is not None:
+            require_key(idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
         hints = bound.tool.annotations
         return {

@@ -17,7 +17,12 @@ from toolcrib.cli.output import print_json, print_note, print_result, print_warn
 @click.argument("arguments", nargs=-1)
 @project_options
 @click.option("--idempotency-key", help="Calls with the same key run once and share the result.")
-@click.option("--priority", type=int, default=0, help="Higher ones are taken first (default: 0).")
+@click.option(
+    "--priority",
+    type=click.IntRange(-(2**31), 2**31 - 1),
+    default=0,
+    help="Higher ones are taken first (default: 0).",
+)
 @click.option(
     "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after so many seconds."
 )
