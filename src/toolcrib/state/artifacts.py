@@ -9,6 +9,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ QUOTA_BYTES = 256 * 1024 * 1024
 """Bytes of all artifacts of a project; the oldest are removed for new ones."""
 _SPARE = 16
 """A look at all artifacts is good for this part of the quota, as it takes long where there are thousands."""
+_LEFT_S = 3_600.0
+"""Seconds after which a file without a record belongs to no process that is still writing it."""
 _ID = re.compile(r"[0-9a-f-]{36}")
 URI = "toolcrib://artifacts/"
 """The beginning of an artifact's URI."""
@@ -162,5 +165,13 @@ class Artifacts:
                 continue
             self._place(one.id).unlink(missing_ok=True)
             Path(one.path).unlink(missing_ok=True)
+        self._remove_left({one.id for one in every}, now)
         # Others keep outputs meanwhile, so not all that is free.
         return wanted + min(self._quota - kept, spare)
+
+    def _remove_left(self, known: set[str], now: float) -> None:
+        """Remove what killed processes have left: outputs without a record, and files not yet renamed."""
+        for path in self._folder.iterdir() if self._folder.exists() else ():
+            with suppress(FileNotFoundError):  # Another process removes it too.
+                if path.name.lstrip(".")[:36] not in known and path.stat().st_mtime < now - _LEFT_S:
+                    path.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.errors import NotFoundError
 from toolcrib.spec import Call, Caller
+from toolcrib.spec.identifier import new_id
 from toolcrib.spec.views import text_view
 from toolcrib.state import Artifacts
 
@@ -39,6 +41,29 @@ def test_artifacts_expire_and_the_oldest_make_room(tmp_path: Path) -> None:
         kept.get(second.id, None)
     assert kept.all(None) == []
     assert (tmp_path / "a" / f"{second.id}.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_killed_process_has_left_is_removed_later(tmp_path: Path) -> None:
+    wall = Wall()
+    wall.now = time.time()
+    kept = Artifacts(tmp_path, quota_bytes=1_000, clock=wall)
+
+    def put() -> str:
+        return kept.put(b"x" * 400, "text/plain", tool="t", call_id=None, caller="local").id
+
+    first = put()
+    killed = [tmp_path / f"{new_id()}.data", tmp_path / f".{new_id()}.data.0123456789abcdef"]
+    for path in killed:
+        path.write_bytes(b"left")
+    for _ in range(4):
+        put()
+    assert all(path.exists() for path in killed)
+    wall.now += 3_700
+    last = [put() for _ in range(4)][-1]
+    assert not any(path.exists() for path in killed)
+    assert kept.read(last, "local") == b"x" * 400
+    with pytest.raises(NotFoundError):
+        kept.get(first, None)
 
 
 class Folder(PosixPath):
