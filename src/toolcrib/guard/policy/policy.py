@@ -80,7 +80,7 @@ class Policy:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._plans: dict[tuple[int, str | tuple[str, str]], _CallerPolicy] = {}
+        self._plans: dict[tuple[int, str | tuple[str, ...]], _CallerPolicy] = {}
         self._any: dict[tuple[int, ...], AnyCondition] = {}
 
     def decide(
@@ -146,7 +146,7 @@ class Policy:
         who = caller if identity is None else _key(caller, identity)
         return self._plans.get((id(tool), who)) or self._plan(tool, who)
 
-    def _plan(self, tool: Tool, who: str | tuple[str, str]) -> _CallerPolicy:
+    def _plan(self, tool: Tool, who: str | tuple[str, ...]) -> _CallerPolicy:
         callers = _names(who)
         matching = [rule for rule in self.rules.rules if rule.mismatch(tool, *callers) is None]
         matching.sort(key=lambda rule: -_STRENGTH[rule.effect])  # stable: of equal ones the first
@@ -220,11 +220,16 @@ def _own_approval(tool: Tool) -> str:
     return f"the tool itself requires approval: {tool.approval.reason or 'no reason is given'}"
 
 
-def _key(caller: str, identity: Caller | None) -> str | tuple[str, str]:
-    return (caller, identity.client) if identity is not None and identity.client else caller
+def _key(caller: str, identity: Caller | None) -> str | tuple[str, ...]:
+    if identity is None:
+        return caller
+    # In a run that the token began, the caller is the agent or the workflow.
+    token = f"token:{identity.name}"
+    others = (name for name in (token, identity.client) if name and name != caller)
+    return (caller, *others)
 
 
-def _names(who: str | tuple[str, str]) -> tuple[str, ...]:
+def _names(who: str | tuple[str, ...]) -> tuple[str, ...]:
     return (who,) if isinstance(who, str) else who
 
 

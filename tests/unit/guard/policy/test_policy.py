@@ -209,6 +209,8 @@ def test_a_rule_matches_a_caller_by_its_token_or_by_its_clients_name() -> None:
         assert not held.visible(tool(), "token:ci", identity)
         steps = held.explain(tool("list"), "token:ci", {}, identity)
         assert [step.matched for step in steps] == [False, effect == "ask"]
+        # A run that it began is its own doing.
+        assert held.decide(tool("scan"), "agent:ops", {}, identity).effect == "deny"
 
 
 def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, arguments: Any) -> str:
