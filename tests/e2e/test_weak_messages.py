@@ -196,3 +196,12 @@ def test_a_folder_that_cannot_be_used_is_no_bug_of_the_program(crib: Crib, tmp_p
         done = cli(crib, "list", env={variable: str(closed / "x")}, prefix=without_root_rights())
         assert (done.code, "Traceback" in done.err) == (code, False), done.err
         assert ("error[state_unavailable]" in done.err) == bool(code)
+
+
+def test_workflows_are_linted_and_settings_of_another_name_are_refused(crib: Crib) -> None:
+    crib.write(".toolcrib/workflows/w.yml", "name: w\nstps: []\n")
+    assert "workflows/w.yml:2:1: error[unknown-key]: unknown key `stps`" in cli(crib, "lint").out
+    crib.write(".toolcrib/config.yaml", "policy: {default: deny}\n")
+    for words in (("lint",), ("list",)):
+        done = cli(crib, *words)
+        assert (done.code, f"rename it to {crib.home}/config.yml" in done.out + done.err) == (4, True)

@@ -22,7 +22,9 @@ RULES: dict[str, LintRule] = {
     "too-large": _error("The manifest is larger than 1 MiB, or grows too large through its aliases."),
     "encoding": _error("The file is not UTF-8."),
     "file-name": _warning("The manifest is called `tool.yaml` instead of `tool.yml`."),
-    "file-place": _error("A manifest is not read, because it is not `NAME/tool.yml` in the folder of tools."),
+    "file-place": _error(
+        "Only `config.yml`, and `NAME/tool.yml` in the folder of tools, are read: not this file."
+    ),
     # YAML
     "yaml-syntax": _error("The file is not YAML: half-written, badly indented, or a quote is not closed."),
     "yaml-tab": _error("A tab indents a line; YAML takes spaces only."),

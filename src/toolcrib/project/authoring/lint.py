@@ -1,4 +1,4 @@
-"""Lint of a whole project: its settings, manifests, sources, `.mcp.json` and agents."""
+"""Lint of a whole project: its settings, manifests, sources, `.mcp.json`, agents and workflows."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ def project_findings(place: Place) -> list[Diagnostic]:
     except ConfigError as error:
         return [*diagnostics_of(error), *lint_tree(place.tools, source_files(place.root, place.home))]
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    return [*lint_tree(place.tools, files), *lint_sources(config, place), *_lint_agents(place, files)]
+    return [*lint_tree(place.tools, files), *lint_sources(config, place), *_lint_runs(place, files)]
 
 
-def _lint_agents(place: Place, files: SourceFiles) -> list[Diagnostic]:
-    if not place.agents.is_dir():
+def _lint_runs(place: Place, files: SourceFiles) -> list[Diagnostic]:
+    """Return the findings about agents, and about the form of workflows."""
+    if not place.agents.is_dir() and not place.workflows.is_dir():
         return []
     from toolcrib.runs.agents import check_agents, read_agent, read_files
+    from toolcrib.runs.workflows import read_workflow
 
     agents, found = read_files(place.agents, files, read_agent)
+    found = [*found, *read_files(place.workflows, files, read_workflow)[1]]
     tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
     return [*found, *check_agents(agents, {*tools, *NAMES})]
 

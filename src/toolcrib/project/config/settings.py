@@ -19,6 +19,7 @@ from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.executors.workspace.closed import hidden_places
 from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
+from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.builtins import read_builtins, read_roots
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
@@ -368,6 +369,10 @@ def load_config(path: Path, root: Path | None = None) -> Config:
     try:
         document = load(read(str(path), files), str(path))
     except (FileNotFoundError, NotADirectoryError):
+        # Without an error its rules and limits would not count, and nobody would notice.
+        if (other := path.with_suffix(".yaml")).exists():
+            message, hint = f"settings are read only from {path.name}", f"rename it to {path}"
+            raise _failure([make(str(other), (1, 1), "file-place", message, hint=hint)]) from None
         config = Config()
     except ManifestError as error:
         raise _failure(diagnostics_of(error)) from None
