@@ -15,7 +15,7 @@ from toolcrib.errors import ConfigError, NotTrusted, ToolcribError
 from toolcrib.guard import Trust
 from toolcrib.project.worker.supervisor import serve_worker
 from toolcrib.spec import Call
-from toolcrib.state import Vault
+from toolcrib.state import Message, Outbox, Vault
 
 SETTINGS = """
 builtins: [read_file, list_files, write_file, send_channel_message]
@@ -228,10 +228,14 @@ async def test_a_channel_message_is_a_row_of_the_outbox(crib: Crib) -> None:
         arguments = {"channel": "slack", "text": "Done.", "chatId": "C1"}
         text = (await project.call("send_channel_message", arguments, run_id="run-1")).unwrap()
         assert text == "Message queued for slack (target: C1), id channel.message.send/1"
-        with project._steps.store.state.read() as tx:
-            (row,) = tx.all("SELECT topic, body FROM outbox")
-        body = orjson.loads(row[1])
-        assert row[0] == body["topic"] == "channel.message.send"
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        assert await Outbox(project.calls.stored.database).deliver(send) == 1
+        body = orjson.loads(sent[0].body)
+        assert sent[0].topic == body["topic"] == "channel.message.send"
         assert body["data"] == {"channel": "slack", "text": "Done.", "chatId": "C1"}
         assert body["metadata"] == {"agentRunID": "run-1"}
         wrong = await refused(project, "send_channel_message", channel="fax", text="x")
