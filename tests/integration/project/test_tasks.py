@@ -11,7 +11,7 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib import Agent, Project
-from toolcrib.errors import ConflictError, NotFoundError, ToolFailed, UsageError
+from toolcrib.errors import ConflictError, NotFoundError, StateUnavailable, ToolFailed, UsageError
 from toolcrib.project.authoring.starter import PROGRAMS, add_program
 from toolcrib.project.durable.tasks import AgentOutput
 
@@ -120,6 +120,12 @@ async def test_one_task_of_a_session_runs_at_a_time(own: Crib) -> None:
         started = await project.tasks.run("Begin", "a")
 
         assert (await project.tasks.run("Go", "b", started["session"]))["answer"] == "refused"
+
+        record = own.home / "agent_sessions" / f"{started['session']}.json"
+        for damaged in (record.read_text() + "}", "[1]"):
+            record.write_text(damaged)
+            with pytest.raises(StateUnavailable, match="is no record of a session"):
+                await project.tasks.run("Go on", "a", started["session"])
 
 
 def test_output_that_is_no_event_is_passed_over_and_no_session_is_an_option() -> None:

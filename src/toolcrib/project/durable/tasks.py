@@ -235,7 +235,13 @@ class ProjectTasks:
                 ) from None
             new: dict[str, Any] = {"id": path.stem, "caller": caller, "last": None, "agents": {}}
             # It is empty if it is new, or if a process died before it wrote the record.
-            record: dict[str, Any] = json.loads(file.read() or "null") or new
+            try:
+                record: dict[str, Any] = new | json.loads(file.read() or "{}")
+            except (ValueError, TypeError):
+                raise StateUnavailable(
+                    f"{path} is no record of a session: it was changed, or a process died while it wrote it",
+                    hint="Begin another session.",
+                ) from None
             own = identity is None or identity.may("admin") or record["caller"] == caller
             if not own:
                 raise unknown

@@ -355,7 +355,7 @@ def _refused(path: Path, why: str, hint: str) -> StateUnavailable:
 
 def _unavailable(path: Path, error: sqlite3.Error) -> StateUnavailable:
     name = getattr(error, "sqlite_errorname", "")
-    damaged = "Move the file away to start with an empty one; what it contained is lost."
+    damaged = "End what uses the file, then move it away to start with an empty one; its content is lost."
     return StateUnavailable(
         f"{path} cannot be used: {error}",
         hint=next((hint for start, hint in _HINTS.items() if name.startswith(start)), damaged),
