@@ -9,6 +9,7 @@ command takes 0.1 s so, and 0.5 s when started anew. Further arguments name modu
 from __future__ import annotations
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import importlib
@@ -46,6 +47,9 @@ atexit.register(leave)  # What is registered first runs last, so it stands befor
 import toolcrib  # noqa: E402
 
 LONGEST = 1 << 20
+HUGE = 1 << 21
+COLLAPSE = 25
+"""`MADV_COLLAPSE`."""
 HEAVY = ("toolcrib.integrations.", "toolcrib.runs.serve_postgres", "toolcrib.testing.plugin")
 """Modules that import large packages, which no command needs."""
 
@@ -67,6 +71,20 @@ def compile_records() -> None:
         for found in vars(module).values():
             if isinstance(found, type) and hasattr(found.__dict__.get("__init__"), "record"):
                 inspect.signature(found)
+
+
+def join_pages() -> None:
+    """Have the kernel join small pages to huge ones: a fork copies one entry for 512 of them (3 ms less).
+
+    A kernel that cannot leaves them as they are.
+    """
+    libc = ctypes.CDLL(None)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, *_, inode = line.split()[:5]
+        start, end = (int(address, 16) for address in place.split("-"))
+        first, last = -(-start // HUGE) * HUGE, end // HUGE * HUGE
+        if rights == "rw-p" and inode == "0" and first < last:
+            libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), COLLAPSE)
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
@@ -207,6 +225,7 @@ def main() -> None:
     entry = program(modules)
     compile_records()
     gc.collect()  # Else each process looks through all of it.
+    join_pages()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
         listener.listen()

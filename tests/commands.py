@@ -21,7 +21,6 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from io import RawIOBase
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Literal
 
 from tests.crib import accept
@@ -83,7 +82,8 @@ class CommandServer:
             accept_before(words, cwd, env)
         texts = [PROGRAM, *(os.fsdecode(word) for word in words)]
         with ExitStack() as stack:
-            streams = [stack.enter_context(TemporaryFile()) for _ in range(3)]
+            # In memory: for a new file a file system looks through all that was deleted lately.
+            streams = [stack.enter_context(open(os.memfd_create(""), "w+b")) for _ in range(3)]
             streams[0].write(stdin)
             streams[0].seek(0)
             descriptors = [stream.fileno() for stream in streams]
