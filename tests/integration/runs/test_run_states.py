@@ -406,6 +406,26 @@ def test_a_failing_model_step_waits_in_the_table(machine: Machine) -> None:
     assert machine.kinds(run_id) == ["created", "model_failed", "handed_back", "failed"]
 
 
+def test_a_worker_that_renews_its_lease_while_others_look_for_lost_runs_keeps_its_step(
+    machine: Machine,
+) -> None:
+    run_id = machine.start()
+    machine.lose(run_id, 3)
+    claim = machine.taken(run_id)
+    machine.wall.now += 6
+    read = machine.database.read
+
+    @contextmanager
+    def read_and_renew() -> Iterator[Transaction]:
+        with read() as tx:
+            yield tx
+        assert machine.runs.renew([claim]) == [claim]
+
+    machine.database.read = read_and_renew  # type: ignore[method-assign]
+    assert machine.runs.rescue() == []
+    assert machine.runs.finish(claim, machine.response(Usage()), "hi")
+
+
 def test_a_dead_workers_step_is_taken_over_and_its_late_answer_refused(machine: Machine) -> None:
     run_id = machine.start()
     frozen = machine.taken(run_id)

@@ -76,10 +76,7 @@ _READY = (
 """Calls run side by side, so the longest one counts. Time in which nothing runs does not."""
 _QUEUED = "SELECT id FROM runs WHERE session_id = ? AND state = 'queued' ORDER BY id LIMIT 1"
 _NEXT = "UPDATE runs SET state = 'ready', ready_at = ? WHERE id = ? AND state = 'queued'"
-_LOST = (
-    "SELECT id, epoch, rescues, worker FROM runs WHERE state = 'running' AND lease_ends_at <= ?"
-    " ORDER BY lease_ends_at LIMIT 100"
-)
+_LOST = "SELECT id, epoch, rescues, worker FROM runs WHERE state = 'running' AND lease_ends_at <= ?"
 _RESCUE = (
     "UPDATE runs SET state = 'ready', rescues = rescues + ?, ready_at = ?, worker = NULL,"
     f" lease_ends_at = NULL {_OWN} RETURNING root_id"
@@ -236,13 +233,17 @@ class RunTransitions:
     def rescue(self) -> list[str]:
         """Take the runs of workers that are silent, at most 100, and send them again; return their ids."""
         with self.store.database.read() as tx:
-            lost = tx.all(_LOST, tx.now())
+            lost = tx.all(f"{_LOST} ORDER BY lease_ends_at LIMIT 100", tx.now())
             if lost and tx.has_just_begun(self.lease_s):
                 return []
         rescued = []
-        for id, epoch, rescues, worker in lost:
+        for id, *_ in lost:
             # A transaction each: the end of a run locks its parent and the events of all runs.
             with self.store.change(f"run {id}") as notes:
+                row = notes.tx.one(f"{_LOST} AND id = ?", notes.now, id)
+                if row is None:  # Its worker, which was frozen, has renewed the lease since.
+                    continue
+                _, epoch, rescues, worker = row
                 if worker is not None and rescues >= _MAX_RESCUES:
                     message = f"{rescues + 1} workers that made this model step have died"
                     error = ToolFailed(message)
