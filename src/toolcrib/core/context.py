@@ -33,7 +33,7 @@ T = TypeVar("T")
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Context(Call):
     """A call on its way. The path fills it in, and the tool reads it."""
 
@@ -106,6 +106,10 @@ class Context(Call):
             call.dry_run,
             call.trace,
         )
+
+    def __repr__(self) -> str:
+        # Without fields: they hold secrets, and some are set later.
+        return f"<Context of {self.tool}, attempt {self.attempt}, call {self.call_id}>"
 
     def identify(self) -> str:
         """Return the UUIDv7 of the call, the same for all its attempts; doubles as the idempotency key."""

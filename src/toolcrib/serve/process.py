@@ -10,12 +10,22 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
+from toolcrib.errors import UsageError
+
 
 def run_until_end(main: Coroutine[Any, Any, int]) -> NoReturn:
     """Run a coroutine that serves, and end the process with the status that it returns.
 
     A tool that hangs in a thread cannot be stopped. `asyncio.run` would wait for it forever; this does not.
+    Raises UsageError where an event loop runs already.
     """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        main.close()
+        raise UsageError("an event loop runs here already", hint="In it, write: await serve_stdio(tools)")
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     status = loop.run_until_complete(main)

@@ -236,3 +236,9 @@ def test_a_context_has_all_that_its_call_says() -> None:
 
     assert all(getattr(context, field.name) is getattr(call, field.name) for field in fields(Call))
     assert (context.attempt, context.snoozes) == (1, 0)
+
+
+def test_a_context_shows_itself_without_the_values_of_its_secrets() -> None:
+    context = Context.of(Call("pay", {}, call_id="c-1"))
+    context.secrets = {"KEY": "s3cret"}
+    assert repr(context) == "<Context of pay, attempt 1, call c-1>"

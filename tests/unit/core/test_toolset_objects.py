@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from toolcrib import Context, Toolset
-from toolcrib.errors import DefinitionError
+from toolcrib.errors import DefinitionError, UsageError
 
 # -- objects with state ------------------------------------------------------------------------
 
@@ -221,3 +221,8 @@ def test_a_view_reads_arguments_as_its_toolset_does() -> None:
     view = tools.filter("increased")
     assert view.call_sync("increased", {"number": "2"}).value == 3
     assert tools.call_sync("increased", {"number": "2"}).value == 3
+
+
+async def test_a_toolset_says_why_it_cannot_be_run_in_a_coroutine() -> None:
+    with pytest.raises(UsageError, match="an event loop runs here already"):
+        Toolset().run()

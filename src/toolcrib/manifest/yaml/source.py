@@ -262,7 +262,7 @@ def _read_on(descriptor: int, raw: bytes) -> bytes:
 def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     hint = "make it readable for this user" if isinstance(error, PermissionError) else None
-    return make(path, (1, 1), "unreadable", f"the manifest cannot be read: {reason}", hint=hint)
+    return make(path, (1, 1), "unreadable", f"the file cannot be read: {reason}", hint=hint)
 
 
 def decode(raw: bytes, path: str) -> str:
