@@ -50,6 +50,16 @@ def refused(crib: Crib, tool: str, arguments: Any, code: str) -> str:
     return message
 
 
+def test_a_schema_that_is_none_spoils_its_own_tool_only(mixed: Crib) -> None:
+    for number, wrong in enumerate(({"x": {"type": [{}]}}, [{"x": 1}], {"x": []})):
+        config = {"entrypoint": "psql", "args": ["-c", "${x}"]}
+        mixed.tool(f"bad{number}", "command", config, schema={"type": "object", "properties": wrong})
+    with opened(mixed) as project:
+        assert "fine" in project.toolset.names
+    assert mixed.call("fine").ok
+    assert not mixed.call("bad0", {"x": "select 1"}).ok
+
+
 def test_an_unknown_tool(mixed: Crib) -> None:
     result = mixed.call("fime")
     assert "'fime'" in refused(mixed, "fime", {}, "tool_not_found")

@@ -12,7 +12,7 @@ from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse, parse_conditional
 from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
 
-_CLOSED_TYPES = frozenset({"integer", "number", "boolean", "null"})
+_CLOSED_TYPES = ("integer", "number", "boolean", "null")
 _FIXED = frozenset({"version", "name", "slug"})
 
 
@@ -59,7 +59,9 @@ def _found(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[CodeV
         if found is None:
             continue
         parts = command.fed if found.word < 0 else command.words[found.word]
-        name = next(part.name for part in parts if isinstance(part, Reference) and is_free(part))
+        free = (part.name for part in parts if isinstance(part, Reference) and is_free(part))
+        if (name := next(free, None)) is None:
+            continue  # The mark of a value stands in the manifest itself: no program has a NUL in a word.
         verb = "becomes" if found.known else "may become"
         what = f"{verb} code of `{found.where}`" if found.where else "names the program that is run"
         place = path or (("args", found.word - 1) if found.word >= 0 else ("stdin",))
@@ -93,10 +95,12 @@ def _parts(text: Text) -> list[Piece]:
 def _is_closed(schema: Any, path: tuple[str | int, ...]) -> bool:
     """Return True where a schema allows only numbers, truth values, null or listed values at this path."""
     for step in path:
-        schema = schema if isinstance(schema, dict) else {}
-        schema = schema.get("items") if isinstance(step, int) else schema.get("properties", {}).get(step)
+        word = "items" if isinstance(step, int) else "properties"
+        schema = schema.get(word) if isinstance(schema, dict) else None
+        if not isinstance(step, int):
+            schema = schema.get(step) if isinstance(schema, dict) else None
     if not isinstance(schema, dict):
         return False
     kinds = schema.get("type", "string")
     kinds = kinds if isinstance(kinds, list) else [kinds]
-    return "enum" in schema or "const" in schema or _CLOSED_TYPES.issuperset(kinds)
+    return "enum" in schema or "const" in schema or all(kind in _CLOSED_TYPES for kind in kinds)

@@ -222,6 +222,11 @@ def test_an_option_of_an_unknown_program_is_a_warning() -> None:
     assert code_values(line("tool -c {{n}}")) == []
 
 
+def test_a_nul_of_the_manifest_is_no_value() -> None:
+    assert code_values(words("sh", "-c", "\0", "${x}")) == []
+    assert code_values(line("\0")) == []
+
+
 def test_a_bad_template_has_no_code_values() -> None:
     assert code_values(line("set -- {{x}}")) == []
     assert code_values(words("sh", "-c", "${gone}")) == []

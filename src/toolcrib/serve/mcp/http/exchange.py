@@ -24,7 +24,9 @@ _SILENT_S = 5.0
 """Seconds after which an answer becomes a stream, so that the connection does not look dead."""
 _CHECK_S = 1.0
 """Seconds between two checks of the token of an open stream."""
-_OWN = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+# A browser gets these answers by a script of an allowed origin only. The two others are for what it shows.
+_NAMES = ("cache-control", "x-content-type-options")
+_OWN = [(name.encode(), SECURITY_HEADERS[name].encode()) for name in _NAMES]
 _JSON_HEAD = [*_OWN, (b"content-type", b"application/json")]
 _SSE_HEAD = [
     *((name, value) for name, value in _OWN if name != b"cache-control"),
