@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -43,7 +44,7 @@ def absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
     else:
         places = [Path(folder, name) for folder in PROGRAM_FOLDERS]
         hint = "install it for the whole machine, or write its path"
-    if not name.startswith("~") and len(name.split()) == 1 and not any(place.exists() for place in places):
+    if not name.startswith("~") and len(name.split()) == 1 and not any(map(os.path.exists, places)):
         message = f"the program {quoted(name)} is not here"
         yield document.diagnostic("program", message, (*_COMMAND, "entrypoint"), hint=hint)
 

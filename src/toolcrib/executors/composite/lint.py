@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -125,7 +126,7 @@ def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Di
         path: KeyPath = (*_START, number, "tool")
         if step.tool == tool.name:
             yield document.diagnostic("step", "a composite tool cannot call itself", path)
-        elif beside and not (folder.parent / step.tool).is_dir():
+        elif beside and not os.path.isdir(folder.parent / step.tool):
             known = [other.name for other in folder.parent.iterdir()]
             hint = did_you_mean(step.tool, known, "a function that a program registers is no error")
             text = f"there is no manifest of a tool {quoted(step.tool)} beside this one"

@@ -39,7 +39,10 @@ def _absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
     own = Path(document.path).absolute().parent
     file = config.module.replace(".", "/")
     folders = (own, own.parent.parent, Path(root, config.cwd))
-    if not any(Path(folder, file + end).exists() for folder in folders for end in (".py", "/__init__.py")):
+    # `Path.exists` raises for a name that no file can have.
+    if not any(
+        os.path.exists(folder / f"{file}{end}") for folder in folders for end in (".py", "/__init__.py")
+    ):
         message = f"the module `{config.module}` is not here"
         hint = f"write {os.path.relpath(own, root)}/{file}.py, or fix the name"
         yield document.diagnostic("module", message, ("exec", "python", "module"), hint=hint)

@@ -224,7 +224,7 @@ def command_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     block = document.data["exec"]["command"]
     path: KeyPath = ("exec", "command")
     entrypoint = block.get("entrypoint")
-    if isinstance(entrypoint, str) and re.search(r"\S\s+\S", entrypoint) and not Path(entrypoint).exists():
+    if isinstance(entrypoint, str) and re.search(r"\S\s+\S", entrypoint) and not os.path.exists(entrypoint):
         message = "`entrypoint` is one program, and this is taken for its whole name"
         hint = f"write `entrypoint: {entrypoint.split()[0]}`, and the rest into `args`"
         yield document.diagnostic("command-words", message, (*path, "entrypoint"), hint=hint)

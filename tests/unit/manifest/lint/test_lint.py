@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crib import Crib
 from tests.unit.manifest.native.samples import COMMAND, FILE, HTTP, PYTHON, change, findings, tool
 from toolcrib.manifest import ANY_FILE, RULES, Diagnostic, check_tool, lint_tool, lint_tree, report
 from toolcrib.runs.agents import check_agents, read_agent, read_files
@@ -358,6 +359,16 @@ def test_a_program_or_module_that_is_not_here(tmp_path: Path) -> None:
     assert [one.rule for one in found] == ["program", "module"]
     assert "starts at the project root" in str(found[0].hint)
     assert ".toolcrib/tools/py/" in str(found[1].hint)
+
+
+def test_a_name_that_no_file_can_have_is_a_finding(tmp_path: Path) -> None:
+    crib, name = Crib(tmp_path), "x" * 3_000
+    crib.tool("module", "python", {"module": name, "function": "f"})
+    crib.tool("program", "command", {"entrypoint": name})
+    crib.tool("words", "command", {"entrypoint": f"{name} {name}"})
+    crib.tool("step", "composite", {"steps": [{"id": "a", "tool": name}]})
+    found = {finding.rule for finding in lint_tree(crib.home / "tools")}
+    assert {"module", "program", "command-words", "step-tool"} <= found
 
 
 def test_every_rule_is_met_by_some_test() -> None:
