@@ -54,11 +54,16 @@ def flood() -> str:
     return "x" * (65 << 20)
 
 
+def wide() -> str:
+    """Return 24 MiB of text that is three times as long in ASCII."""
+    return "\\u044f" * (12 << 20)
+
+
 def every(project):
     while os.path.exists("gate"):
         open("waits", "w").close()
         time.sleep(0.02)
-    for function in (leave, segfault, eat, flood):
+    for function in (leave, segfault, eat, flood, wide):
         project.toolset.register(function.__name__, function)
     project.toolset.register("nap", nap, idempotent=True)
     project.toolset.register("hold", hold, timeout_ms=300)
@@ -169,10 +174,11 @@ async def test_a_result_that_is_too_long_takes_no_process_from_later_calls(
     workers: Workers, client: Project
 ) -> None:
     workers.ready(workers.start("every", "--concurrency", "1"))
-    flood, nap = client.submit("flood"), client.submit("nap", {"seconds": 0})
-    await ended(client, [flood, nap])
+    flood, nap, wide = client.submit("flood"), client.submit("nap", {"seconds": 0}), client.submit("wide")
+    await ended(client, [flood, nap, wide])
     found = client.calls.find(flood)
     assert (found.state, client.calls.find(nap).state) == ("failed", "done")
+    assert client.calls.find(wide).state == "done"
     assert json.loads(found.error or "")["message"] == "the result of flood is longer than 64 MiB"
 
 

@@ -100,7 +100,8 @@ async def _run(project: Project, message: dict[str, Any], writer: asyncio.Stream
         ending = as_json(ending_of(ctx, await project.invoke(ctx)))
     except asyncio.CancelledError:
         ending = as_json(HandedBack())
-    writer.write(json.dumps(ending).encode() + b"\n")
+    # Not in ASCII, in which text of most alphabets has three times its length.
+    writer.write(json.dumps(ending, ensure_ascii=False).encode(errors="surrogatepass") + b"\n")
     await writer.drain()
 
 
