@@ -201,6 +201,10 @@ def test_a_folder_that_cannot_be_used_is_no_bug_of_the_program(crib: Crib, tmp_p
 def test_workflows_are_linted_and_settings_of_another_name_are_refused(crib: Crib) -> None:
     crib.write(".toolcrib/workflows/w.yml", "name: w\nstps: []\n")
     assert "workflows/w.yml:2:1: error[unknown-key]: unknown key `stps`" in cli(crib, "lint").out
+    crib.write(".toolcrib/tool/x/tool.yml", "name: x\n")
+    crib.write(".toolcrib/agent_sessions/x", "")
+    assert "agent_sessions" not in cli(crib, "lint").out
+    assert f"rename it to {crib.home}/tools" in cli(crib, "lint").out
     crib.write(".toolcrib/config.yaml", "policy: {default: deny}\n")
     for words in (("lint",), ("list",)):
         done = cli(crib, *words)

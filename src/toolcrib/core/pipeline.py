@@ -255,7 +255,9 @@ class Pipeline:
         error = self._missing(name) if self._missing is not None else None
         if error is not None:
             return error
-        close = nearest(name, self._bound)
+        # A tool of an MCP server is often called by its own name, without the server's.
+        close = next((one for one in self._bound if one.endswith(f"__{name}")), None)
+        close = close or nearest(name, self._bound)
         if close and ctx is not None:
             visible = self._controls.visible(self._bound[close].tool, ctx.caller, ctx.identity)
             close = close if visible else None

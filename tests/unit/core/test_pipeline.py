@@ -546,3 +546,10 @@ async def test_an_endless_message_is_cut() -> None:
         raise ValueError("e" * 5_000_000)
 
     assert len(error_of(await run(tool)).message) < 11_000
+
+
+async def test_a_name_without_that_of_its_server_suggests_the_whole_one() -> None:
+    tools = Toolset()
+    for name in ("hallo", "greeter__hello"):
+        tools.register(name, lambda: 1)
+    assert (await tools.call("hello")).error.hint == "Did you mean greeter__hello?"  # type: ignore[union-attr]

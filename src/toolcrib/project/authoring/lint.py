@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.guard import Trust
 from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree, read
+from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.manifest.yaml.json_source import load_json
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.project.config.mcp import FILE
@@ -15,6 +17,7 @@ from toolcrib.project.config.secrets import hidden_paths
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.config.sources import load_source
 from toolcrib.project.root import Place
+from toolcrib.spec.naming import nearest
 from toolcrib.state import Vault
 
 
@@ -25,7 +28,12 @@ def project_findings(place: Place) -> list[Diagnostic]:
     except ConfigError as error:
         return [*diagnostics_of(error), *lint_tree(place.tools, source_files(place.root, place.home))]
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    return [*lint_tree(place.tools, files), *lint_sources(config, place), *_lint_runs(place, files)]
+    return [
+        *lint_tree(place.tools, files),
+        *lint_sources(config, place),
+        *_lint_runs(place, files),
+        *_misnamed(place.home),
+    ]
 
 
 def _lint_runs(place: Place, files: SourceFiles) -> list[Diagnostic]:
@@ -71,3 +79,12 @@ def _lint_servers(wrong: Mapping[str, str], path: str, files: SourceFiles) -> li
         else document.diagnostic("wrong-value", text)
         for name, text in wrong.items()
     ]
+
+
+def _misnamed(home: Path) -> Iterator[Diagnostic]:
+    """Yield an error for each folder of a project's home whose name is nearly one that is read."""
+    folders = ("agent_sessions", "agents", "memories", "tools", "workflows")
+    for path in sorted(home.iterdir()):
+        if path.is_dir() and path.name not in folders and (meant := nearest(path.name, folders)):
+            message = f"the folder is not read; did you mean `{meant}`?"
+            yield make(str(path), (1, 1), "file-place", message, hint=f"rename it to {home / meant}")
