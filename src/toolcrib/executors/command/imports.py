@@ -21,9 +21,9 @@ _SCRIPTS = (".cjs", ".js", ".mjs", ".ts")
 _SHELL = (".bash", ".sh", ".zsh")
 IMPORTING = (".py", *_SCRIPTS, *_SHELL)
 """Endings of files that are read for their imports."""
-_IMPORTED = re.compile(rb"""\b(?:require|import|from)\s*\(?\s*["'`]([^"'`\0\n]+)["'`]""")
+_IMPORTED = re.compile(rb"""\b(?:require|import|from)\s*+(?:\(\s*+)?["'`]([^"'`\0\n]+)["'`]""")
 _SOURCED = re.compile(rb"(?m)(?:^|[;&|({\s])(?:source|\.)[ \t]+([^\n;]+)")
-_VARIABLE = re.compile(rb"\$\{[^}]*\}|\$\w+")
+_VARIABLE = re.compile(rb"\$\{[^}$]*+\}|\$\w+")
 _PATH = re.compile(rb"[\w.@+-][\w.@+/-]*")
 _LOCKS = ("npm-shrinkwrap.json", "package-lock.json", "pnpm-lock.yaml", "yarn.lock")
 
@@ -154,6 +154,8 @@ def module_files(module: str, folder: str, paths: Paths, *, main: bool = False) 
         names += [f"{base}/__main__.py"] if main and depth == len(parts) - 1 else []
         names += _extensions(base, paths)
         found += [path for path in names if stat.S_ISREG(paths.leads_to(path))]
+        if not paths.is_folder(base):
+            break
     return found
 
 

@@ -164,3 +164,10 @@ def test_a_hostile_line_is_read_at_once(root: Path) -> None:
     shell = ("sh", "-c", "cd sub; " * 40 + "sh s.sh")
     for argv in (shell, ("make", *("-C", "sub") * 40), ("find", *("-exec", "find", ".") * 400)):
         assert list(code_files(argv, str(root), ".", Paths()))
+    for program, name, text in (
+        ("node", "a.js", "import" + " " * 900_000),
+        ("sh", "a.sh", ". " + "${" * 400_000),
+        ("python3", "a.py", "import " + ".".join("a" * 50_000)),
+    ):
+        (root / name).write_text(text)
+        assert list(code_files((program, name), str(root), ".", Paths()))
