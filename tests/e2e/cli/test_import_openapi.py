@@ -226,3 +226,9 @@ def test_what_cannot_be_imported_says_why(crib: Crib, words: list[str], code: in
     assert done.code == code, done.err
     assert said in done.err
     assert list((crib.home / "tools").iterdir()) == []
+
+
+def test_a_document_without_operations_gives_no_tool(crib: Crib) -> None:
+    crib.write("empty.json", '{"openapi": "3.1.0", "info": {"title": "T", "version": "1"}, "paths": {}}')
+    done = cli(crib, "import", "openapi", "empty.json")
+    assert (done.code, "0 operations became 0 tools" in done.err) == (4, True)

@@ -109,7 +109,7 @@ def command(
         print_json({**found.as_json(), "seconds": round(seconds, 3), "written": paths})
     else:
         _print(found, drafts, seconds, only_list=only_list)
-    return 0 if found.tools or not found.operations else 4
+    return 0 if found.tools else 4
 
 
 def _pair(option: str, pattern: re.Pattern[str], form: str, text: str) -> tuple[str, str]:
