@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,35 @@ async def launcher_is_started_later(call: Callable[[], Awaitable[str]]) -> None:
 
 def launcher_threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "toolcrib-launchers"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel counts the descriptors under way of other users")
+@pytest.mark.parametrize("call", [command, stream, function], ids=lambda call: str(call.__name__))
+def test_a_call_waits_while_too_many_descriptors_are_under_way(call: Callable[[], Awaitable[str]]) -> None:
+    in_a_process(call_waits, call)
+
+
+async def call_waits(call: Callable[[], Awaitable[str]]) -> None:
+    assert await call() == "done"
+    for steps in range(12):
+        task = asyncio.ensure_future(call())
+        for _ in range(steps):
+            await asyncio.sleep(0.0003)
+        with under_way(600):
+            await asyncio.sleep(0.02)
+        assert (outcome := await task) == "done", (outcome, steps)
+
+
+@contextmanager
+def under_way(count: int) -> Iterator[None]:
+    """Have so many descriptors sent, and received by nobody: the kernel counts them for all of a user."""
+    with ExitStack() as stack:
+        for _ in range(0, count, 100):
+            mine, other = socket.socketpair()
+            stack.enter_context(mine)
+            stack.enter_context(other)
+            socket.send_fds(mine, [b"x"], [0] * 100)
+        yield
 
 
 def test_calls_go_on_after_the_pool_s_thread_ended_by_an_error() -> None:

@@ -43,7 +43,7 @@ DESCRIPTORS_A_CALL = 12
 """Pipes, sockets and control groups of a running call, generously."""
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 BUSY_ERRORS = (errno.EAGAIN, errno.EPIPE, errno.ECONNRESET, errno.ETOOMANYREFS)
-"""The launcher has too many orders, or has just ended."""
+"""The launcher has too many orders, or has just ended; or this user has too many descriptors under way."""
 LIMIT_SIGNALS = (("cpu", signal.SIGXCPU), ("file_size", signal.SIGXFSZ))
 CHUNK = 65_536
 DISCARD = 1 << 20
@@ -187,6 +187,8 @@ class SandboxRun:
         self.sandbox: SandboxHandle | None = None
         self._order = order
         self._event = asyncio.Event()
+        self._message = b""
+        """What the process reads when it is started, once that is known."""
         self._over = False
         self._watched = -1
 
@@ -239,8 +241,9 @@ class SandboxRun:
             if sandbox.gone:
                 # The whole tree has ended when pid 1 has.
                 self._watch(sandbox.pidfd, self.finish)
-            elif not self.started and self.may_start(sandbox):
-                self._start(sandbox)
+            elif not self.started and self.may_start(sandbox) and not self._start(sandbox):
+                await asyncio.sleep(RETRY)
+                continue
             await self._event.wait()
 
     def _is_stale(self, spare: SandboxHandle) -> bool:
@@ -260,15 +263,20 @@ class SandboxRun:
         self._watch(self.sandbox.control.fileno(), self._event.set)
         return True
 
-    def _start(self, sandbox: SandboxHandle) -> None:
+    def _start(self, sandbox: SandboxHandle) -> bool:
+        """Start the process; return False if the user's processes have too many descriptors under way."""
         try:
-            sandbox.send("call", self.call(sandbox), self.fds)
+            self._message = self._message or self.call(sandbox)
+            sandbox.send("call", self._message, self.fds)
         except ConnectionError:  # It has ended already; its message says why.
             pass
         except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:
+                return False
             raise not_started(self.trouble, error.strerror) from error
         self.started = True
         self._close_fds()
+        return True
 
     def finish(self) -> None:
         """Have the task end: the tree is gone, or its end need not be awaited."""

@@ -7,8 +7,10 @@ end is gone. Standard library only, and without `socket`, whose import costs mor
 from __future__ import annotations
 
 import _socket
+import errno
 import os
 import sys
+import time
 
 from toolcrib.sandbox.kernel.libc import SetupFailure
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 65_536
 MAX_DESCRIPTORS = 8
+RETRY_S = 0.003
 
 
 class RunScript(BaseException):
@@ -30,11 +33,19 @@ class RunScript(BaseException):
 
 
 def send(fd: int, data: bytes, fds: Iterable[int] = ()) -> None:
-    """Send one message, with copies of descriptors."""
+    """Send one message, with copies of descriptors; it waits while this user has too many under way."""
     sock = _socket.socket(fileno=fd)
     try:
         rights = b"".join(one.to_bytes(4, sys.byteorder) for one in fds)
-        sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else [])
+        more = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
+        while True:
+            try:
+                sock.sendmsg([data], more)
+                return
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
+                time.sleep(RETRY_S)
     finally:
         sock.detach()
 
