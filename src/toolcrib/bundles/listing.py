@@ -22,8 +22,8 @@ from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
 
-_Order = tuple[str, str]
-"""`createdAt` and id: what was made last comes last."""
+_Order = tuple[str, str, str, str]
+"""`createdAt` and id: what was made last comes last. Bundle and file too: copies by hand have the same id."""
 _Key = tuple[str, str]
 """Bundle, and name of the file."""
 _KINDS = {"http": "http", "go": "function"}
@@ -61,7 +61,7 @@ class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     @property
     def order(self) -> _Order:
         """Its place in lists."""
-        return self.created, self.id
+        return self.created, self.id, self.bundle, self.file
 
     @property
     def key(self) -> str:

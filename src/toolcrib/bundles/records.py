@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-import uuid
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -197,4 +197,21 @@ def file_of(slug: str, version: str) -> str:
     digest = bytearray(hashlib.sha256(f"{slug}\0{version}".encode()).digest()[:16])
     # Version and variant of RFC 9562, 5.8.
     digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80
-    return f"{uuid.UUID(bytes=bytes(digest))}.json"
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}.json"
+
+
+def fault_of(tool: ToolRecord, bundle_id: str, file: str) -> str:
+    """Return why this store did not write the record into its file, or "": people copy and edit files."""
+    if tool.bundle_id != bundle_id:
+        return f"its bundleID is {tool.bundle_id}, not the name of its folder"
+    if file_of(tool.slug, tool.version) != file:
+        return f"the file of {tool.slug}@{tool.version} has another name"
+    if not _ID.fullmatch(tool.id):
+        return f"its id {tool.id!r} is not a UUID of version 7"
+    for moment in tool.created_at, tool.modified_at:
+        try:
+            datetime.fromisoformat(moment)
+        except ValueError:
+            return f"{moment!r} is not a time as 2026-11-01T00:00:00.000Z"
+    return ""

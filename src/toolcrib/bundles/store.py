@@ -39,6 +39,7 @@ from toolcrib.bundles.records import (
     check_tool_body,
     check_version,
     decode,
+    fault_of,
     file_of,
 )
 from toolcrib.bundles.revisions import FOLDER, Revision, ToolChange, keep, revision_files
@@ -62,6 +63,7 @@ _ON_THE_WAY = 100
 # O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _Form = TypeVar("_Form")
+_Name = TypeVar("_Name")
 Check = Callable[[BundleRecord | ToolRecord | None], None]
 """Gets a record, None for a new one, before a change and while nobody else can change it; may raise."""
 
@@ -115,7 +117,7 @@ class Store:
 
     def bundles(self) -> list[BundleRecord]:
         """Return every bundle, deleted ones too, the newest first; the id breaks ties."""
-        found = _whole((folder / "bundle.json" for folder in _visible(self._folder)), BundleRecord)
+        found = list(_whole(self._stored_bundle, (folder.name for folder in _visible(self._folder))))
         found += [self._switched_bundle(one.bundle) for one in self._built_in.values()]
         return sorted(found, key=lambda bundle: (bundle.created_at, bundle.id), reverse=True)
 
@@ -200,7 +202,7 @@ class Store:
             bundle = self.bundle(id)
             if bundle.is_built_in:
                 return bundle, self.tools(id)
-            found = (_read(self._path(id, file), ToolRecord) for file in self.files(id))
+            found = (self._record(id, file) for file in self.files(id))
             return bundle, [tool for tool in found if tool is not None]
 
     def put_together(
@@ -217,10 +219,10 @@ class Store:
             if not unchanged():
                 return False
             self._changes.ensure()
-            for name in files:
-                if (before := _read(self._folder / bundle.id / name, ToolRecord)) is not None:
+            for file in (name.removeprefix("tools/") for name in files):
+                if (before := self._record(bundle.id, file)) is not None:
                     self._keep(before, "replaced")
-                self.journal.add(bundle.id, name.removeprefix("tools/"))
+                self.journal.add(bundle.id, file)
             self.journal.add(bundle.id)
             put_in_place(new, self._folder / bundle.id)
             named = [f"{tool.slug}@{tool.version}" for tool in files.values()]
@@ -232,12 +234,12 @@ class Store:
         found = []
         for folder in [self._folder / id] if id else _visible(self._folder):
             try:
-                _read(folder / "bundle.json", BundleRecord)
+                self._stored_bundle(folder.name)
             except StateUnavailable as error:
                 found.append(error)
             for file in self.files(folder.name):
                 try:
-                    _read(self._path(folder.name, file), ToolRecord)
+                    self._record(folder.name, file)
                 except StateUnavailable as error:
                     found.append(error)
         return found
@@ -294,7 +296,7 @@ class Store:
         if bundle.is_built_in:
             found = [self._switched_tool(tool) for tool in self._built_in[bundle_id].tools]
         else:
-            found = _whole((self._path(bundle_id, file) for file in self.files(bundle_id)), ToolRecord)
+            found = list(_whole(lambda file: self._record(bundle_id, file), self.files(bundle_id)))
         return sorted(found, key=lambda tool: (tool.created_at, tool.id), reverse=True)
 
     def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
@@ -306,7 +308,7 @@ class Store:
             named = dict(zip(pairs, self._built_in[bundle_id].tools, strict=True)).get((slug, version))
             found = None if named is None else self._switched_tool(named)
         else:
-            found = _read(self._tool_file(bundle_id, slug, version), ToolRecord)
+            found = self._record(bundle_id, file_of(slug, version))
         if found is None:
             raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
         return found
@@ -353,7 +355,8 @@ class Store:
         there is no such tool.
         """
         self.bundle(bundle_id)
-        found = _whole(revision_files(self._folder / bundle_id, slug, version), Revision)
+        files = revision_files(self._folder / bundle_id, slug, version)
+        found = list(_whole(lambda path: _read(path, Revision), files))
         if not found:
             self.tool(bundle_id, slug, version)
         return found
@@ -375,7 +378,7 @@ class Store:
         None if it is gone or damaged.
         """
         with suppress(StateUnavailable):
-            return _read_marked(self._path(bundle_id, file), ToolRecord)
+            return self._marked(bundle_id, file)
         return None
 
     def marks(self, bundle_id: str) -> Iterator[tuple[str, int]]:
@@ -390,7 +393,7 @@ class Store:
         with self._opened(bundle_id) as folder:
             for file in [] if folder is None else self.files(bundle_id):
                 try:
-                    found = _read_marked(file, ToolRecord, folder)
+                    found = self._marked(bundle_id, file, folder)
                 except StateUnavailable:
                     continue
                 if found is not None:
@@ -456,7 +459,22 @@ class Store:
         return self.now()[1]
 
     def _stored_bundle(self, id: str) -> BundleRecord | None:  # noqa: A002
-        return _read(self._folder / id / "bundle.json", BundleRecord)
+        path = self._folder / id / "bundle.json"
+        found = _read(path, BundleRecord)
+        if found is not None and found.id != id:
+            raise _no_record(path, f"its id is {found.id}, not the name of its folder")
+        return found
+
+    def _record(self, bundle_id: str, file: str) -> ToolRecord | None:
+        return (self._marked(bundle_id, file) or (None, 0))[0]
+
+    def _marked(self, bundle_id: str, file: str, folder: int | None = None) -> tuple[ToolRecord, int] | None:
+        """Return the tool in a file, and its mark as in `marks`; `folder` is that of the bundle's tools."""
+        path = self._path(bundle_id, file)
+        found = _read_marked(path if folder is None else file, ToolRecord, folder)
+        if found is not None and (wrong := fault_of(found[0], bundle_id, file)):
+            raise _no_record(path, wrong)
+        return found
 
     def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
         check_id(id)
@@ -551,11 +569,15 @@ def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None)
     try:
         return decode(data, form), _mark(facts)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StateUnavailable(
-            f"{path} is not a record of this store: {error}",
-            hint="Restore the file from a backup, or move it away.",
-            details={"path": str(path)},
-        ) from None
+        raise _no_record(path, str(error)) from None
+
+
+def _no_record(path: Path | str, reason: str) -> StateUnavailable:
+    return StateUnavailable(
+        f"{path} is not a record of this store: {reason}",
+        hint="Restore the file from a backup, or move it away.",
+        details={"path": str(path)},
+    )
 
 
 def _mark(facts: os.stat_result) -> int:
@@ -570,11 +592,9 @@ def _visible(folder: Path) -> Iterator[Path]:
         yield from (path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def _whole(paths: Iterable[Path | str], form: type[_Form]) -> list[_Form]:
-    """Return the records in these files. One damaged file does not hide the others."""
-    found = []
-    for path in paths:
+def _whole(read: Callable[[_Name], _Form | None], names: Iterable[_Name]) -> Iterator[_Form]:
+    """Yield the records of these names. One damaged file does not hide the others."""
+    for name in names:
         with suppress(StateUnavailable):
-            if (record := _read(path, form)) is not None:
-                found.append(record)
-    return found
+            if (record := read(name)) is not None:
+                yield record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -184,6 +185,22 @@ def test_a_long_journal_begins_anew(
     in_step(store, one)
     in_step(store, other)
     assert (tmp_path / "journal").stat().st_size < 2_000
+
+
+def test_a_bundle_that_was_copied_by_hand_with_a_new_id_in_each_record_is_listed_beside_the_first(
+    store: Store, bundle: str, tmp_path: Path
+) -> None:
+    listing, other = Listing(store, None), new_id()
+    store.put_tool(bundle, "a", "1", TOOL)
+    shutil.copytree(tmp_path / "bundles" / bundle, tmp_path / "bundles" / other)
+    for record in (tmp_path / "bundles" / other).rglob("*.json"):
+        record.write_text(record.read_text().replace(bundle, other))
+    in_step(store, listing)
+    for one in bundle, other:
+        store.switch_tool(one, "a", "1", enabled=False)
+        in_step(store, listing)
+    store.delete_tool(bundle, "a", "1")
+    in_step(store, listing)
 
 
 def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,31 @@ def test_one_damaged_file_hides_no_other_and_is_reported(store: Store, tmp_path:
         refused(StateUnavailable, lambda: store.tool(A, "b", "1"))
         assert [tool.slug for tool in store.tools(A)] == ["a"]
         assert [error.details["path"] for error in store.damaged()] == [str(bad)]
+
+
+@pytest.mark.parametrize("edited", ["", "bundleID", "slug", "id", "createdAt", "modifiedAt"])
+def test_a_record_that_was_copied_or_edited_by_hand_is_damaged(
+    store: Store, tmp_path: Path, edited: str
+) -> None:
+    store.put_bundle(A, BundleBody(slug="x"))
+    store.put_tool(A, "a", "1", TOOL)
+    (record,) = tmp_path.glob("bundles/*/tools/*.json")
+    if edited:
+        record.write_text(json.dumps(json.loads(record.read_text()) | {edited: "b"}))
+        wrong = [record]
+    else:
+        shutil.copytree(tmp_path / "bundles" / A, tmp_path / "bundles" / B)
+        wrong = files(tmp_path / "bundles" / B)
+    listing = Listing(store, None)
+    listing.refresh()
+    assert {error.details["path"] for error in store.damaged()} == set(map(str, wrong))
+    for _ in range(2):
+        store.put_tool(A, "c", "1", TOOL)
+        store.switch_bundle(A, enabled=True)
+        store.delete_tool(A, "c", "1")
+        listing.refresh()
+    assert [tool.slug for tool in listing.tools()] == ([] if edited else ["a"])
+    assert [bundle.id for bundle in store.bundles()] == [A]
 
 
 def test_a_record_of_an_earlier_version_is_migrated_and_one_of_a_later_is_refused(

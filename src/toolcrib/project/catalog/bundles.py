@@ -127,8 +127,8 @@ class Bundles:
         question = ("tools", sorted(bundles), sorted(tags), include_disabled)
         before = None
         if page is not None:
-            created, id_ = read_page_token(page, question, str, str)
-            before = (created, id_)
+            created, id_, bundle, file = read_page_token(page, question, str, str, str, str)
+            before = (created, id_, bundle, file)
         if not self.exist:
             return ToolPage([], None)
         with self.stored.lock:
