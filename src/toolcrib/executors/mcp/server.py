@@ -37,6 +37,9 @@ _PATIENCE = 1
 """Failures in a row after which a call still waits for the next start; after more it is refused at once."""
 _MAX_STDERR = 2_000
 _RELISTEN_S = 5.0
+_REST = 9
+"""After a list of a changed server, as many times its duration pass before the next, `_RELISTEN_S` at most:
+a server may announce changes without end."""
 _CANCEL_S = 5.0
 _COMPLETE_S = 10.0
 _DRAIN_S = 30.0
@@ -257,8 +260,11 @@ class McpServer:
                     stale.cancel()
                     continue
                 up.stale.clear()
+                began = time.monotonic()
                 async with asyncio.timeout(self.spec.start_timeout_s):
                     self._on_tools(*await fetch(up.client))
+                rest = min(_REST * (time.monotonic() - began), _RELISTEN_S)
+                await asyncio.wait(ends, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (*ends, listener):
                 task.cancel()

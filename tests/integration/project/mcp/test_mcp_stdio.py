@@ -251,6 +251,28 @@ async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:
         assert "nobody has reviewed it" in failed(await project.call("raw__hello1"), "approval_required")
 
 
+async def test_a_server_that_announces_changes_without_end_is_listed_a_part_of_the_time(crib: Crib) -> None:
+    restless = RAW + textwrap.dedent("""
+        lists = 0
+        def definitions():
+            global lists
+            lists += 1
+            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            time.sleep(0.02)
+            return DEFINITIONS
+        def called(message):
+            return {"content": [{"type": "text", "text": json.dumps([lists, time.monotonic()])}]}
+        main()
+    """)
+    mount(crib, "raw", restless)
+    async with opened(crib) as project:
+        first = now = json.loads((await project.call("raw__hello")).unwrap())
+        while now[0] < first[0] + 5:
+            now = json.loads((await project.call("raw__hello")).unwrap())
+    # Five lists have four pauses between them; load only makes them longer.
+    assert now[1] - first[1] > 4 * 9 * 0.02
+
+
 async def test_a_definition_that_cannot_be_used_leaves_the_others(crib: Crib) -> None:
     odd = RAW + textwrap.dedent("""
         def definitions():
