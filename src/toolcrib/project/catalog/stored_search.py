@@ -212,8 +212,8 @@ class StoredSearch:
     def sync(self, wait_s: float = _WAIT_S) -> None:
         """Take up the changes since the index was written. Another process that does so is left to it."""
         with self._writing:
-            # The second time is for an index that was made again by `repair`.
-            for _ in range(2):
+            # Again for an index that was made again by `repair`, and once more for one in memory.
+            for _ in range(3):
                 try:
                     if self._writer.read() and self._is_level(self._writer):
                         return
@@ -235,9 +235,11 @@ class StoredSearch:
     def repair(self, error: IndexUnavailable) -> None:
         """Have the index made again: a damaged one in its place, one that cannot be written in memory."""
         folder = self._writer.folder
-        if folder is not None and not error.busy and (folder / "state.json").exists():
+        stored = folder is not None and not error.busy and (folder / "state.json").exists()
+        if folder is not None and stored:
             shutil.rmtree(folder, ignore_errors=True)
-        else:
+            stored = not folder.exists()
+        if not stored:
             self._writer.folder = None
         self.reader.close()
         self._writer.close()

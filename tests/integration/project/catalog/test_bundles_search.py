@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Forked, complete
+from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
@@ -45,6 +46,23 @@ print("ready", flush=True)
 until = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < until:
     project.bundles.search("find", limit=256)
+"""
+
+LATE = """
+import subprocess, sys
+from pathlib import Path
+from toolcrib import Project
+from toolcrib.bundles import Store, ToolBody
+root, cache, data, harm = sys.argv[1:]
+bundles, store = Project.open(root).bundles, Store(Path(data))
+totals = [bundles.search("find").total]
+subprocess.run(["sh", "-c", harm, "sh", cache], check=True, stderr=subprocess.DEVNULL)
+(bundle,) = [one.id for one in store.bundles() if not one.is_built_in]
+for number in (2, 3):
+    body = ToolBody(description="It.", type="http", impl={"urlTemplate": "https://x"})
+    store.put_tool(bundle, f"find-{number}", "1", body)
+    totals.append(bundles.search("find").total)
+print(*totals)
 """
 
 
@@ -231,6 +249,23 @@ def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, t
         assert len(found(Project.open(root).bundles, "find")) == 10 + number
         store.put_tool(mine, f"find-late-{number}", "1", tool())
         assert len(found(bundles, "find")) == 11 + number
+
+
+@pytest.mark.parametrize("harm", ["mount -o remount,ro $1", "head -c 9m /dev/zero > $1/full || true"])
+def test_an_index_that_can_no_longer_be_written_is_made_in_memory(
+    root: Path, store: Store, mine: str, tmp_path: Path, harm: str
+) -> None:
+    store.put_tool(mine, "find-1", "1", tool())
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$4" "$1" "$5" "$6"'
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    command = [*unshare, str(cache), sys.executable]
+    tried = subprocess.run([*command, "pass"], capture_output=True, check=False)
+    need("mounts in a user namespace", tried.returncode == 0)
+    command += [LATE, str(root), str(tmp_path / "data"), harm]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1 2 3\n"), done.stderr
 
 
 def test_after_a_restart_of_the_machine_only_what_changed_is_indexed(
