@@ -25,8 +25,8 @@ from toolcrib.search.words import indexed_words, words_of
 if TYPE_CHECKING:
     from tantivy import Index
 
-# Raised with every change of the fields: an index of another form is made again.
-_FORM = 5
+# Raised with every change of the fields or the state: an index of another form is made again.
+_FORM = 6
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""

@@ -201,13 +201,13 @@ class StoredSearch:
         for before, after in changes:
             if before is not None:
                 rank = self._rank(before)
-                if (known := self._by_rank.get(rank)) is not None and known.id == before.id:
+                if (known := self._by_rank.get(rank)) is not None and _one(known) == _one(before):
                     del self._by_rank[rank]
             if after is not None:
                 self._by_rank.setdefault(self._rank(after), after)
 
     def _rank(self, tool: ListedTool) -> int:
-        return self._moved.get(tool.id) or _rank(tool)
+        return (self._moved.get(_one(tool)) if self._moved else None) or _rank(tool)
 
     def sync(self, wait_s: float = _WAIT_S) -> None:
         """Take up the changes since the index was written. Another process that does so is left to it."""
@@ -273,7 +273,7 @@ def _read(state: Any) -> tuple[Position | None, dict[str, int]]:
     """Return the place in the journal that an index is at, and the ranks that are not by time."""
     try:
         journal, offset = state["position"]
-        moved = {str(tool): int(rank) for tool, rank in state["moved"].items()}
+        moved = {str(one): int(rank) for one, rank in state["moved"].items()}
         return Position(str(journal), int(offset)), moved
     except (TypeError, KeyError, ValueError, AttributeError):
         return None, {}
@@ -283,14 +283,20 @@ def _free(
     tool: ListedTool, known: Mapping[int, ListedTool], taken: dict[int, str], moved: dict[str, int]
 ) -> int:
     """Return the rank of a tool: another one than by its time if a second tool has that already."""
-    rank = usual = moved.get(tool.id) or _rank(tool)
+    one = _one(tool)
+    rank = usual = moved.get(one) or _rank(tool)
     # Two tools put in the same millisecond may have the same part of the id.
-    while taken.get(rank, tool.id) != tool.id or known.get(rank, tool).id != tool.id:
+    while taken.get(rank, one) != one or _one(known.get(rank, tool)) != one:
         rank += 2
-    taken[rank] = tool.id
+    taken[rank] = one
     if rank != usual:
-        moved[tool.id] = rank
+        moved[one] = rank
     return rank
+
+
+def _one(tool: ListedTool) -> str:
+    """Return a text that no other tool has: one in a bundle that was copied by hand has the same id."""
+    return f"{tool.id} {tool.bundle}"
 
 
 def _calls(function: str) -> str:

@@ -226,6 +226,20 @@ def test_tools_of_the_same_time_are_all_found(
         assert len(found(one, "find")) == 20
 
 
+def test_a_bundle_that_was_copied_by_hand_with_a_new_id_is_found_beside_the_first(
+    root: Path, store: Store, mine: str, data: Path
+) -> None:
+    store.put_tool(mine, "find", "1", tool())
+    other = new_id()
+    shutil.copytree(data / "bundles" / mine, data / "bundles" / other)
+    for record in (data / "bundles" / other).rglob("*.json"):
+        record.write_text(record.read_text().replace(mine, other))
+    bundles = Project.open(root).bundles
+    assert found(bundles, "find") == ["find", "find"]
+    store.delete_tool(mine, "find", "1")
+    assert [hit.tool.bundle for hit in bundles.search("find").hits] == [other]
+
+
 def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, tmp_path: Path) -> None:
     def harmed(path: Path) -> None:
         path.write_bytes(random.Random(1).randbytes(300))
