@@ -117,8 +117,12 @@ class EmbeddedDispatcher:
                 # Before the look: what is sent during it sets the event again, so nobody sleeps through it.
                 serving.woken.clear()
                 taken, pause = await whole(self._begin(serving, handlers))
-                if not taken or serving.room <= 0:
-                    await self._sleep(serving.woken, None if serving.room <= 0 else pause)
+                if serving.room <= 0:
+                    # Else the end of a work that was taken where it was sent, during the look, wakes nobody.
+                    serving.keeps_up = False
+                    await serving.woken.wait()
+                elif not taken:
+                    await self._sleep(serving.woken, pause)
             await serving.end()
         finally:
             self._serving.remove(serving)
@@ -143,18 +147,17 @@ class EmbeddedDispatcher:
             note_lost(self._database, error)
             return [], _RETRY_S
 
-    async def _sleep(self, woken: asyncio.Event, seconds: float | None) -> None:
+    async def _sleep(self, woken: asyncio.Event, seconds: float) -> None:
         """Wait until something is sent or ends, or another process has written, at most so long."""
         # SQLite wakes no other process, so its version is looked at. In this process the event is enough.
-        seen, end = self._version(), None if seconds is None else time.monotonic() + seconds
-        while end is None or time.monotonic() < end:
-            left = _LOOK_S if end is None else min(_LOOK_S, end - time.monotonic())
+        seen, end = self._version(), time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(min(_LOOK_S, left)):
                     await woken.wait()
                     return
             except TimeoutError:
-                if end is not None and self._version() != seen:
+                if self._version() != seen:
                     return
 
     def _version(self) -> int | None:
