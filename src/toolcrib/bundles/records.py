@@ -194,11 +194,10 @@ def file_of(slug: str, version: str) -> str:
     The same pair has the same name in every process, so creating the file can only succeed once. The text of
     a pair never gets into a file name: 64 characters of Chinese are longer than a file name may be.
     """
-    digest = bytearray(hashlib.sha256(f"{slug}\0{version}".encode()).digest()[:16])
+    text = hashlib.sha256(f"{slug}\0{version}".encode()).hexdigest()
     # Version and variant of RFC 9562, 5.8.
-    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}.json"
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-8{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}.json"
 
 
 def fault_of(tool: ToolRecord, bundle_id: str, file: str) -> str:

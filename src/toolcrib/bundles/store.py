@@ -470,10 +470,9 @@ class Store:
 
     def _marked(self, bundle_id: str, file: str, folder: int | None = None) -> tuple[ToolRecord, int] | None:
         """Return the tool in a file, and its mark as in `marks`; `folder` is that of the bundle's tools."""
-        path = self._path(bundle_id, file)
-        found = _read_marked(path if folder is None else file, ToolRecord, folder)
+        found = _read_marked(self._path(bundle_id, file) if folder is None else file, ToolRecord, folder)
         if found is not None and (wrong := fault_of(found[0], bundle_id, file)):
-            raise _no_record(path, wrong)
+            raise _no_record(self._path(bundle_id, file), wrong)
         return found
 
     def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
