@@ -251,7 +251,7 @@ class Listing:
         try:
             assert self._snapshot is not None
             stored = msgspec.msgpack.decode(self._snapshot.read_bytes(), type=_Snapshot)
-        except (OSError, msgspec.DecodeError, AssertionError):
+        except (OSError, ValueError, RecursionError, AssertionError):
             return
         self._position = Position(stored.journal, stored.offset)
         self._set(stored.tools)

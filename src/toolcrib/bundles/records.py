@@ -105,11 +105,18 @@ class _Versioned(Struct, rename="camel"):
 
 
 _NEWEST = f'"schemaVersion": "{SCHEMA_VERSION}"\n}}\n'.encode()
-_version = msgspec.json.Decoder(_Versioned).decode
 _Form = TypeVar("_Form")
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 MIGRATIONS: dict[str, Migration] = {}
 """By an earlier `schemaVersion`: makes the JSON object of a record one of the next version, named in it."""
+
+
+def decode_json(data: bytes, form: type[_Form]) -> _Form:
+    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text."""
+    try:
+        return msgspec.json.decode(data, type=form)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def decode(data: bytes, form: type[_Form]) -> _Form:
@@ -118,9 +125,9 @@ def decode(data: bytes, form: type[_Form]) -> _Form:
     Raises msgspec.DecodeError for anything else, such as a record of a newer version of this program.
     """
     # The end that this store writes saves a look for the version.
-    if data.endswith(_NEWEST) or _version(data).schema_version == SCHEMA_VERSION:
-        return msgspec.json.decode(data, type=form)
-    value = msgspec.json.decode(data, type=dict[str, Any])
+    if data.endswith(_NEWEST) or decode_json(data, _Versioned).schema_version == SCHEMA_VERSION:
+        return decode_json(data, form)
+    value = decode_json(data, dict[str, Any])
     while (version := value.get("schemaVersion")) != SCHEMA_VERSION:
         if version not in MIGRATIONS:
             raise msgspec.ValidationError(f"it has the version {version!r}, which this program does not know")

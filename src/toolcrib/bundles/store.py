@@ -567,7 +567,7 @@ def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None)
         raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
     try:
         return decode(data, form), _mark(facts)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise _no_record(path, str(error)) from None
 
 

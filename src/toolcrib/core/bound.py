@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from inspect import Parameter, signature
@@ -247,6 +247,10 @@ class Options:
                 raise TypeError(
                     f"{name!r} is not an option of a tool" + (f"; did you mean {near!r}?" if near else "")
                 )
+        for name, form in _FORMS.items():
+            value = given.get(name)
+            if value is not None and not isinstance(value, form):
+                raise DefinitionError(f"{name} must be of type {form.__name__}, not {value!r}")
         return cls(**given)
 
     def __init__(
@@ -313,5 +317,14 @@ def check_retry(retry: Retry) -> Retry:
     return retry
 
 
+_FORMS: dict[str, type] = {
+    **dict.fromkeys(("description", "on_violation", "isolation", "approval"), str),
+    "retry": Retry,
+    "idempotent": bool,
+    "annotations": Annotations,
+    "mcp": McpForms,
+    "tags": Iterable,
+}
+"""Types of options: who writes no types learns of a wrong one here, not when the tool is first listed."""
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:([^ {}]|\{\w+\})+")
 _JSON, _NO_APPROVAL, _NO_HINTS = Output(), ApprovalRule(), Annotations()

@@ -181,6 +181,8 @@ def test_a_token_calls_its_own_tools_alone(server: HttpServerProcess) -> None:
         ("add", b'{"args":{"a":1,"b":2},"\\u0061rgs":{"a":1,"b":3}}'),
         ("add", b'{"args":{"a":1,"b":2}} {}'),
         ("add", b'{"args":{"a":1,"b":2}'),
+        ("add", b'{"args":{},"\xff":1}'),
+        ("add", b'{"args":{"a":' + b"[" * 9000 + b"]" * 9000 + b"}}"),
         ("add", b""),
         ("fail", b'{"args":{}}'),
         ("nothing", b'{"args":{}}'),

@@ -159,6 +159,7 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
     assert len(read) == 1
     harms: list[Callable[[Path], object]] = [
         lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"a1", b"\xff1")),
         lambda path: path.write_bytes(random.Random(1).randbytes(500)),
         lambda path: path.unlink(),
         lambda _: (tmp_path / "journal").unlink(),

@@ -260,7 +260,8 @@ def test_one_damaged_file_hides_no_other_and_is_reported(store: Store, tmp_path:
     good = set(files(tmp_path))
     store.put_tool(A, "b", "1", TOOL)
     (bad,) = set(files(tmp_path)) - good
-    for damage in (b"", b"{", b"[]", b"{}", bad.read_bytes().replace(b'"slug"', b'"slog"'), b"\xff"):
+    slog = bad.read_bytes().replace(b'"slug"', b'"slog"')
+    for damage in (b"", b"{", b"[]", b"{}", slog, b"\xff", b'{"a":' * 9000):
         bad.write_bytes(damage)
         refused(StateUnavailable, lambda: store.tool(A, "b", "1"))
         assert [tool.slug for tool in store.tools(A)] == ["a"]

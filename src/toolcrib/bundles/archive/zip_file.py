@@ -32,7 +32,7 @@ from toolcrib.bundles.archive.contents import (
 )
 from toolcrib.bundles.archive.credentials import require_no_secrets
 from toolcrib.bundles.files import encoded
-from toolcrib.bundles.records import MOST_TOOLS, decode
+from toolcrib.bundles.records import MOST_TOOLS, decode, decode_json
 from toolcrib.bundles.store import Store
 from toolcrib.errors import InvalidArchive, InvalidError
 from toolcrib.spec import SecretSource
@@ -213,12 +213,12 @@ def _check_manifest(files: Mapping[str, bytes]) -> None:
         _refuse("no_manifest", f"there is no {_MANIFEST}: this is no exported bundle")
     try:
         # First the version: a later format may have other fields, and an unknown field says less.
-        head = msgspec.json.decode(files[_MANIFEST], type=_Head)
+        head = decode_json(files[_MANIFEST], _Head)
         if head.format == _FORMAT and head.format_version != FORMAT_VERSION:
             message = f"the archive has the format version {head.format_version}, known is {FORMAT_VERSION}"
             _refuse("unknown_version", message, _MANIFEST)
-        manifest = msgspec.json.decode(files[_MANIFEST], type=_Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        manifest = decode_json(files[_MANIFEST], _Manifest)
+    except msgspec.DecodeError as error:
         _refuse("bad_manifest", f"{_MANIFEST}: {error}", _MANIFEST)
     if manifest.format != _FORMAT:
         _refuse("bad_manifest", f"{_MANIFEST}: the format is {manifest.format!r}, not {_FORMAT!r}", _MANIFEST)
@@ -236,6 +236,6 @@ def _record(files: Mapping[str, bytes], name: str, form: type[_Form]) -> _Form:
         check_record(record)
     except KeyError:
         _refuse("no_bundle", f"there is no {name}")
-    except (msgspec.DecodeError, UnicodeDecodeError, InvalidError) as error:
+    except (msgspec.DecodeError, InvalidError) as error:
         _refuse("bad_record", f"{name}: {error}", name)
     return record

@@ -199,7 +199,7 @@ class OutsideTokens:
         try:
             answer = await self._egress.request(request, policy)
             found = msgspec.json.decode(answer.body) if answer.status == 200 else None
-        except (ToolcribError, msgspec.DecodeError) as error:
+        except (ToolcribError, ValueError, RecursionError) as error:
             raise UnavailableError(f"{issuer.netloc} does not answer: {error}", retryable=True) from None
         return found if isinstance(found, dict) else None
 

@@ -245,6 +245,12 @@ def test_files_that_the_manifest_lacks_or_invents_are_refused(data: bytes, other
     refused(other, zipped(with_manifest(bare)), "no_bundle")
 
 
+def test_json_that_is_nested_too_deeply_is_refused(data: bytes, other: Store) -> None:
+    for file, reason in (("manifest.json", "bad_manifest"), ("bundle.json", "bad_record")):
+        files = {**files_in(data), file: b'{"a":' * 9000}
+        refused(other, zipped(files if file == "manifest.json" else with_manifest(files)), reason, file)
+
+
 @pytest.mark.parametrize(
     ("head", "reason"),
     [

@@ -268,7 +268,7 @@ def arguments_of(body: bytes) -> bytes | None:
         return None
     try:
         text = bytes(_decode(body).args)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None
     # Of two keys `args` msgspec takes the last one; the strict reader refuses them. So the text must be all
     # that the body has.
