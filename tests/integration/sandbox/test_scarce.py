@@ -6,6 +6,7 @@ Each test runs in a process of its own: a limit of open files binds all threads 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import socket
@@ -180,7 +181,11 @@ def under_way(count: int) -> Iterator[None]:
             mine, other = socket.socketpair()
             stack.enter_context(mine)
             stack.enter_context(other)
-            socket.send_fds(mine, [b"x"], [0] * 100)
+            try:
+                socket.send_fds(mine, [b"x"], [0] * 100)
+            except OSError as error:  # Another test of this user has as many under way.
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
         yield
 
 
