@@ -114,15 +114,16 @@ class EmbeddedDispatcher:
         stopping = asyncio.create_task(_then(stop, serving.woken))
         try:
             while not stop.is_set():
-                # Before the look: what is sent during it sets the event again, so nobody sleeps through it.
+                # Both before the look: nobody sleeps through what is sent or written during it.
                 serving.woken.clear()
+                seen = self._version()
                 taken, pause = await whole(self._begin(serving, handlers))
                 if serving.room <= 0:
                     # Else the end of a work that was taken where it was sent, during the look, wakes nobody.
                     serving.keeps_up = False
                     await serving.woken.wait()
                 elif not taken:
-                    await self._sleep(serving.woken, pause)
+                    await self._sleep(serving.woken, seen, pause)
             await serving.end()
         finally:
             self._serving.remove(serving)
@@ -147,10 +148,10 @@ class EmbeddedDispatcher:
             note_lost(self._database, error)
             return [], _RETRY_S
 
-    async def _sleep(self, woken: asyncio.Event, seconds: float) -> None:
-        """Wait until something is sent or ends, or another process has written, at most so long."""
+    async def _sleep(self, woken: asyncio.Event, seen: int | None, seconds: float) -> None:
+        """Wait until something is sent or ends, or another process has written since `seen`, or so long."""
         # SQLite wakes no other process, so its version is looked at. In this process the event is enough.
-        seen, end = self._version(), time.monotonic() + seconds
+        end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(min(_LOOK_S, left)):
