@@ -92,7 +92,7 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
     app.write_text(
         "from toolcrib import Toolset\ntools = Toolset()\n\n@tools.tool(timout_ms=5)\ndef f(): ...\n"
     )
-    for words, code, told in (
+    for words, code, hint in (
         (("create", "x"), 2, "init or new"),
         (("lsit",), 2, "Did you mean list?"),
         (("serve",), 2, "For an MCP client: toolcrib serve --stdio"),
@@ -105,7 +105,7 @@ def test_words_and_files_that_were_not_meant(crib: Crib, tmp_path: Path) -> None
         ),
     ):
         done = cli(crib, *words)
-        assert (done.code, told in done.err) == (code, True), done.err
+        assert (done.code, hint in done.err) == (code, True), done.err
         assert "Traceback" not in done.err
         assert "bug" not in done.err
     crib.write(".toolcrib/tools/x/tool.yml", "name: [")
@@ -127,9 +127,9 @@ def test_words_that_would_be_ignored_or_were_meant_otherwise(crib: Crib, tmp_pat
         (("serve", str(app), "--root", "."), "--root has an effect only with a project"),
         (("import", "shop.yaml"), "toolcrib import openapi shop.yaml"),
     ]
-    for words, told in mistakes:
+    for words, hint in mistakes:
         done = cli(crib, *words)
-        assert (done.code, told in done.err) == (2, True), done.err
+        assert (done.code, hint in done.err) == (2, True), done.err
     inner = cli(crib, "init", str(crib.root / "inner"))
     assert f"{crib.root} is a project too" in inner.err
 
@@ -153,7 +153,7 @@ MANIFEST = "name: {}\ndescription: d\nkind: command\nversion: 1\nexec: {{command
 
 
 @pytest.mark.parametrize(
-    ("name", "path", "text", "told"),
+    ("name", "path", "text", "hint"),
     [
         ("foo", "foo.yml", "name: [", "move it to {}/foo/tool.yml"),
         ("foo", "foo/Tool.yml", MANIFEST.format("foo"), "rename it to {}/foo/tool.yml"),
@@ -162,13 +162,13 @@ MANIFEST = "name: {}\ndescription: d\nkind: command\nversion: 1\nexec: {{command
     ],
 )
 def test_a_manifest_in_the_wrong_place_is_reported(
-    crib: Crib, name: str, path: str, text: str, told: str
+    crib: Crib, name: str, path: str, text: str, hint: str
 ) -> None:
     crib.write(f".toolcrib/tools/{path}", text)
     for words in (("lint",), ("list",), ("run", name)):
         done = cli(crib, *words)
         assert "error[file-place]" in done.out + done.err
-        assert told.format(crib.home / "tools") in done.out + done.err
+        assert hint.format(crib.home / "tools") in done.out + done.err
 
 
 def test_other_files_among_the_tools_are_no_manifests(crib: Crib) -> None:
@@ -178,13 +178,13 @@ def test_other_files_among_the_tools_are_no_manifests(crib: Crib) -> None:
 
 
 def test_findings_about_servers_have_their_place(crib: Crib) -> None:
-    for text, told in (
+    for text, hint in (
         ('{"mcpServers": {\n  "a": {"comand": "x"}}}', ".mcp.json:2:3: error[wrong-value]: a: `comand`"),
         ('{"mcpServers": {\n  "a": {"command": "x"},}}', ".mcp.json:2:24: error[json-syntax]"),
         ('{"servers": {"a": {"command": "x"}}}', "write `mcpServers`"),
     ):
         crib.write(".mcp.json", text)
-        assert told in cli(crib, "lint").out
+        assert hint in cli(crib, "lint").out
 
 
 def test_a_folder_that_cannot_be_used_is_no_bug_of_the_program(crib: Crib, tmp_path: Path) -> None:
