@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import socket
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
-__all__ = ["descriptors", "many_open"]
+__all__ = ["descriptors", "many_open", "under_way"]
 
 
 def descriptors(pid: int | str = "self") -> int:
@@ -39,3 +43,26 @@ def many_open() -> Iterator[None]:
         for fd in kept:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@contextmanager
+def under_way(count: int) -> Iterator[None]:
+    """Have so many descriptors sent, and received by nobody: the kernel counts them for all of a user.
+
+    One test of a user at a time: with those of two there would be no room for the tests' own messages.
+    """
+    with ExitStack() as stack:
+        lock = stack.enter_context(
+            Path(tempfile.gettempdir(), f"toolcrib-under-way-{os.geteuid()}").open("w")
+        )
+        flock(lock, LOCK_EX)
+        for _ in range(0, count, 100):
+            near, far = socket.socketpair()
+            stack.enter_context(near)
+            stack.enter_context(far)
+            try:
+                socket.send_fds(near, [b"x"], [0] * 100)
+            except OSError as error:  # The kernel still counts some of the test before: they are too many.
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
+        yield

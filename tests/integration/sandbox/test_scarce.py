@@ -6,21 +6,19 @@ Each test runs in a process of its own: a limit of open files binds all threads 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import resource
-import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.commands import complete
-from tests.descriptors import descriptors
+from tests.descriptors import descriptors, under_way
 from tests.integration.executors import isolated_tools
 from tests.integration.sandbox.ground import PATH, eventually
 from toolcrib import Retry, Toolset
@@ -171,22 +169,6 @@ async def call_waits(call: Callable[[], Awaitable[str]]) -> None:
         with under_way(600):
             await asyncio.sleep(0.02)
         assert (outcome := await task) == "done", (outcome, steps)
-
-
-@contextmanager
-def under_way(count: int) -> Iterator[None]:
-    """Have so many descriptors sent, and received by nobody: the kernel counts them for all of a user."""
-    with ExitStack() as stack:
-        for _ in range(0, count, 100):
-            mine, other = socket.socketpair()
-            stack.enter_context(mine)
-            stack.enter_context(other)
-            try:
-                socket.send_fds(mine, [b"x"], [0] * 100)
-            except OSError as error:  # Another test of this user has as many under way.
-                if error.errno != errno.ETOOMANYREFS:
-                    raise
-        yield
 
 
 def test_calls_go_on_after_the_pool_s_thread_ended_by_an_error() -> None:

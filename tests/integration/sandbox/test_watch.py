@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import need
+from tests.descriptors import under_way
 from tests.integration.sandbox.ground import Ground, eventually, processes_with, python, said, shell
 from toolcrib.sandbox import Confinement, run
 from toolcrib.sandbox.host.pool import shared
@@ -49,15 +49,9 @@ def test_nothing_is_left_open_and_no_spare_is_used(ground: Ground) -> None:
 
 def test_descriptors_under_way_elsewhere_stop_no_watched_command(ground: Ground) -> None:
     """The kernel counts descriptors in unread messages for each user; 700 are more than a tool may open."""
-    pairs = [socket.socketpair() for _ in range(7)]
-    try:
-        for near, _ in pairs:
-            socket.send_fds(near, [b"x"], [0] * 100)
+    with under_way(700):
         watched = Confinement(argv=("/bin/sh", "-c", "true"), cwd="/tmp", watch=lambda _: None)
         assert asyncio.run(run(watched)).exit_code == 0
-    finally:
-        for end in (end for pair in pairs for end in pair):
-            end.close()
 
 
 def test_a_time_limit_ends_a_watched_command(ground: Ground) -> None:
