@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.http_server import HttpServerProcess, Reply, http_server
+from tests.integration.sandbox.ground import eventually
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
 
@@ -134,6 +136,15 @@ def test_a_session_from_its_beginning_to_its_end(server: HttpServerProcess) -> N
     assert session.send("DELETE").status == 204
     assert session.ask("ping").status == 404
     assert session.send("DELETE").status == 404
+
+
+def test_a_call_is_told_that_its_session_was_ended(server: HttpServerProcess, tmp_path: Path) -> None:
+    session, mark = Session(server), tmp_path / "mark"
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(session.ask, "tools/call", {"name": "hold", "arguments": {"mark": str(mark)}})
+        assert eventually((tmp_path / "mark.begun").exists)
+        assert session.send("DELETE").status == 204
+        assert "the session was ended" in answer.result(30).body.decode()
 
 
 def test_a_client_reads_on_after_the_event_it_saw_last(server: HttpServerProcess) -> None:

@@ -107,6 +107,8 @@ class ClientCalls:
         self._tasks: set[asyncio.Task[None]] = set()
         """Also those of cancelled calls, until they have ended."""
         self._load = load
+        self._ended = ""
+        """Says why the calls that ran were ended."""
 
     def __contains__(self, key: object) -> bool:
         """Return True if a call with this key has not been answered."""
@@ -162,8 +164,9 @@ class ClientCalls:
             one.task.cancel()
             one.request.reply(None)
 
-    async def drain(self, grace: float) -> None:
-        """Wait `grace` seconds for the calls to end, then cancel the rest and answer them as cancelled."""
+    async def drain(self, grace: float, reason: str) -> None:
+        """Wait `grace` seconds for the calls to end, then cancel the rest and answer them with `reason`."""
+        self._ended = reason
         if self._tasks:
             _, rest = await asyncio.wait(self._tasks, timeout=grace)
             for task in rest:
@@ -195,7 +198,7 @@ class ClientCalls:
         elif self._open.get(key) is one:
             # A cancelled call never comes here, even if its id belongs to a later request by now.
             del self._open[key]
-            self._answer(one, result or Result("error", error=Cancelled("the server is shutting down")))
+            self._answer(one, result or Result("error", error=Cancelled(self._ended)))
 
     async def _take_answer(self, one: ClientCall) -> None:
         """Take the user's answer that came with a request."""
@@ -250,7 +253,7 @@ class ClientCalls:
             code = ErrorCode.INTERNAL_ERROR if theirs is None else theirs.code
             self._refuse(request, code, error.message, data)
         except asyncio.CancelledError:
-            self._refuse(request, ErrorCode.INTERNAL_ERROR, "the server is shutting down", None)
+            self._refuse(request, ErrorCode.INTERNAL_ERROR, self._ended, None)
         except Exception:
             # Nobody else would answer, and the client would wait for ever.
             _log.exception("a request could not be answered")

@@ -182,10 +182,10 @@ class Connection:
         self._changes.cancel(channel)
         self._calls.cancel(channel)
 
-    async def drain(self, grace: float) -> None:
-        """Wait `grace` seconds for the calls to end, then cancel the rest and answer them as cancelled."""
+    async def drain(self, grace: float, reason: str = "the server is shutting down") -> None:
+        """Wait `grace` seconds for the calls to end, then cancel the rest and answer them with `reason`."""
         self._changes.close()
-        await self._calls.drain(grace)
+        await self._calls.drain(grace, reason)
         self._questions.end()
 
     # --- messages

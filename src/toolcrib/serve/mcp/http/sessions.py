@@ -80,9 +80,9 @@ class McpSession:
         """True if no call runs and no stream is read."""
         return not self.connection.running and not any(one.is_read for one in self._streams.values())
 
-    async def end(self, grace: float = 0.0) -> None:
-        """Cancel the calls and close the streams."""
-        await self.connection.drain(grace)
+    async def end(self, reason: str) -> None:
+        """Cancel the calls, which are answered with `reason`, and close the streams."""
+        await self.connection.drain(0, reason)
         for stream in self._streams.values():
             stream.discard()
 
@@ -124,14 +124,14 @@ class McpSessions:
     async def remove(self, session: McpSession) -> None:
         """End a session."""
         self._open.pop(session.id, None)
-        await session.end()
+        await session.end("the session was ended")
 
     async def close(self) -> None:
         """End all sessions."""
         if self._timer is not None:
             self._timer.cancel()
         sessions, self._open = list(self._open.values()), {}
-        await asyncio.gather(*(session.end() for session in sessions), *self._ending)
+        await asyncio.gather(*(session.end("the server is shutting down") for session in sessions), *self._ending)
 
     def _make_room(self) -> None:
         """Drop streams that nobody reads, those of the sessions with most in memory first."""
