@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from inspect import Parameter, signature
+from types import UnionType
 from typing import Any, Literal, TypedDict
 
 from toolcrib.errors import DefinitionError, Violation
@@ -250,8 +251,10 @@ class Options:
         for name, form in _FORMS.items():
             value = given.get(name)
             if value is not None and not isinstance(value, form):
-                raise DefinitionError(f"{name} must be of type {form.__name__}, not {value!r}")
-        return cls(**given)
+                named = getattr(form, "__name__", form)
+                raise DefinitionError(f"{name} must be of type {named}, not {value!r}")
+        present: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return cls(**present)
 
     def __init__(
         self,
@@ -280,6 +283,8 @@ class Options:
                 f"mcp.resource is {mcp.resource!r}, which is no URI",
                 hint="Write docs://guide, or docs://{name} with the name of an argument.",
             )
+        if on_violation not in ("warn", "fail"):
+            raise DefinitionError(f"on_violation must be 'warn' or 'fail', not {on_violation!r}")
         if output_schema is not None:
             # Made only for its error: a wrong schema fails where it is written, not at the first call.
             SchemaCheck(output_schema)
@@ -317,13 +322,14 @@ def check_retry(retry: Retry) -> Retry:
     return retry
 
 
-_FORMS: dict[str, type] = {
+_FORMS: dict[str, type | UnionType] = {
     **dict.fromkeys(("description", "on_violation", "isolation", "approval"), str),
     "retry": Retry,
     "idempotent": bool,
     "annotations": Annotations,
     "mcp": McpForms,
     "tags": Iterable,
+    "version": int | str,
 }
 """Types of options: who writes no types learns of a wrong one here, not when the tool is first listed."""
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:([^ {}]|\{\w+\})+")
