@@ -23,6 +23,10 @@ class Link(Protocol):
     def stderr(self) -> str:
         """The end of its process's standard error."""
 
+    @property
+    def status(self) -> int:
+        """The HTTP status of the last answer that was an error; 0 if there is none."""
+
     def failure(self) -> str | ToolcribError:
         """Return the reason why the connection failed, or ""."""
 

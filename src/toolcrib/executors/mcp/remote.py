@@ -61,6 +61,7 @@ class HttpLink:
         self._login = login
         self._stack = AsyncExitStack()
         self._refused = 0
+        self.status = 0
         self._home: Destination | None = None
         self.closed = asyncio.Event()
         """Never set: no connection stays open between calls."""
@@ -134,6 +135,8 @@ class HttpLink:
         """Remember that the server itself refuses requests, until it answers one."""
         # A host of the login also answers 401; that says nothing about the server.
         own = self._home is not None and Destination.parse(url).origin == self._home.origin
+        if own and status >= 400:
+            self.status = status
         if own and (status in (401, 403) or status < 300):
             self._refused = status if status >= 400 else 0
 

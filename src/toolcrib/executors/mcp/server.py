@@ -48,6 +48,8 @@ _CAPABILITY_MISSING = -32021
 """The error code of 2026-07-28 for a client without a capability that the server needs."""
 _UNKNOWN_SESSION = ("session terminated", "session not found")
 """Messages of the official client and server for HTTP 404 in a session."""
+_HTTP_ERROR = "Server returned an error response"
+"""The official client's message for an HTTP error that comes without one of MCP."""
 _T = TypeVar("_T")
 
 
@@ -245,7 +247,7 @@ class McpServer:
             if up is not None or (isinstance(leaf, MCPError) and not link.failure()):
                 raise leaf from None
             late = f"it did not start within {self.spec.start_timeout_s:g} s"
-            what = late if isinstance(leaf, TimeoutError) else _text(leaf)
+            what = late if isinstance(leaf, TimeoutError) else _text(leaf, link)
             raise self._unavailable(what, leaf, link) from None
 
     async def _follow(self, up: Connected) -> None:
@@ -261,14 +263,31 @@ class McpServer:
                     continue
                 up.stale.clear()
                 began = time.monotonic()
-                async with asyncio.timeout(self.spec.start_timeout_s):
-                    self._on_tools(*await fetch(up.client))
-                rest = min(_REST * (time.monotonic() - began), _RELISTEN_S)
+                rest = _RELISTEN_S
+                if await self._relist(up):
+                    rest = min(_REST * (time.monotonic() - began), rest)
                 await asyncio.wait(ends, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (*ends, listener):
                 task.cancel()
             await asyncio.gather(*ends, listener, return_exceptions=True)
+
+    async def _relist(self, up: Connected) -> bool:
+        """Read its list again. After an error answer the last list stays, and is read again later."""
+        try:
+            async with asyncio.timeout(self.spec.start_timeout_s):
+                self._on_tools(*await fetch(up.client))
+        except Exception as error:
+            if not _is_answer(leaf := _leaf(error)) or up.link.closed.is_set() or up.link.failure():
+                raise
+            up.stale.set()
+            said = f"the MCP server {self.spec.name} did not list its changed tools: {_text(leaf, up.link)}"
+            self.error = ToolUnavailable(
+                said, hint="The tools that it listed before stay; it is asked again."
+            )
+            return False
+        self.error = None
+        return True
 
     async def _listen(self, up: Connected) -> None:
         """Subscribe to changes of the list, as 2026-07-28 requires, and again whenever the stream ends."""
@@ -302,7 +321,8 @@ class McpServer:
 
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
-        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(_text(leaf), leaf)
+        said = _text(leaf, self._link)
+        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(said, leaf)
 
     def _unavailable(
         self, what: str, cause: BaseException | None = None, link: Link | None = None
@@ -443,7 +463,6 @@ class McpServer:
 
     def _call_failed(self, up: Connected, tool: str, error: BaseException) -> BaseException:
         from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
         if isinstance(error, (ToolcribError, TimedOut)):
             return error
@@ -458,27 +477,16 @@ class McpServer:
             )
         name = self.spec.name
         details: dict[str, Any] = {"server": name, "tool": tool}
-        ended = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
-        unknown = isinstance(error, MCPError) and (
-            error.code == INVALID_REQUEST and error.message.lower() in _UNKNOWN_SESSION
-        )
-        if (
-            ended
-            or unknown
-            or up.link.closed.is_set()
-            # The official client raises these for an answer that is an error or malformed. Any other
-            # error comes from the transport, so the connection is not used again.
-            or not isinstance(error, (MCPError, RuntimeError, ValueError))
-        ):
+        if not _is_answer(error) or up.link.closed.is_set():
             up.broken.set()
-            return (_SessionLost if unknown else ToolFailed)(
+            return (_SessionLost if _is_unknown_session(error) else ToolFailed)(
                 f"{name}: {tool}: the server ended before it answered",
                 hint="The call may have taken effect: check before you repeat it. The server starts again.",
                 details=details,
             )
         if isinstance(error, MCPError):
             details["mcp_error"] = {"code": error.code, "data": error.data}
-        return ToolFailed(f"{name}: {tool}: {_text(error)}", details=details)
+        return ToolFailed(f"{name}: {tool}: {_text(error, up.link)}", details=details)
 
     async def _on_its_loop(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run `work` on the event loop of the connection."""
@@ -558,5 +566,25 @@ def _leaf(error: BaseException) -> BaseException:
     return error
 
 
-def _text(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+def _is_unknown_session(error: BaseException) -> bool:
+    from mcp import MCPError
+    from mcp_types import INVALID_REQUEST
+
+    known = isinstance(error, MCPError) and error.code == INVALID_REQUEST
+    return known and str(error).lower() in _UNKNOWN_SESSION
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Return True if the server has answered, with an error or badly: its connection can be used again."""
+    from mcp import MCPError
+    from mcp_types import CONNECTION_CLOSED
+
+    if isinstance(error, MCPError):
+        return error.code != CONNECTION_CLOSED and not _is_unknown_session(error)
+    # The official client raises these for a malformed answer; any other error comes from the transport.
+    return isinstance(error, (RuntimeError, ValueError))
+
+
+def _text(error: BaseException, link: Link | None) -> str:
+    text = str(error) or type(error).__name__
+    return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text

@@ -74,7 +74,6 @@ class Mounted:
             servers.link_of(self),
             on_tools=self._offered,
             on_event=servers.note,
-            speed=servers.speed,
             version=__version__,
         )
 
@@ -248,7 +247,7 @@ class Servers:
         """False: no server is started."""
         self.unreviewed = config.review == "off"
         """True: the first offer of a server needs no review; later differences do."""
-        self.timeout_ms, self.speed = config.timeout_ms, 1.0
+        self.timeout_ms = config.timeout_ms
         self.note = setup.audit.record
         self._workspaces, self._starts = workspaces, setup.starts
         self._secrets, self._mask = setup.secrets, secrets.mask

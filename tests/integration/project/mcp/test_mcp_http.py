@@ -25,6 +25,7 @@ class Remote(Served):
         self.headers: list[dict[str, str]] = []
         self.redirect = ""
         self.endless = False
+        self.status = 0
         server = MCPServer("remote")
 
         @server.tool()
@@ -58,6 +59,10 @@ class Remote(Served):
                     for _ in range(64):
                         part = {"type": "http.response.body", "body": b" " * 1_000_000, "more_body": True}
                         await send(part)
+                    return
+                if self.status:
+                    await send({"type": "http.response.start", "status": self.status, "headers": []})
+                    await send({"type": "http.response.body", "body": b"no gateway"})
                     return
                 if self.redirect:
                     await send(
@@ -172,6 +177,19 @@ async def test_one_that_is_not_there_is_told_and_found_again(crib: Crib) -> None
         assert project.servers is not None
         await project.servers.ready(30)
         assert "Connection refused" in failed(await project.call("far__add"), "tool_unavailable")
+
+
+@pytest.mark.parametrize("fails", ["at the start", "at a call"])
+async def test_a_failure_names_the_http_status(crib: Crib, remote: Remote, fails: str) -> None:
+    write(crib, {"far": {"url": remote.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        if fails == "at a call":
+            await project.servers.ready(30)
+        remote.status = 502
+        error = (await project.call("far__add", {"a": 1, "b": 2})).error
+        assert error is not None
+        assert "it answered HTTP 502" in error.message
 
 
 async def test_a_server_that_restarts_is_connected_to_again(crib: Crib, remote: Remote) -> None:

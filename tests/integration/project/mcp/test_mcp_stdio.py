@@ -31,7 +31,6 @@ pytestmark = pytest.mark.timeout(120)
 async def opened(crib: Crib, wait_s: float = 60) -> AsyncIterator[Project]:
     async with crib.open() as project:
         assert project.servers is not None
-        project.servers.speed = 1.0
         await project.servers.ready(wait_s)
         yield project
 
@@ -227,6 +226,30 @@ async def test_a_changed_list_is_followed_where_changes_are_asked_for(crib: Crib
         assert server(project, "good").as_dict()["protocol"] == "2026-07-28"
         assert (await project.call("good__grow")).unwrap() == {"result": "grown"}
         await until(lambda: "good__more" in project.toolset.names, 20)
+
+
+async def test_an_error_instead_of_a_changed_list_leaves_the_last_one(crib: Crib) -> None:
+    failing = RAW + textwrap.dedent("""
+        lists = 0
+        def definitions():
+            global lists
+            lists += 1
+            # The second list is no list, an error of the client; the third has another tool.
+            return "none" if lists == 2 else [dict(DEFINITIONS[0], name=f"hello{lists}")]
+        def called(message):
+            send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            return {"content": [{"type": "text", "text": "hello"}]}
+        main()
+    """)
+    mount(crib, "failing", failing)
+    async with opened(crib) as project:
+        assert (await project.call("failing__hello1")).unwrap() == "hello"
+        await until(lambda: server(project, "failing").server.error)
+        shown = server(project, "failing").as_dict()
+        assert "did not list its changed tools" in shown["error"]["message"]
+        assert (shown["state"], shown["tools"], shown["starts"]) == ("ready", ["failing__hello1"], 1)
+        await until(lambda: "failing__hello3" in project.toolset.names)
+        assert server(project, "failing").server.error is None
 
 
 async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:

@@ -48,6 +48,7 @@ class StdioLink:
         self._junk = b""
         self._fault = ""
         self._ended_by_us = False
+        self.status = 0  # No HTTP here.
 
     async def __aenter__(self) -> Any:
         import anyio

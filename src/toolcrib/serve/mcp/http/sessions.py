@@ -131,7 +131,9 @@ class McpSessions:
         if self._timer is not None:
             self._timer.cancel()
         sessions, self._open = list(self._open.values()), {}
-        await asyncio.gather(*(session.end("the server is shutting down") for session in sessions), *self._ending)
+        await asyncio.gather(
+            *(session.end("the server is shutting down") for session in sessions), *self._ending
+        )
 
     def _make_room(self) -> None:
         """Drop streams that nobody reads, those of the sessions with most in memory first."""
