@@ -69,8 +69,9 @@ def test_the_common_rules_are_added_shown_and_keep_the_trust(shop: Crib) -> None
         assert screen.end() == 5
     assert "rules" not in (shop.home / "config.yml").read_text()
     for words in (("ask", "--writes"), ("deny", "look"), ("allow", "deploy", "env=test", "n=3")):
-        done = cli(shop, "policy", "add", *words, "--yes")
+        done = cli(shop, "policy", "add", *words, "--yes", "--json")
         assert done.code == 0, done.err
+        assert done.document["rule"]["effect"] == words[0]
     assert decision(shop, "deploy", "env=live") == "ask"
     assert decision(shop, "look") == "deny"
     rules = load_config(shop.home / "config.yml").policy.rules
@@ -138,7 +139,8 @@ def test_a_secret_is_typed_unseen_and_only_its_tool_gets_it(crib: Crib, tmp_path
     assert "1174" not in cli(crib, "run", "other", script, env=env).out
     (line,) = [one for one in crib.audit() if one.event == "SECRET_SET"]
     assert (line.fields["secret"], line.fields["channel"]) == ("KEY", "terminal")
-    assert cli(crib, "secrets", "set", "KEY", "--remove", env=env).code == 0
+    done = cli(crib, "secrets", "set", "KEY", "--remove", "--json", env=env)
+    assert done.document == {"secret": "KEY", "set": False, "place": "your own file"}
     assert json.loads(kept.read_text()) == {}
 
 

@@ -156,10 +156,11 @@ def test_without_a_terminal_it_decides_only_with_yes(run: Run, project: Project,
     assert "no terminal" in done.err
     assert "--yes" in done.err
     assert project.approval_service.approvals.find(waiting).status == "pending"
-    assert run(word, waiting, "--yes").code == 0
-    assert project.approval_service.approvals.find(waiting).status == (
-        "approved" if word == "approve" else "denied"
-    )
+    document = run(word, waiting, "--yes", "--json").document
+    (decided,) = document.get("approvals", [document])
+    assert decided["id"] == waiting
+    assert project.approval_service.approvals.find(waiting).status == decided["status"]
+    assert decided["status"] == ("approved" if word == "approve" else "denied")
     again = run(word, waiting, "--yes")
     assert again.code == 7
     assert "was decided by" in again.err
@@ -240,7 +241,7 @@ def test_lasting_grants_are_listed_and_taken_back(crib: Crib, run: Run, project:
     assert waiting in listed
     assert "rule" in listed
     assert run("grants", "--json").document["grants"][0]["id"] == waiting
-    assert run("revoke", waiting).code == 0
+    assert run("revoke", waiting, "--json").document["id"] == waiting
     assert crib.last().event == "APPROVAL_REVOKED"
     assert isinstance(project.approval_service.approvals.seek(question(project, 1)), Approval)
 
@@ -428,6 +429,7 @@ def test_many_are_denied_at_once(run: Run, project: Project) -> None:
     more = waits(project, 4)
     assert run("deny", other[:-1], more, "--yes").code == 0
     assert run("deny", "--all", "--yes").err.endswith("Nothing waits for approval.\n")
+    assert run("deny", "--all", "--yes", "--json").document == {"approvals": []}
 
 
 def test_watch_shows_and_rings_for_what_begins_to_wait(

@@ -42,6 +42,15 @@ def test_every_first_line_fits_uncut() -> None:
             assert not line.endswith("..."), f"{context.command_path}: cut: {line}"
 
 
+def test_every_command_that_ends_by_itself_writes_json() -> None:
+    without = {
+        context.command_path.removeprefix("toolcrib ")
+        for command, context in EVERY
+        if not isinstance(command, click.Group) and not any("--json" in one.opts for one in command.params)
+    }
+    assert without == {"approvals watch", "completion", "serve", "worker"}
+
+
 def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
     helps = {context.command_path: command.help or "" for command, context in EVERY}
     for name, (_, summary) in COMMANDS.items():

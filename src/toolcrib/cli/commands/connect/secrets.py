@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.confirm import at_terminal, require_person
-from toolcrib.cli.options import open_project, project_options, root_option
-from toolcrib.cli.output import print_note
+from toolcrib.cli.options import open_project, project_options
+from toolcrib.cli.output import print_change, print_note
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
 
@@ -50,9 +50,9 @@ def check_command(root: str | None, as_json: bool) -> int:
 
 @command.command("set")
 @click.argument("name")
-@root_option
+@project_options
 @click.option("--remove", is_flag=True, help="Remove the value that was set.")
-def set_command(name: str, root: str | None, remove: bool) -> None:
+def set_command(name: str, root: str | None, as_json: bool, remove: bool) -> None:
     """Set a secret of this project. Asks for the value, and does not show it.
 
     It is kept in the keyring, if the project's settings name one, else in your data folder, where no tool
@@ -77,7 +77,8 @@ def set_command(name: str, root: str | None, remove: bool) -> None:
         place.store(name, value)
     except UnreadableError as error:
         raise UsageError(f"{name} was not stored: {error.reason}", hint=error.hint) from None
-    print_note(f"{name} is {'removed from' if remove else 'set in'} {place.label}.")
+    done = f"{name} is {'removed from' if remove else 'set in'} {place.label}."
+    print_change(as_json, {"secret": name, "set": not remove, "place": place.label}, done)
 
 
 def _typed(name: str) -> str:
@@ -95,8 +96,8 @@ def _typed(name: str) -> str:
 
 @command.command("login")
 @click.argument("tool")
-@root_option
-def login_command(tool: str, root: str | None) -> None:
+@project_options
+def login_command(tool: str, root: str | None, as_json: bool) -> None:
     """Log in for an HTTP tool whose `auth` has the grant device_code.
 
     Open the printed address and enter the code. The token is stored in your data folder and renewed.
@@ -119,7 +120,7 @@ def login_command(tool: str, root: str | None) -> None:
         raise UsageError(
             f"{tool} has no login", hint="Only `auth.oauth2` with the grant device_code has one."
         )
-    print_note(f"Logged in for {tool}.")
+    print_change(as_json, {"tool": tool, "logged_in": True}, f"Logged in for {tool}.")
 
 
 def _show(address: str, code: str) -> None:

@@ -12,8 +12,8 @@ from toolcrib.cli.commands.connect.server_packages import download
 from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed, started
 from toolcrib.cli.commands.connect.servers_add import add_command
 from toolcrib.cli.confirm import decide
-from toolcrib.cli.options import open_project, project_options, root_option, yes_option
-from toolcrib.cli.output import print_json, print_note, print_warnings
+from toolcrib.cli.options import open_project, project_options, yes_option
+from toolcrib.cli.output import print_change, print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
 from toolcrib.errors import NotFoundError, NotTrusted, UsageError
 
@@ -112,9 +112,9 @@ def review_command(
 
 @command.command("login")
 @click.argument("name")
-@root_option
+@project_options
 @wait_option
-def login_command(name: str, root: str | None, wait_s: float) -> None:
+def login_command(name: str, root: str | None, as_json: bool, wait_s: float) -> None:
     """Log in to a remote server in your browser.
 
     Open the printed address. The tokens are stored in your data folder and renewed when needed.
@@ -132,19 +132,23 @@ def login_command(name: str, root: str | None, wait_s: float) -> None:
                 limit_s=wait_s,
             )
 
-    print_note(f"Logged in to {name}." if asyncio.run(login()) else f"{name} needs no login.")
+    logged_in = asyncio.run(login())
+    note = f"Logged in to {name}." if logged_in else f"{name} needs no login."
+    print_change(as_json, {"server": name, "logged_in": logged_in}, note)
 
 
 @command.command("logout")
 @click.argument("name")
-@root_option
-def logout_command(name: str, root: str | None) -> None:
+@project_options
+def logout_command(name: str, root: str | None, as_json: bool) -> None:
     """Delete the stored tokens of a login.
 
     The server is not notified.
     """
     _, servers = _require(root)
-    print_note(f"Logged out of {name}." if servers.logout(name) else f"You are not logged in to {name}.")
+    logged_out = servers.logout(name)
+    note = f"Logged out of {name}." if logged_out else f"You are not logged in to {name}."
+    print_change(as_json, {"server": name, "logged_out": logged_out}, note)
 
 
 def _require(root: str | None) -> tuple[Project, Servers]:

@@ -33,7 +33,7 @@ from toolcrib.cli.options import (
     root_option,
     yes_option,
 )
-from toolcrib.cli.output import one_line, print_note, print_result, print_shown
+from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import print_listing, print_table
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 from toolcrib.schema import decode_object
@@ -95,7 +95,7 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 
 
 @command.command("approve")
-@root_option
+@project_options
 @chosen_option
 @click.option(
     "--scope",
@@ -111,6 +111,7 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 @yes_option
 def approve_command(
     root: str | None,
+    as_json: bool,
     chosen: str | None,
     scope: Any,
     edits: tuple[str, ...],
@@ -135,18 +136,19 @@ def approve_command(
         _print_whole(service, sheet, yes=yes)
     if waits and scope == "rule":
         channel: Channel = "flag" if yes else "terminal"
-        scope = _always(project, sheet, yes=yes)
+        scope = _always(project, sheet, yes=yes, as_json=as_json)
     else:
         channel = _require_yes(sheet, f"Approve it{SCOPES.get(scope, '')}?", yes=yes)
     # The seal covers all that was shown: if it changes until the decision, that is refused.
     seal = sheet.approval.seal
     done = service.approve(approval, user_name(), scope, changed, reason, seal=seal, channel=channel)
-    print_note(f"approved{SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}")
+    note = f"approved{SCOPES.get(done.approval.scope or '', '')}: {one_line(done.approval.tool)}"
+    print_change(as_json, done.document, note)
 
 
 @command.command("deny")
 @click.argument("ids", nargs=-1, metavar="[ID]…")
-@root_option
+@project_options
 @click.option("--last", is_flag=True, help="The newest call that waits, in place of an ID.")
 @click.option("--all", "everything", is_flag=True, help="Deny every call that waits.")
 @click.option("--tool", help="With --all: only calls of this tool.")
@@ -156,6 +158,7 @@ def approve_command(
 def deny_command(
     ids: tuple[str, ...],
     root: str | None,
+    as_json: bool,
     last: bool,
     everything: bool,
     tool: str | None,
@@ -181,9 +184,10 @@ def deny_command(
             for one in found
             if tool in (None, one.approval.tool) and caller in (None, one.approval.caller)
         ]
-        print_table(_HEADS, [row_of(sheet) for sheet in sheets])
         if not sheets:
-            return print_note("Nothing waits for approval.")
+            return print_change(as_json, {"approvals": []}, "Nothing waits for approval.")
+        if not as_json:
+            print_table(_HEADS, [row_of(sheet) for sheet in sheets])
     else:
         require_id(bool(ids), last, "approvals")
         sheets = [service.show(_one(service, one)) for one in ids or (None,)]
@@ -192,10 +196,14 @@ def deny_command(
                 print_note("\n".join(_looked_at(sheet, service.facts(sheet))))
     question = "Deny it?" if len(sheets) == 1 else f"Deny these {len(sheets)} calls?"
     channel = _require_yes(sheets[0], question, yes=yes)
+    denied = []
     for sheet in sheets:
         done = service.deny(sheet.approval.id, user_name(), reason, seal=sheet.approval.seal, channel=channel)
+        denied.append(done.document)
         until = done.document["expires_at"]
         print_note(f"denied: {one_line(done.approval.tool)}; the same call gets this answer until {until}")
+    if as_json:
+        print_json({"approvals": denied})
     return None
 
 
@@ -251,8 +259,8 @@ def grants_command(root: str | None, as_json: bool) -> None:
 
 @command.command("revoke")
 @click.argument("id")
-@root_option
-def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name in the usage
+@project_options
+def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A002 - the name in the usage
     """Revoke a decision; the next such call asks again."""
     from toolcrib.state import user_name
 
@@ -261,7 +269,8 @@ def revoke_command(id: str, root: str | None) -> None:  # noqa: A002 - the name 
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
         id = service.resolve(id)  # noqa: A001 - the name in the usage
     grant = service.revoke(id, user_name(), channel="flag")
-    print_note(f"revoked: {one_line(grant.tool)}, {grant.answer}{SCOPES.get(grant.scope, '')}")
+    note = f"revoked: {one_line(grant.tool)}, {grant.answer}{SCOPES.get(grant.scope, '')}"
+    print_change(as_json, grant.as_dict(), note)
 
 
 def _one(service: ApprovalService, beginning: str | None) -> str:
@@ -312,7 +321,7 @@ def _changed_arguments(
     return {**decode_object(sheet.approval.arguments), **changed}
 
 
-def _always(project: Project, sheet: ApprovalSheet, *, yes: bool) -> str:
+def _always(project: Project, sheet: ApprovalSheet, *, yes: bool, as_json: bool) -> str:
     """Ask if the person allows any arguments, or chooses something narrower; return the scope."""
     rule = narrower_rule(sheet)
     print_note("\n".join(narrower_choices(rule)))
@@ -322,7 +331,7 @@ def _always(project: Project, sheet: ApprovalSheet, *, yes: bool) -> str:
         raise ApprovalRequired("nothing was decided: the call still waits")
     if key == "p":
         assert rule is not None
-        write_rule(project, rule, channel="terminal")
+        write_rule(project, rule, channel="terminal", as_json=as_json)
     return {"y": "rule", "a": "arguments", "p": "once"}[key]
 
 

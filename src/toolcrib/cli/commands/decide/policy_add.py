@@ -11,8 +11,8 @@ from toolcrib.cli.arguments import complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool
 from toolcrib.cli.confirm import Channel, decide, require_person
 from toolcrib.cli.files import diff_of, read_inside, replace_file
-from toolcrib.cli.options import open_project, root_option, yes_option
-from toolcrib.cli.output import one_line, print_note, print_result
+from toolcrib.cli.options import open_project, project_options, yes_option
+from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.yaml_text import when_of, with_rule
 from toolcrib.errors import DeniedError, NotTrusted, UsageError
 
@@ -26,7 +26,7 @@ _ABOUT = "the policy"
 @click.argument("effect", type=click.Choice(("deny", "ask", "allow")))
 @click.argument("tool", required=False, shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
-@root_option
+@project_options
 @click.option("--writes", is_flag=True, help="Only tools that do not state that they only read.")
 @click.option("--caller", "callers", multiple=True, help="Only cli, local, mcp:CLIENT or token:NAME.")
 @click.option("--name", help="The rule's name in messages.")
@@ -37,6 +37,7 @@ def add_command(
     tool: str | None,
     arguments: tuple[str, ...],
     root: str | None,
+    as_json: bool,
     writes: bool,
     callers: tuple[str, ...],
     name: str | None,
@@ -65,17 +66,26 @@ def add_command(
         "when": arguments and when_of(parse_arguments(arguments, schema)),
         "reason": reason,
     }
-    if not write_rule(project, {key: value for key, value in rule.items() if value}, yes=yes):
+    rule = {key: value for key, value in rule.items() if value}
+    if not write_rule(project, rule, yes=yes, as_json=as_json):
         raise DeniedError("nothing was changed")
+    if as_json:
+        print_json({"rule": rule, "path": str(project.place.config)})
 
 
 def write_rule(
-    project: Project, rule: dict[str, Any], *, yes: bool = False, channel: Channel | None = None
+    project: Project,
+    rule: dict[str, Any],
+    *,
+    yes: bool = False,
+    channel: Channel | None = None,
+    as_json: bool = False,
 ) -> bool:
     """Show the change of the settings, ask, and make it; return False if the person declines.
 
-    Settings that were trusted are trusted with it. `channel` is how the person has agreed already. Raises
-    UsageError for settings that a rule cannot be added to, ConflictError if somebody changes them meanwhile.
+    Settings that were trusted are trusted with it. `channel` is how the person has agreed already. With
+    `as_json` standard output stays free. Raises UsageError for settings that a rule cannot be added to,
+    ConflictError if somebody changes them meanwhile.
     """
     from toolcrib.project import load_config
     from toolcrib.project.config.settings import config_of
@@ -94,7 +104,7 @@ def write_rule(
     # A rule that the policy would refuse is refused here, before anything is asked.
     config_of(text, path)
     for line in diff_of(path, before, text).splitlines():
-        print_result(one_line(line))
+        (print_note if as_json else print_result)(one_line(line))
     channel = channel or decide("Change the policy so?", _ABOUT, yes=yes, refuse=DeniedError)
     if channel is None:
         return False
