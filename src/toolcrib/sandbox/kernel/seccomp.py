@@ -48,6 +48,12 @@ O_CREAT, O_TMPFILE_BIT = 0o100, 0o20000000
 F_SETLEASE, F_NOTIFY = 1024, 1026
 # asm-generic/ioctls.h: type into a terminal, take its console, load a line discipline.
 TERMINAL_REQUESTS = (0x5412, 0x541C, 0x541D, 0x5423)
+# linux/btrfs.h: a snapshot of a granted folder would show what mounts hide there. linux/fscrypt.h: add and
+# remove the keys of a whole file system, also by a file that can only be read.
+STORAGE_REQUESTS = (0x50009401, 0x50009417, 0xC0506617, 0xC0406618, 0xC0406619)
+# asm-generic/hugetlb_encode.h, linux/memfd.h, linux/shm.h: no limit of memory counts these pages, which the
+# whole machine shares.
+MAP_HUGETLB, MFD_HUGETLB, SHM_HUGETLB = 0x40000, 4, 0o4000
 # linux/personality.h: 64 and 32 bit, an old version number, a fixed layout, and a question for the present
 # one.
 PERSONALITIES = (0, 0x0008, 0x0020000, 0x0020008, 0x0040000, 0xFFFFFFFF)
@@ -153,7 +159,11 @@ def checked() -> dict[str, tuple[ArgumentRule, ...]]:
         "mknod": (set_id[1], refuse(errno.EPERM, among(1, S_IFCHR, S_IFBLK, mask=S_IFMT))),
         "mknodat": (set_id[2], refuse(errno.EPERM, among(2, S_IFCHR, S_IFBLK, mask=S_IFMT))),
         "fcntl": (refuse(errno.EACCES, among(1, F_SETLEASE, F_NOTIFY)),),
-        "ioctl": (refuse(errno.EPERM, among(1, *TERMINAL_REQUESTS)),),
+        "ioctl": (refuse(errno.EPERM, among(1, *TERMINAL_REQUESTS, *STORAGE_REQUESTS)),),
+        # As on a machine that has no such pages, so programs take others.
+        "mmap": (refuse(errno.ENOMEM, bits(3, MAP_HUGETLB)),),
+        "memfd_create": (refuse(errno.ENOMEM, bits(1, MFD_HUGETLB)),),
+        "shmget": (refuse(errno.ENOMEM, bits(2, SHM_HUGETLB)),),
         "personality": (refuse(errno.EPERM, other_than(0, *PERSONALITIES)),),
         "socketpair": (refuse(errno.EAFNOSUPPORT, other_than(0, AF_UNIX)),),
     }
