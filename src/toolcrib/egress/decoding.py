@@ -5,6 +5,7 @@ aiohttp decodes too, and takes what came of a cut gzip body as the whole.
 
 from __future__ import annotations
 
+import codecs
 import zlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
@@ -15,9 +16,15 @@ if TYPE_CHECKING:
 ACCEPTED = "gzip, deflate"
 _MOST = 256 * 1024
 """Decoded bytes of one piece: a bomb ends at the reader's limit, not in memory."""
+_PORTION = 4 * 1024
+"""Bytes that are decoded at once: what is left after each member of a gzip body is copied."""
 _ZLIB, _RAW, _GZIP = 15, -15, 31
 _PADDING = b"\0"
 """May follow a member of a gzip body."""
+_NOT_OF_THE_WEB = frozenset(
+    {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
+)
+"""Codecs of Python for other things; some take the square of the length, or make what is no text."""
 
 
 async def decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -28,7 +35,7 @@ async def decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             yield chunk
         return
     unpacker = None
-    async for chunk in answer.content.iter_any():
+    async for chunk in _portions(answer):
         rest = chunk
         if unpacker is not None and unpacker.eof:
             rest = rest.lstrip(_PADDING)
@@ -46,6 +53,26 @@ async def decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             rest = unpacker.unused_data.lstrip(_PADDING)
     if unpacker is not None and not unpacker.eof:
         raise _undecodable(coding)
+
+
+async def _portions(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async for chunk in answer.content.iter_any():
+        for start in range(0, len(chunk), _PORTION):
+            yield chunk[start : start + _PORTION]
+
+
+def text_in(body: bytes, charset: str, errors: str = "strict") -> str:
+    """Return a body as text in the character set that its sender names.
+
+    Raises LookupError for one that is unknown, UnicodeDecodeError for bytes that are not of it.
+    """
+    try:
+        name = codecs.lookup(charset).name
+    except ValueError:  # It holds what no name can.
+        raise LookupError(charset) from None
+    if name in _NOT_OF_THE_WEB:
+        raise LookupError(charset)
+    return body.decode(charset, errors)
 
 
 def _unpacker(coding: str, beginning: bytes) -> zlib._Decompress:

@@ -70,7 +70,7 @@ class EgressResponse:
 
         try:
             when = parsedate_to_datetime(value)
-        except ValueError:
+        except (OverflowError, ValueError):
             return None
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)

@@ -47,6 +47,10 @@ class Site:
             case "/latin":
                 page = '<meta charset="iso-8859-1"><p>café</p>'.encode("latin-1")
                 return web.Response(body=page, headers={"Content-Type": "text/html"})
+            case "/punycode":
+                return web.Response(
+                    body=b"bcher-kva", headers={"Content-Type": "text/plain; charset=punycode"}
+                )
             case "/image":
                 return web.Response(body=b"\x89PNG\xff", content_type="image/png")
             case "/busy":
@@ -106,6 +110,8 @@ async def test_a_page_is_readable_text_and_json_stays_as_it_is(site: Site, tmp_p
     assert page == f"# Hi\n\nSee next ({site.url}/next)."
     assert await tools.execute("fetch_url", {"url": f"{site.url}/json"}) == '{"a":  1}'
     assert await tools.execute("fetch_url", {"url": f"{site.url}/latin"}) == "café"
+    # No character set of the web, and it takes the square of the length.
+    assert await tools.execute("fetch_url", {"url": f"{site.url}/punycode"}) == "bcher-kva"
     assert await tools.execute("fetch_url", {"url": f"{site.url}/feed"}) == FEED
     headers = {"X-Mine": "1"}
     await tools.execute("fetch_url", {"url": f"{site.url}/page", "headers": headers})

@@ -11,6 +11,7 @@ from typing import Any
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.egress import EgressRequest, EgressResponse, program_policy
+from toolcrib.egress.decoding import text_in
 from toolcrib.errors import HttpFailed, InvalidInput, Violation
 from toolcrib.spec import CallContext, Network, Permissions
 
@@ -110,7 +111,7 @@ def page_text(page: bytes) -> str:
 
 def _decoded(data: bytes, charset: re.Match[str] | None) -> str:
     try:
-        text = data.decode(charset[1] if charset else "utf-8", errors="replace")
+        text = text_in(data, charset[1] if charset else "utf-8", "replace")
     except LookupError:
         text = data.decode(errors="replace")
     return text.removeprefix("\ufeff")

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import orjson
 
 from toolcrib.egress import DEFAULT_RESPONSE_BYTES, Egress, EgressRequest, EgressResponse
+from toolcrib.egress.decoding import text_in
 from toolcrib.errors import DefinitionError, HttpFailed, ManifestError, SecretMissing, TimedOut
 from toolcrib.executors.http.binding import (
     bind_auth,
@@ -318,7 +319,7 @@ def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
     """Return the body as text in its charset or UTF-8. Invalid bytes are replaced, with a warning."""
     charset = _charset(response) or "utf-8-sig"
     try:
-        return response.body.decode(charset), ()
+        return text_in(response.body, charset), ()
     except (UnicodeDecodeError, LookupError):
         text = response.body.decode("utf-8-sig", errors="replace")
         return text, ("the answer is not valid text in its character set; invalid bytes are replaced",)
@@ -334,7 +335,7 @@ def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
         return None
     try:
         charset = _charset(response)
-        return orjson.loads(body if charset is None else body.decode(charset))
+        return orjson.loads(body if charset is None else text_in(body, charset))
     except (ValueError, LookupError, RecursionError) as error:
         if is_json or needed:
             what = f"the answer is not valid JSON ({media or 'no content type'}): {error}"

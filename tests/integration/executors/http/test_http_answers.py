@@ -142,6 +142,20 @@ async def test_bodies_are_read_by_type_and_format(
     )
 
 
+@pytest.mark.parametrize(
+    ("charset", "body"),
+    # Punycode takes the square of the length: minutes for the most that an answer may have.
+    [("punycode", b"bcher-kva"), ("idna", b"xn--bcher-kva"), ("utf-7", b"+2AA-"), ("\xff", b"x")],
+)
+async def test_codecs_of_python_are_no_character_sets(http_server: Server, charset: str, body: bytes) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset={charset}\r\n"
+    answer = f"{head}Content-Length: {len(body)}\r\n\r\n".encode("latin-1") + body
+    async with raw(answer) as port:
+        tool = a_tool(port, output=Output("text"))
+        outcome = await HttpExecutor(tool, http_server.egress).run(Call("t", {}), Attempt())
+    assert (outcome.value, len(outcome.warnings)) == (body.decode(), 1)
+
+
 async def test_a_text_tool_gets_extracted_values_as_text(http_server: Server) -> None:
     http_server.json({"a": {"b": [1]}, "s": "x"})
     text = Output("text")
@@ -239,7 +253,15 @@ async def test_an_error_status_says_what_came_and_whether_to_try_again(
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("7", 7), ("0", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0), ("soon", None), ("-5", None), ("", None)],
+    [
+        ("7", 7),
+        ("0", 0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        ("Wed, 21 Oct 99999999999 07:28:00 GMT", None),
+        ("soon", None),
+        ("-5", None),
+        ("", None),
+    ],
 )
 async def test_retry_after_is_reported(http_server: Server, header: str, seconds: float | None) -> None:
     http_server.json({}, 429, **{"Retry-After": header})
