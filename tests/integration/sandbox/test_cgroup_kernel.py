@@ -50,6 +50,24 @@ for _ in range(4):
         os._exit(0)
 print(os.wait()[1])
 """
+UNREAD = """
+import socket
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receivers = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(400)]
+held = 0
+for receiver in receivers:
+    receiver.bind(("127.0.0.1", 0))
+    receiver.setblocking(False)
+    for _ in range(8):
+        sender.sendto(bytes(50_000), receiver.getsockname())
+for receiver in receivers:
+    try:
+        while data := receiver.recv(50_000):
+            held += len(data)
+    except BlockingIOError:
+        pass
+print(held)
+"""
 
 
 @pytest.fixture
@@ -97,6 +115,14 @@ def test_files_in_memory_count(pool: CgroupPool) -> None:
     script = "import os\nf = os.memfd_create('x')\nfor _ in range(200): os.write(f, bytes(1 << 20))"
     assert run(slot, script)[0] == -signal.SIGKILL
     assert slot.events().oom_kills >= 1
+    pool.release(slot)
+
+
+def test_what_is_sent_and_not_received_counts(pool: CgroupPool) -> None:
+    slot = pool.acquire(32 * MIB, 50)
+    code, held = run(slot, UNREAD)
+    assert code == 0
+    assert MIB < int(held) < 32 * MIB
     pool.release(slot)
 
 

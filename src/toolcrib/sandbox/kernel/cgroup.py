@@ -93,11 +93,15 @@ class CgroupSlot:
         self.join_fds: tuple[int, ...] = ()
         """The same, open for writing; they belong to the slot."""
         self.before = CgroupEvents()
+        # On v1 what is sent and not yet received is counted by itself, and only where it has a limit.
+        self.sockets = "memory.kmem.tcp.limit_in_bytes"
         try:
             for folder in self.folders:
                 os.mkdir(folder)
             self.join_fds = tuple(os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in self.join_files)
             self.swap = os.path.exists(f"{self.memory_folder}/memory.memsw.limit_in_bytes")
+            if not os.path.exists(f"{self.memory_folder}/{self.sockets}"):
+                self.sockets = ""
             if self.version == 1 and not self.swap:
                 # Nothing limits swap here, so it is not used: memory beyond the limit would go there.
                 write("0", self.memory_folder, "memory.swappiness")
@@ -118,6 +122,8 @@ class CgroupSlot:
             write(text, self.memory_folder, file)
         if self.version == 1:
             write("0", self.memory_folder, "memory.max_usage_in_bytes")
+        if self.sockets:
+            write(str(memory_bytes), self.memory_folder, self.sockets)
         write(str(processes), self.pids_folder, "pids.max")
 
     def events(self) -> CgroupEvents:
