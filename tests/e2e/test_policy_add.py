@@ -13,7 +13,7 @@ import pytest
 
 from tests.crib import SH, Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli, on_terminal
-from toolcrib.cli.yaml_text import with_rule
+from toolcrib.cli.commands.decide.policy import with_rule
 from toolcrib.project import load_config
 
 RULE = {"effect": "deny", "tools": ["a"]}

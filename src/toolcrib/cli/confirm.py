@@ -190,7 +190,7 @@ def _reason(project: Project, call: Call) -> str | None:
 
 
 def _print_call(tool: Tool, call: Call, reason: str) -> None:
-    from toolcrib.spec.tools.words import may_touch
+    from toolcrib.spec.tools.tool import may_touch
 
     print_note(f"{tool.name} needs your approval: {reason}")
     print_note(f"  arguments: {json.dumps(call.arguments, ensure_ascii=False)}")

@@ -24,8 +24,7 @@ from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.manifest import hide_lines
 from toolcrib.middleware import Handler, Middleware
 from toolcrib.spec import Call, CallContext, Clock, Content, Outcome, Result, Retry
-from toolcrib.spec.calls.binary import content_of, media_type_of
-from toolcrib.spec.calls.content import blocks_of
+from toolcrib.spec.calls.content import blocks_of, content_of, media_type_of
 from toolcrib.spec.naming import nearest
 
 _MAY_HOLD_CONTENT = frozenset((Content, list, tuple))

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import codecs
 import logging
+import math
 import os
 import signal
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import orjson
 
-from toolcrib.errors import CommandFailed, ToolcribError, ToolFailed
+from toolcrib.errors import (
+    CommandFailed,
+    RetryableError,
+    ToolCancel,
+    ToolcribError,
+    ToolDiscard,
+    ToolFailed,
+    ToolSignal,
+    ToolSnooze,
+)
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
 from toolcrib.sandbox import Completed, Confinement, run
 from toolcrib.spec import CallContext
-from toolcrib.spec.calls.binary import is_garbled
+from toolcrib.spec.calls.content import is_garbled
 
 _log = logging.getLogger("toolcrib.tools")
 
@@ -228,3 +239,29 @@ def _json(ctx: CallContext, name: str, done: Completed) -> Any:
             hint="Fix the program, or set outputs.format: text.",
             details=facts(done),
         ) from None
+
+
+SIGNALS: dict[str, type[ToolSignal]] = {
+    kind.__name__: kind for kind in (RetryableError, ToolCancel, ToolDiscard, ToolSnooze)
+}
+"""Signals by name, so that code without Toolcrib can raise its own exceptions of these names.
+
+A `ToolSnooze` needs an attribute `delay`, a finite number of seconds. Any other exception of that name is an
+ordinary failure: to run the tool again at once would repeat it without end.
+"""
+
+
+def raise_failure(
+    name: str,
+    message: str,
+    signal: str | None = None,
+    delay: Any = None,
+    details: Mapping[str, Any] | None = None,
+) -> NoReturn:
+    """Raise the signal of that name, or `ToolFailed` with the exception's type and message."""
+    if signal == "ToolSnooze" and (type(delay) is int or (type(delay) is float and math.isfinite(delay))):
+        raise ToolSnooze(delay, message)
+    if signal is not None and signal != "ToolSnooze":
+        raise SIGNALS[signal](message)
+    text = message if name in ("Exception", "RuntimeError") and message else f"{name}: {message}"
+    raise ToolFailed(text.removesuffix(": "), details={"exception": name, **(details or {})})

@@ -2,9 +2,8 @@
 
 from toolcrib.guard.approvals.approvals import Approvals as Approvals
 from toolcrib.guard.approvals.approvals import may_decide
-from toolcrib.guard.approvals.reasons import doubts_about
 from toolcrib.guard.approvals.records import Approval as Approval
-from toolcrib.guard.approvals.records import ApprovalStatus, Grant, GrantScope, canonical
+from toolcrib.guard.approvals.records import ApprovalStatus, Grant, GrantScope, canonical, doubts_about
 from toolcrib.guard.approvals.records import Ask as Ask
 from toolcrib.guard.approvals.records import Permit as Permit
 from toolcrib.guard.audit.anchor import ANCHOR
@@ -18,8 +17,7 @@ from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
 from toolcrib.guard.idempotency import RecordedCalls as RecordedCalls
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
-from toolcrib.guard.policy.policy import Decision, Policy, require_scope
-from toolcrib.guard.policy.rules import EFFECTS, HINTS, Effect, Rule, Rules
+from toolcrib.guard.policy.policy import EFFECTS, HINTS, Decision, Effect, Policy, Rule, Rules, require_scope
 from toolcrib.guard.rates import Rates as Rates
 from toolcrib.guard.secrets.command_sources import (
     CommandSecrets,
@@ -28,8 +26,10 @@ from toolcrib.guard.secrets.command_sources import (
     start_unconfined,
 )
 from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
-from toolcrib.guard.secrets.logs import MaskingFilter as MaskingFilter
+from toolcrib.guard.secrets.masking import BytesMasker
+from toolcrib.guard.secrets.masking import MaskingFilter as MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor as Redactor
+from toolcrib.guard.secrets.masking import StreamMasker as StreamMasker
 from toolcrib.guard.secrets.sources import (
     ChainedSecrets,
     EnvironmentSecrets,
@@ -38,8 +38,6 @@ from toolcrib.guard.secrets.sources import (
     look_up,
     resolve,
 )
-from toolcrib.guard.secrets.streaming import BytesMasker
-from toolcrib.guard.secrets.streaming import StreamMasker as StreamMasker
 from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, changed_parts
 from toolcrib.guard.trust.reviews import Review, Reviews, ReviewStatus, reviewed_parts, shown

@@ -40,9 +40,16 @@ from toolcrib.manifest.native.reader import (
 )
 from toolcrib.manifest.native.schema import tool_schema as tool_schema
 from toolcrib.manifest.team import check_team, read_team
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure, hide_lines, make, report
+from toolcrib.manifest.yaml.diagnostics import (
+    RULES,
+    Diagnostic,
+    diagnostics_of,
+    failure,
+    hide_lines,
+    make,
+    report,
+)
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.form import Misfit
-from toolcrib.manifest.yaml.rules import RULES
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load, read
 from toolcrib.manifest.yaml.source import Document as Document

@@ -16,12 +16,12 @@ from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, load_config
-from toolcrib.project.control.access import Acceptance
 from toolcrib.project.control.approvals.elicitation import Elicitation
 from toolcrib.project.control.approvals.service import ApprovalService
+from toolcrib.project.control.checks import Acceptance
 from toolcrib.project.control.composites import Composites
 from toolcrib.project.control.first_use import Reviewing
-from toolcrib.project.control.outputs import KeptOutputs
+from toolcrib.project.control.records import KeptOutputs
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts

@@ -13,15 +13,16 @@ from typing import Any
 
 from toolcrib.errors import DefinitionError, Violation
 from toolcrib.schema.convert import Converter, convert, misfits
-from toolcrib.schema.docstring import Docs, parse_docstring
 from toolcrib.schema.types import (
     ABSENT,
+    Docs,
     TypeSchemas,
     UnresolvedName,
     check_constraints,
     is_struct,
     json_default,
     metadata,
+    parse_docstring,
 )
 from toolcrib.schema.validate import ArgumentCheck, refuse
 from toolcrib.spec import Content, Outcome

@@ -9,6 +9,14 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
+INKLESS = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+    # These two choose the form of an emoji or a keycap, one after each.
+    "|(?<![\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f](?!\u20e3)"
+)
+"""Finds one such character: blank letters and variation selectors (Default_Ignorable_Code_Point)."""
+
+
 HOMES = (".toolcrib", ".glee")
 """Names of the folder that makes its parent a project; one of the two."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.errors import ApprovalRequired, ToolcribError
 from toolcrib.spec.calls.call import Result
 from toolcrib.spec.calls.content import blocks_text
-from toolcrib.spec.tools.words import HINT_ASKED
+from toolcrib.spec.tools.tool import HINT_ASKED
 
 TEXT_LIMIT = 50_000
 """Bytes of UTF-8 that `text_view` shows by default."""

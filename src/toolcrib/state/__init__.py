@@ -1,7 +1,6 @@
 """Data that outlives a process: a project's database, and the user's own folder outside every project."""
 
 from toolcrib.state.artifacts import Artifact, Artifacts
-from toolcrib.state.choice import IN_FILE, is_database, name_database, named_database, require_database
 from toolcrib.state.clock import ForwardClock
 from toolcrib.state.database import Database, Transaction, ask, take
 from toolcrib.state.drivers.dialect import POSTGRES_NOW
@@ -18,8 +17,13 @@ from toolcrib.state.tables import PROJECT as PROJECT
 from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
 from toolcrib.state.tables import VAULT_REVIEWS
 from toolcrib.state.user_settings import (
+    IN_FILE,
     UserSettings,
+    is_database,
     load_user_settings,
+    name_database,
+    named_database,
+    require_database,
     user_settings_file,
     user_settings_place,
 )

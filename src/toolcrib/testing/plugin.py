@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def toolset() -> Toolset:
     """Return an empty toolset whose retries do not wait."""
     from toolcrib.core.toolset import Toolset
-    from toolcrib.testing.clock import FakeClock
+    from toolcrib.testing.doubles import FakeClock
 
     return Toolset(clock=FakeClock())
 

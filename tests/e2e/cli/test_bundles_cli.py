@@ -12,7 +12,7 @@ from tests.commands import run
 from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
 from toolcrib.bundles import Store
-from toolcrib.project.catalog.shipped import BUNDLE_ID
+from toolcrib.project.catalog.stored import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
 
 RECORD: dict[str, Any] = {

@@ -19,7 +19,7 @@ from tests.e2e.rest.rest_server import SHIPPED
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib import Project
 from toolcrib.builtin.names import NAMES
-from toolcrib.project.catalog.shipped import BUNDLE_ID
+from toolcrib.project.catalog.stored import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
 
 CITY = {

@@ -21,7 +21,7 @@ from tests.conftest import need
 from tests.integration.egress.proxies import Proxied, listening, proxied, until
 from tests.integration.egress.servers import Names, accepting, named, serving
 from toolcrib.egress import HostPolicy, HostRefusal, Proxy, ProxyLimits
-from toolcrib.egress.proxy.client_hello import MAX_HELLO_BYTES
+from toolcrib.egress.proxy.tunnel import MAX_HELLO_BYTES
 
 TINY_RECORD = b"\x16\x03\x01\x00\x01\x00"
 NAMES = {"svc.test": [["127.0.0.1"]], "other.test": [["127.0.0.1"]]}

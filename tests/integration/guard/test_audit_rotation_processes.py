@@ -20,7 +20,7 @@ KILLED = textwrap.dedent("""
     import os, signal, sys
     from pathlib import Path
     from toolcrib.guard import AuditLog
-    from toolcrib.guard.audit import anchor, log as audit, space
+    from toolcrib.guard.audit import anchor, files, log as audit
 
     left = int(sys.argv[2])
 
@@ -39,7 +39,7 @@ KILLED = textwrap.dedent("""
     audit.flock = counted(audit.flock)
     audit.write = counted(audit.write)
     anchor.pwrite = counted(anchor.pwrite)
-    space.ioctl = counted(space.ioctl)
+    files.ioctl = counted(files.ioctl)
     for number in range(0, 6, 2):
         start = log.start(f" name=victim number={number}")
         log.append("TOOL_EXECUTED", f" name=victim number={number + 1} start={start}", start=start)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolcrib.state.choice import name_database
+from toolcrib.state.user_settings import name_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

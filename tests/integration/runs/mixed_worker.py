@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.crib import Crib
 from toolcrib import Context, ToolSnooze
 from toolcrib.project import Project
-from toolcrib.state.choice import name_database
+from toolcrib.state.user_settings import name_database
 
 
 def add_tools(project: Project) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from toolcrib.egress.proxy.client_hello import MAX_HELLO_BYTES, ClientHello, HelloReader
+from toolcrib.egress.proxy.tunnel import MAX_HELLO_BYTES, ClientHello, HelloReader
 
 CONTEXT = ssl.create_default_context()
 

@@ -21,8 +21,7 @@ from toolcrib.errors import (
 )
 from toolcrib.guard import AuditLog, EnvironmentSecrets
 from toolcrib.guard.audit.line import AuditEntry, parse
-from toolcrib.project.control.audit import CallAudit
-from toolcrib.project.control.secrets import SecretsStep
+from toolcrib.project.control.records import CallAudit, SecretsStep
 from toolcrib.spec import FunctionExec, Permissions, SecretSpec, Tool
 
 

@@ -10,8 +10,7 @@ from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
-from toolcrib.spec.calls.binary import content_of, is_binary
-from toolcrib.spec.calls.content import Content
+from toolcrib.spec.calls.content import Content, content_of, is_binary
 
 MAX_BYTES = 50_000
 MAX_BINARY = 1024 * 1024

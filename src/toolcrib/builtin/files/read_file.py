@@ -9,7 +9,7 @@ from toolcrib.builtin.site import Site
 from toolcrib.executors.output import redactor_of
 from toolcrib.guard import BytesMasker, Redactor
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome, Permissions
-from toolcrib.spec.calls.binary import content_of, is_binary
+from toolcrib.spec.calls.content import content_of, is_binary
 
 MAX_BYTES = 100_000
 

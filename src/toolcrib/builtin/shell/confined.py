@@ -15,7 +15,7 @@ from toolcrib.executors.output import MAX_OUTPUT, decoded, ending, facts, place_
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions
-from toolcrib.spec.calls.binary import media_type_of
+from toolcrib.spec.calls.content import media_type_of
 
 _OPTIONS: Mapping[str, Any] = {
     "properties": {

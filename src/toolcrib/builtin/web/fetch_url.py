@@ -11,7 +11,7 @@ from toolcrib.builtin.web.readable import readable
 from toolcrib.egress import EgressResponse
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
-from toolcrib.spec.calls.binary import content_of, is_binary
+from toolcrib.spec.calls.content import content_of, is_binary
 
 DEFAULT_CHARS, MAX_CHARS = 50_000, 100_000
 _ACCEPT = "text/html,application/xhtml+xml,application/json,text/plain,*/*"

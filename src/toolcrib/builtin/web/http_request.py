@@ -13,8 +13,7 @@ from toolcrib.builtin.site import Site
 from toolcrib.builtin.web.client import WEB_OPTIONS, send, text_of, web_permissions
 from toolcrib.egress import EgressResponse
 from toolcrib.spec import Annotations, CallContext, Example, Outcome, Output
-from toolcrib.spec.calls.binary import content_of, is_binary
-from toolcrib.spec.calls.content import Content
+from toolcrib.spec.calls.content import Content, content_of, is_binary
 
 _SHOWN = ("content-type", "location", "retry-after", "etag", "last-modified", "link", "allow", "date")
 

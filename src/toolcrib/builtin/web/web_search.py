@@ -1,15 +1,86 @@
-"""`web_search`."""
+"""`web_search`, by Brave, SearXNG, or an index of local files."""
 
 from __future__ import annotations
 
+import html
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
+
+import orjson
 
 from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.web.providers import BRAVE, PROVIDERS
+from toolcrib.builtin.web.client import send, status_failure
+from toolcrib.builtin.web.local_index import LocalIndex
+from toolcrib.errors import HttpFailed
+from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.spec import Annotations, CallContext, Example, Network, Output, Permissions, SecretSpec
+
+BRAVE = "https://api.search.brave.com"
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+
+Found = list[dict[str, str]]
+"""Results: `title`, `url` and `description` of each."""
+Provider = Callable[[Site, CallContext, str, int, str | None], Awaitable[Found]]
+"""Returns results for a query, a number of them, and how new they must be."""
+
+
+async def _brave(site: Site, ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
+    asked = {"q": query, "count": str(count), "text_decorations": "false"}
+    if freshness is not None:
+        # Brave's words: pd, pw, pm, py.
+        asked["freshness"] = f"p{freshness[0]}"
+    key = ctx.secrets["BRAVE_API_KEY"]
+    url = f"{site.option('url', BRAVE).rstrip('/')}/res/v1/web/search?{urlencode(asked)}"
+    found = await _json(site, ctx, url, {"X-Subscription-Token": key})
+    return [_result(one, "description") for one in (found.get("web") or {}).get("results") or ()]
+
+
+async def _searxng(site: Site, ctx: CallContext, query: str, _count: int, freshness: str | None) -> Found:
+    asked = {"q": query, "format": "json"}
+    if freshness is not None:
+        asked["time_range"] = freshness
+    found = await _json(site, ctx, f"{site.option('url').rstrip('/')}/search?{urlencode(asked)}", {})
+    return [_result(one, "content") for one in found.get("results") or ()]
+
+
+async def _index(site: Site, _ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
+    index = site.kept.setdefault("index", LocalIndex())
+    folder = str(Path(site.host.workspace().root, site.option("folder")))
+    files = await site.in_files(folder, "read", index.refresh)
+    found: Found = await run_in_thread(lambda: files.search(query, count, freshness))
+    return found
+
+
+PROVIDERS: Mapping[str, Provider] = {"brave": _brave, "searxng": _searxng, "index": _index}
+
+
+async def _json(site: Site, ctx: CallContext, url: str, headers: dict[str, str]) -> dict[str, Any]:
+    response = await send(site, ctx, "GET", url, {"Accept": "application/json", **headers})
+    if response.status != 200:
+        raise status_failure(response)
+    try:
+        found = orjson.loads(response.body)
+    except orjson.JSONDecodeError as error:
+        raise HttpFailed(f"the search provider answered no JSON: {error}") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _result(found: dict[str, Any], description: str) -> dict[str, str]:
+    return {
+        "title": _plain(found.get("title")),
+        "url": str(found.get("url") or ""),
+        "description": _plain(found.get(description)),
+    }
+
+
+def _plain(text: Any) -> str:
+    return html.unescape(_TAG.sub("", str(text or ""))).strip()
+
 
 MAX_COUNT = 20
 _FRESHNESS = {"pd": "day", "pw": "week", "pm": "month", "py": "year"}

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from toolcrib.errors import DefinitionError, ToolFailed
-from toolcrib.executors.answers import raise_failure
+from toolcrib.executors.output import raise_failure
 
 _CHILD = str(Path(__file__).with_name("isolated_child.py").resolve())
 

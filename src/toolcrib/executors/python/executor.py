@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import CommandFailed, ToolFailed, ToolUnavailable
-from toolcrib.executors.answers import SIGNALS, raise_failure
 from toolcrib.executors.output import (
     MAX_OUTPUT,
+    SIGNALS,
     ending,
     facts,
     log_streams,
     masked,
     place_warnings,
+    raise_failure,
     redactor_of,
     timed_out,
 )

@@ -9,8 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from toolcrib.guard.audit.anchor import Anchored, read_anchor
-from toolcrib.guard.audit.calls import call_ended, interrupted_calls
+from toolcrib.guard.audit.anchor import Anchored, call_ended, interrupted_calls, read_anchor
 from toolcrib.guard.audit.files import locked_files, open_part, rotated_name
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 from toolcrib.spec.record import record

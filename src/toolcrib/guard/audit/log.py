@@ -27,8 +27,7 @@ from typing import Any
 from weakref import WeakSet
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard.audit.anchor import Anchor, Anchored
-from toolcrib.guard.audit.calls import CallTable, interrupted_calls
+from toolcrib.guard.audit.anchor import Anchor, Anchored, CallTable, interrupted_calls
 from toolcrib.guard.audit.files import (
     LogEnd,
     contains,
@@ -36,10 +35,10 @@ from toolcrib.guard.audit.files import (
     first_number,
     lock_file,
     newest_rotated,
+    reserve,
     rotated_name,
 )
 from toolcrib.guard.audit.line import GENESIS, Head, encode_fields, known_events, require_event
-from toolcrib.guard.audit.space import reserve
 
 MAX_BYTES = 64 * 1024 * 1024
 """Size at which a file is closed and the log continues in a new one."""

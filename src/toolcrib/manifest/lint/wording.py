@@ -10,7 +10,7 @@ from typing import Any
 
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import Tool
-from toolcrib.spec.inkless import INKLESS
+from toolcrib.spec.naming import INKLESS
 
 MAX_TEXT = 20_000
 MAX_TEXTS = 2_000

@@ -36,8 +36,7 @@ from toolcrib.spec import (
     Source,
     Tool,
 )
-from toolcrib.spec.inkless import INKLESS
-from toolcrib.spec.naming import printable
+from toolcrib.spec.naming import INKLESS, printable
 from toolcrib.spec.record import record
 
 FILE_NAME = "tool.yml"

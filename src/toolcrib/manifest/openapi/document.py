@@ -13,7 +13,7 @@ from urllib.parse import unquote, urldefrag
 
 from toolcrib.errors import HttpFailed, ManifestError, NotFoundError
 from toolcrib.spec import Network
-from toolcrib.spec.inkless import INKLESS
+from toolcrib.spec.naming import INKLESS
 
 _MAX_CHAIN = 50
 _MAX_FILES = 1_000

@@ -48,8 +48,7 @@ class Bundles:
     @classmethod
     def without_project(cls, data: Path) -> Bundles:
         """Return the bundles in a data folder, to be listed and searched. No tool of them can be called."""
-        from toolcrib.project.catalog.shipped import builtin_bundle
-        from toolcrib.project.catalog.stored import StoredTools
+        from toolcrib.project.catalog.stored import StoredTools, builtin_bundle
 
         registry = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), _refuse_to_bind)
         own = (builtin_bundle(),)

@@ -6,6 +6,7 @@ bundle has that slug. A tool is read when it is first listed or called, and agai
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,9 @@ from threading import RLock
 
 import msgspec
 
+from toolcrib.builtin.definition import BUILTIN_BUNDLE
+from toolcrib.builtin.names import NAMES, READER
+from toolcrib.builtin.table import builtin
 from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord, entry_of
 from toolcrib.bundles.listing import ListedTool, Listing
 from toolcrib.core.bound import BoundTool
@@ -28,10 +32,43 @@ from toolcrib.errors import (
 )
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
-from toolcrib.project.catalog.shipped import BUNDLE_ID, FUNCTIONS, builtin_bundle
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name, wire_name
 from toolcrib.state import cache_folder
+
+BUNDLE_ID = "019b7a00-0000-7000-8000-000000000000"
+FUNCTIONS = {f"toolcrib.{name}": name for name in NAMES if name != READER}
+"""The function in a record to the name of the built-in tool. The reader needs no switch."""
+_MADE = "2026-01-01T00:00:00.000Z"
+
+
+def builtin_bundle() -> BuiltIn:
+    """Return the bundle. Its ids depend on names only, so switches outlast upgrades; all tools are off."""
+    bundle = BundleRecord(
+        id=BUNDLE_ID, slug=BUILTIN_BUNDLE, display_name="Built-in tools", created_at=_MADE, modified_at=_MADE
+    )
+    return BuiltIn(bundle, [_record(function, name) for function, name in FUNCTIONS.items()])
+
+
+def _record(function: str, name: str) -> ToolRecord:
+    tool = builtin(name)
+    return ToolRecord(
+        id=f"{BUNDLE_ID[:24]}{hashlib.sha256(name.encode()).hexdigest()[:12]}",
+        bundle_id=BUNDLE_ID,
+        slug=name.replace("_", "-"),
+        version="v1",
+        display_name=name,
+        description=tool.description,
+        tags=(BUILTIN_BUNDLE,),
+        # The word of the record format for a function of the program (`goFunc`).
+        type="go",
+        impl={"goFunc": function},
+        arg_schema=tool.input_schema,
+        is_enabled=False,
+        created_at=_MADE,
+        modified_at=_MADE,
+    )
+
 
 _REAP_EVERY_S = 24 * 3600.0
 

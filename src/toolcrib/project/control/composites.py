@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from toolcrib.core.bound import Bound
 from toolcrib.errors import NotFoundError, ToolUnavailable
 from toolcrib.manifest import kind_of
-from toolcrib.project.control.access import AccessControl
+from toolcrib.project.control.checks import AccessControl
 from toolcrib.spec import Call, Tool
 
 

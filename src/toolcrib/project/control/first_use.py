@@ -24,13 +24,12 @@ from toolcrib.guard import (
     shown,
 )
 from toolcrib.project.config.settings import Config
-from toolcrib.project.control.access import Acceptance
-from toolcrib.project.control.code import Pins
+from toolcrib.project.control.checks import Acceptance, Pins
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.record import record
-from toolcrib.spec.tools.words import may_touch
+from toolcrib.spec.tools.tool import may_touch
 
 FIRST_USE = "first-use"
 """The name of the rule that asks for the review. To approve the rule itself is a review."""

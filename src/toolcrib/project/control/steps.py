@@ -1,7 +1,7 @@
 """The steps that a project adds to the path of every call, put together in their order.
 
-The two that only a key or a limit needs, idempotency and rates, are here; the others have modules of their
-own.
+The two that only a key or a limit needs, idempotency and rates, are here. Those that refuse a call are in
+`checks`, approval is in `approvals.step`, and those that mask and keep what is in a call are in `records`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import Cancelled
 from toolcrib.guard import Reviews, canonical
-from toolcrib.project.control.access import Acceptance, AccessControl
 from toolcrib.project.control.approvals.step import ApprovalStep
-from toolcrib.project.control.audit import CallAudit, was_refused
-from toolcrib.project.control.code import ApprovedCode, Pins
+from toolcrib.project.control.checks import Acceptance, AccessControl, ApprovedCode, Pins
 from toolcrib.project.control.first_use import FirstUse
-from toolcrib.project.control.outputs import KeptOutputs
-from toolcrib.project.control.secrets import SecretsStep
+from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
 from toolcrib.project.setup import Setup

@@ -115,7 +115,7 @@ class Starts:
     def _confined(
         self, setting: str, source: SourceSetting, argv: Sequence[str], timeout: float, pinned: Pinned
     ) -> tuple[int, bytes]:
-        from toolcrib.executors.workspace.process import process_job
+        from toolcrib.executors.workspace.workspace import process_job
 
         tool = Tool(
             name=setting,

@@ -15,7 +15,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolDisabled
 from toolcrib.executors import Host
 from toolcrib.project.config.settings import Config
-from toolcrib.project.control.access import builtin_off
+from toolcrib.project.control.checks import builtin_off
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.spec import Executor, Tool
 

@@ -40,7 +40,7 @@ from toolcrib.guard import ReviewedDefinitions, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.project.config.mcp import FILE, server_line
-from toolcrib.project.control.secrets import SecretsStep
+from toolcrib.project.control.records import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import ApprovalRule, Call, McpExec, Network, Result, Tool

@@ -12,7 +12,7 @@ from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
-from toolcrib.serve.rest.runs import queue, runs, workflows
+from toolcrib.serve.rest.runs import runs, workflows
 from toolcrib.serve.rest.services import RestRequest
 
 
@@ -30,7 +30,6 @@ ROUTES: tuple[Route, ...] = (
     *archive.ROUTES,
     *artifacts.ROUTES,
     *session.ROUTES,
-    *queue.ROUTES,
     *runs.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,

@@ -15,7 +15,7 @@ from toolcrib import Project, Result
 from toolcrib.errors import ConfigError, DeniedError
 from toolcrib.guard import Trust
 from toolcrib.project import create_tool, load_config
-from toolcrib.project.control.code import Pins
+from toolcrib.project.control.checks import Pins
 from toolcrib.project.integrity.lock import Lock, read_lock, write_lock
 from toolcrib.spec import Call, Caller
 from toolcrib.state import Vault

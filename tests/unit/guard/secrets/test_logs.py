@@ -12,7 +12,7 @@ import pytest
 from pgqueuer.core.logconfig import logger as queue
 
 from toolcrib.guard import MaskingFilter, Redactor
-from toolcrib.guard.secrets.logs import LOGGERS
+from toolcrib.guard.secrets.masking import LOGGERS
 
 SECRET = "hunter22"
 

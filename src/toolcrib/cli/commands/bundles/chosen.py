@@ -34,7 +34,7 @@ def store_options(command: F) -> F:
 def open_store(data: str | None) -> Store:
     """Return the store in a folder, by default in the user's data folder, with the built-in tools."""
     from toolcrib.bundles import Store
-    from toolcrib.project.catalog.shipped import builtin_bundle
+    from toolcrib.project.catalog.stored import builtin_bundle
     from toolcrib.state import data_home
 
     folder = data_home() if data is None else Path(data).absolute()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.commands.connect.server_packages import download
 from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed, started
-from toolcrib.cli.commands.connect.servers_add import add_command
+from toolcrib.cli.commands.connect.servers_add import add_command, download
 from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import print_change, print_json, print_note, print_warnings

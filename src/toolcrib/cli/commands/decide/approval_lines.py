@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.cli.commands.decide.policy import rule_for
 from toolcrib.cli.output import count, one_line
-from toolcrib.cli.yaml_text import rule_for
 
 if TYPE_CHECKING:
     from toolcrib.project.control.approvals.service import ApprovalSheet
@@ -41,7 +41,7 @@ def cut(line: str) -> str:
 
 def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything but the content. No text in it can add a line or control the terminal."""
-    from toolcrib.spec.tools.words import may_touch
+    from toolcrib.spec.tools.tool import may_touch
 
     document = sheet.document
     yield f"approval {document['id']}: {document['status']}"

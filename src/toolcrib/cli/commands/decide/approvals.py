@@ -22,7 +22,7 @@ from toolcrib.cli.commands.decide.approval_lines import (
     narrower_rule,
     row_of,
 )
-from toolcrib.cli.commands.decide.policy_add import write_rule
+from toolcrib.cli.commands.decide.policy import write_rule
 from toolcrib.cli.confirm import Channel, choose, decide, page, require_person
 from toolcrib.cli.options import (
     id_or_last,

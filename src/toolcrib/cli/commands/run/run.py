@@ -29,7 +29,7 @@ from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Call, CallEvent, Result, Tool
-from toolcrib.spec.tools.words import HINT_ASKED
+from toolcrib.spec.tools.tool import HINT_ASKED
 
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset

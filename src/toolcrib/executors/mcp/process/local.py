@@ -17,12 +17,11 @@ from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
-from toolcrib.executors.workspace.process import process_job
-from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace
+from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
-from toolcrib.spec.tools.words import may_touch
+from toolcrib.spec.tools.tool import may_touch
 
 _USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
 """Variables that an unconfined server gets."""

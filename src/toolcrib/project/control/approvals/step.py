@@ -9,13 +9,12 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed, needs_approval
 from toolcrib.errors import ApprovalRequired, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
-from toolcrib.project.control.access import AccessControl
-from toolcrib.project.control.code import ApprovedCode
+from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.spec import Result
 from toolcrib.spec.record import record
-from toolcrib.spec.tools.words import HINT_ASKED, may_touch
+from toolcrib.spec.tools.tool import HINT_ASKED, may_touch
 from toolcrib.state import ask, user_name
 
 OWN = "approval.required"

@@ -1,12 +1,15 @@
-"""A toolset of mocks: each tool answers as the test says, and every call is recorded."""
+"""A toolset of mocks, a store in memory, and a clock that a test moves."""
 
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
+from toolcrib.bundles import Store
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import NotFoundError
 from toolcrib.spec.record import record
@@ -132,3 +135,48 @@ class MockTools(Toolset):
     def assert_not_called(self, tool: str, /, **arguments: Any) -> None:
         """Raise AssertionError if the tool was called with these arguments."""
         self.assert_called(tool, times=0, **arguments)
+
+
+_MEMORY = "/dev/shm"  # noqa: S108 - a folder of the kernel's, in memory
+
+
+class MemoryStore(Store):
+    """A `Store` in a folder in memory, removed by `close`. Options are those of `Store`."""
+
+    def __init__(self, **options: Any) -> None:
+        place = _MEMORY if Path(_MEMORY).is_dir() else None
+        self._temporary = tempfile.TemporaryDirectory(prefix="toolcrib-", dir=place)
+        super().__init__(Path(self._temporary.name), **options)
+
+    def close(self) -> None:
+        """Remove everything."""
+        self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FakeClock:
+    """A `Clock` that jumps. Give it to a `Toolset` to see how long it would have waited between attempts."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self._now = now
+        self.slept: list[float] = []
+        """Every wait asked for, in seconds, in order."""
+
+    def now(self) -> float:
+        """Seconds, moved on only by `sleep` and `advance`."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Move on by so many seconds. Other tasks get their turn, as they would."""
+        self.slept.append(seconds)
+        self.advance(seconds)
+        await asyncio.sleep(0)
+
+    def advance(self, seconds: float) -> None:
+        """Move on by so many seconds."""
+        self._now += seconds
