@@ -183,7 +183,7 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         "args": tuple(_listed(entry.get("args"), "args")),
         "env": _texts(entry, "env"),
         "cwd": _text(entry, "cwd") or ".",
-        "url": _text(entry, "url"),
+        "url": _url(entry),
         "headers": _texts(entry, "headers"),
     }
     parts["oauth"] = _oauth(entry.get("oauth"), local)
@@ -290,6 +290,19 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST or "\0" in value:
         raise ValueError(f"`{key}` must be a text")
     return value
+
+
+def _url(entry: Mapping[str, Any]) -> str:
+    url = _text(entry, "url")
+    # The value of a variable is known only when the server is called.
+    if url and _VARIABLE.search(url) is None:
+        from toolcrib.egress import Destination
+
+        try:
+            Destination.parse(url)
+        except ValueError as error:
+            raise ValueError(f"`url` is {url!r}: {error}") from None
+    return url
 
 
 def _listed(value: Any, key: str) -> list[str]:

@@ -48,6 +48,7 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
     spec = read_server("a", {key: value for key, value in entry.items() if value is not None})
     assert (spec.transport, spec.is_local, spec.where) == (transport, False, "https://a.example/mcp")
     assert spec.permissions == Permissions(secrets=(SecretSpec("T"),))
+    assert read_server("a", {"url": "${HOST}/mcp"}).url == "${HOST}/mcp"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,8 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
         ("a", {"type": "http", "command": "x"}, "has `url` and no `command`"),
         ("a", {"type": "pigeon", "command": "x"}, "stdio, http or sse"),
         ("a", {"type": ["http"], "url": "x"}, "stdio, http or sse"),
+        ("a", {"url": "a.example/mcp"}, "`url` is 'a.example/mcp': only http:// and https://"),
+        ("a", {"url": "https://a.example/a b"}, "a URL cannot hold spaces"),
         ("a", {"command": "x", "arg": []}, "`arg` is not a key"),
         ("a", {"command": "x", "args": "y"}, "`args` must be a list of texts"),
         ("a", {"command": "x", "args": [1]}, "`args` must be a list of texts"),
@@ -127,7 +130,7 @@ def test_another_program_or_address_is_another_server() -> None:
         identity(command="x"),
         identity(command="x y"),
         identity(command="x", args=["y"], cwd="z"),
-        identity(url="x"),
-        identity(url="x", type="sse"),
+        identity(url="http://x"),
+        identity(url="http://x", type="sse"),
     }
     assert len({same, *others}) == 6
