@@ -134,6 +134,8 @@ toolcrib servers login linear
 toolcrib servers login linear --wait 300
 toolcrib servers logout linear
 toolcrib servers logout linear --root ~/shop
+toolcrib servers remove time
+toolcrib servers remove db --yes
 toolcrib servers review
 toolcrib servers review github --yes
 toolcrib show repo_scan

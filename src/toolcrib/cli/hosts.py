@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolcrib.errors import UsageError
+from toolcrib.errors import NotFoundError, UsageError
+from toolcrib.spec.naming import suggestion
 
 
 class AgentHost(NamedTuple):
@@ -119,7 +120,31 @@ def add_server(text: str, path: Path, keys: Sequence[str], name: str, server: di
         servers[name] = server
     except (ValueError, AttributeError, TypeError):
         raise _cannot_change(path, json.dumps({name: server}, indent=2), keys) from None
-    indent = re.search(r"\n([ \t]+)\S", text)
+    return _as_json(document, text)
+
+
+def without_server(text: str, path: Path, keys: Sequence[str], name: str) -> str:
+    """Return a JSON file's text without a server. Raises UsageError as `add_server`, and NotFoundError."""
+    try:
+        document = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
+        servers = document
+        for key in keys:
+            servers = servers.get(key, {})
+        names = list(servers)
+        if name in names:
+            del servers[name]
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(
+            f"{path} cannot be changed without losing something in it: comments, or another form",
+            hint=f"Remove {name} from it yourself.",
+        ) from None
+    if name not in names:
+        raise NotFoundError(f"{path} has no server {name!r}", hint=suggestion(name, names, ""))
+    return _as_json(document, text)
+
+
+def _as_json(document: Any, like: str) -> str:
+    indent = re.search(r"\n([ \t]+)\S", like)
     return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
 
 

@@ -57,6 +57,29 @@ def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
     assert f"wrong was added, and did not start. Change it in {crib.root}/.mcp.json" in wrong.stderr
 
 
+def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
+    crib.write(".mcp.json", '{"other": [1], "mcpServers": {}}')
+    for name in ("one", "two"):
+        assert add(crib, name, "--yes", "--", sys.executable, "server.py").returncode == 0
+
+    def remove(*words: str) -> subprocess.CompletedProcess[str]:
+        return text(run(["servers", "remove", *words, "--root", str(crib.root)], crib.root))
+
+    assert remove("one").returncode == 5  # nobody is there to ask
+    missing = remove("tow", "--yes")
+    assert (missing.returncode, "Did you mean two?" in missing.stderr) == (3, True), missing.stderr
+    done = remove("one", "--yes", "--json")
+    assert json.loads(done.stdout) == {"removed": "one", "file": f"{crib.root}/.mcp.json"}
+    document = json.loads((crib.root / ".mcp.json").read_text())
+    assert (document["other"], list(document["mcpServers"])) == ([1], ["two"])
+    assert text(run(["run", "two__hello", "--root", str(crib.root)], crib.root)).stdout == "hello\n"
+    # It removes also from a project that nobody trusts, and trusts nothing by that.
+    crib.write(".mcp.json", '{"mcpServers": {"theirs": {"command": "sh"}, "more": {"command": "sh"}}}')
+    assert remove("more", "--yes").returncode == 0
+    shown = text(run(["trust", "--show", "--json", "--root", str(crib.root)], crib.root))
+    assert json.loads(shown.stdout)["trusted"] is False
+
+
 def test_nothing_is_added_without_trust_or_a_person_or_to_a_file_with_comments(crib: Crib) -> None:
     assert add(crib, "x", "--", sys.executable, "server.py").returncode == 5  # nobody is there to ask
     crib.write(".mcp.json", '{\n  // ours\n  "mcpServers": {}\n}\n')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed, started
-from toolcrib.cli.commands.connect.servers_add import add_command, download
+from toolcrib.cli.commands.connect.servers_add import add_command, download, remove_command
 from toolcrib.cli.confirm import decide
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import print_change, print_json, print_note, print_warnings
@@ -41,6 +41,7 @@ def command() -> None:
 
 
 command.add_command(add_command)
+command.add_command(remove_command)
 
 
 @command.command("list")

@@ -1,4 +1,4 @@
-"""`toolcrib servers add`, and the download of packages that launchers such as `uvx` lack."""
+"""`toolcrib servers add` and `remove`, and the download of packages that launchers such as `uvx` lack."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import click
 from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed
 from toolcrib.cli.confirm import Channel, decide
 from toolcrib.cli.files import read_inside, replace_file
-from toolcrib.cli.hosts import add_server
+from toolcrib.cli.hosts import add_server, without_server
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.cli.progress import waiting
@@ -106,11 +106,17 @@ def add_command(
     Shows the command and all that its process may use, and asks before the first start.
     """
     from toolcrib.executors.mcp.process.local import missing_package, unconfined_program
+    from toolcrib.project import Project
 
     require_client()
     entry = _entry(words, url, env, allow, read, write)
     spec = _spec(name, entry)
-    project = _accepted(root)
+    project = Project.inspect(root)
+    if not _is_accepted(project):
+        raise NotTrusted(
+            "the settings of this project wait for your trust, so nothing is added to them",
+            hint="To see them and accept them: toolcrib trust",
+        )
     only = replace(project.config, servers=replace(project.config.servers, specs=(spec,)))
     spec = only.with_data(project.root).servers.specs[0]
     if project.servers is not None and name in project.servers.mounted:
@@ -133,7 +139,8 @@ def add_command(
     if channel is None:
         raise NotTrusted("nothing was added")
     replace_file(path, before, text)
-    project = _trusted(project, name, program, channel)
+    _trust(project, name, program, channel)
+    project = Project.open(project.root)
     assert project.servers is not None
     try:
         (document,) = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
@@ -179,18 +186,10 @@ def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:
         raise UsageError(f"the server {name!r} cannot be added: {error}") from None
 
 
-def _accepted(root: str | None) -> Project:
-    """Return the project, if its settings are trusted as they are: only the server is added to that."""
-    from toolcrib.project import Project
-
-    project = Project.inspect(root)
+def _is_accepted(project: Project) -> bool:
+    """Return True if the settings are trusted as they are: only one server is added to that, or removed."""
     trust, config = project.acceptance.trust, project.config
-    if trust.current() is None or (config.weakening() and not trust.is_trusted(config.digest)):
-        raise NotTrusted(
-            "the settings of this project wait for your trust, so nothing is added to them",
-            hint="To see them and accept them: toolcrib trust",
-        )
-    return project
+    return trust.current() is not None and (not config.weakening() or trust.is_trusted(config.digest))
 
 
 def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
@@ -227,17 +226,49 @@ def _question(spec: ServerSpec, program: str) -> str:
     return f"{'Start' if spec.is_local else 'Call'} {spec.name} now, and list its tools?"
 
 
-def _trusted(before: Project, name: str, program: str, channel: Channel) -> Project:
-    """Trust the settings with the new server, if nothing else in them has changed. Return the project."""
+def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
+    """Trust the settings with or without this server, if nothing else in them has changed."""
     from toolcrib.project import Project
     from toolcrib.state import user_name
 
     now = Project.inspect(before.root)
-    own = f"mcp_servers.{name}/"
-    rest = {part: value for part, value in now.config.started.items() if not part.startswith(own)}
-    raw = [one.config.document.raw if one.config.document is not None else b"" for one in (before, now)]
-    free = {**before.config.unconfined, **({f"mcp_servers.{name}": program} if program else {})}
-    if rest != dict(before.config.started) or free != dict(now.config.unconfined) or raw[0] != raw[1]:
+    own = f"mcp_servers.{name}"
+    then, here = (
+        (
+            {part: value for part, value in one.config.started.items() if not part.startswith(f"{own}/")},
+            one.config.document.raw if one.config.document is not None else b"",
+        )
+        for one in (before, now)
+    )
+    free = {key: value for key, value in before.config.unconfined.items() if key != own}
+    if program:
+        free[own] = program
+    if then != here or free != dict(now.config.unconfined):
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
     now.reviewing.accept(user_name(), channel=channel)
-    return Project.open(before.root)
+
+
+@click.command("remove")
+@click.argument("name")
+@project_options
+@yes_option
+def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> None:
+    """Remove an MCP server from `.mcp.json`, and its stored login.
+
+    A server of the setting `mcp_servers` is removed there, by hand.
+    """
+    from toolcrib.project import Project
+
+    project = Project.inspect(root)
+    path = project.root / ".mcp.json"
+    before = read_inside(path, project.root)
+    text = without_server(before or "", path, ("mcpServers",), name)
+    channel = decide(f"Remove {one_line(name)} from {path}?", _ABOUT, yes=yes, refuse=NotTrusted)
+    if channel is None:
+        raise NotTrusted("nothing was removed")
+    if project.servers is not None and name in project.servers.mounted:
+        project.servers.logout(name)
+    replace_file(path, before, text)
+    if _is_accepted(project):
+        _trust(project, name, "", channel)
+    print_change(as_json, {"removed": name, "file": str(path)}, f"Removed {name} from {path}.")
