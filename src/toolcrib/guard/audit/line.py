@@ -102,7 +102,7 @@ def encode_fields(fields: Mapping[str, Any]) -> str:
             _require_key(key)
         kind = value.__class__
         if kind is str:
-            text = value if _bare(value) else _json(value)
+            text = _short_text(value) if len(value) <= _SHORT else _text(value)
         elif kind is float:
             # False for NaN and the infinities, which JSON cannot write.
             text = repr(value) if value - value == 0.0 else "null"
@@ -125,6 +125,13 @@ def encode_field(key: str, text: str) -> str:
 @lru_cache(maxsize=1024)
 def _short_field(key: str, text: str) -> str:
     return encode_fields({key: text})
+
+
+def _text(value: str) -> str | None:
+    return value if _bare(value) else _json(value)
+
+
+_short_text = lru_cache(maxsize=1024)(_text)  # Names occur again and again.
 
 
 def parse(line: bytes | str) -> AuditEntry:

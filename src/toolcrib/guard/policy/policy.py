@@ -148,6 +148,8 @@ class RuleCheck:
     """The reason that it is not met."""
 
 
+_Key = tuple[int, str] | tuple[int, str, str, str]
+"""The id of a tool, the caller, and the name and the client of its token, if it has one."""
 _OpenRules = list[tuple[Rule, Decision]]
 """Rules of one effect whose conditions depend on the arguments, and the decision of each."""
 
@@ -185,7 +187,7 @@ class Policy:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self._plans: dict[tuple[int, str | tuple[str, ...]], _CallerPolicy] = {}
+        self._plans: dict[_Key, _CallerPolicy] = {}
         self._any: dict[tuple[int, ...], AnyCondition] = {}
 
     def decide(
@@ -222,7 +224,7 @@ class Policy:
         """
         if identity is not None:
             require_scope(identity, "invoke", tool)
-        settled = self.before(tool, caller, identity)
+        settled = self._plan_of(tool, caller, identity).settled
         if settled is not None and settled.effect == "deny":
             raise denial(settled, tool, caller)
         return settled
@@ -244,15 +246,16 @@ class Policy:
         identity: Caller | None = None,
     ) -> list[RuleCheck]:
         """Return the check of each rule, in their order."""
-        callers = _names(_key(caller, identity))
+        callers = _names(caller, identity)
         return [_step(rule, tool, callers, arguments) for rule in self.rules.rules]
 
     def _plan_of(self, tool: Tool, caller: str, identity: Caller | None) -> _CallerPolicy:
-        who = caller if identity is None else _key(caller, identity)
-        return self._plans.get((id(tool), who)) or self._plan(tool, who)
+        key: _Key = (id(tool), caller)
+        if identity is not None:
+            key = (*key, identity.name, identity.client)
+        return self._plans.get(key) or self._plan(tool, key, _names(caller, identity))
 
-    def _plan(self, tool: Tool, who: str | tuple[str, ...]) -> _CallerPolicy:
-        callers = _names(who)
+    def _plan(self, tool: Tool, key: _Key, callers: tuple[str, ...]) -> _CallerPolicy:
         matching = [rule for rule in self.rules.rules if rule.mismatch(tool, *callers) is None]
         matching.sort(key=lambda rule: -_STRENGTH[rule.effect])  # stable: of equal ones the first
         certain = next((rule for rule in matching if rule.when is None), None)
@@ -269,7 +272,7 @@ class Policy:
         groups = [(self._some(rules), rules) for rules in by_effect]
         plan = _CallerPolicy(tool, fallback, groups)
         if sum(map(len, callers)) <= _LONGEST_CALLER:
-            self._plans[id(tool), who] = plan
+            self._plans[key] = plan
         return plan
 
     def _some(self, rules: _OpenRules) -> AnyCondition:
@@ -325,17 +328,13 @@ def _own_approval(tool: Tool) -> str:
     return f"the tool itself requires approval: {tool.approval.reason or 'no reason is given'}"
 
 
-def _key(caller: str, identity: Caller | None) -> str | tuple[str, ...]:
+def _names(caller: str, identity: Caller | None) -> tuple[str, ...]:
     if identity is None:
-        return caller
+        return (caller,)
     # In a run that the token began, the caller is the agent or the workflow.
     token = f"token:{identity.name}"
     others = (name for name in (token, identity.client) if name and name != caller)
     return (caller, *others)
-
-
-def _names(who: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (who,) if isinstance(who, str) else who
 
 
 def _step(rule: Rule, tool: Tool, callers: tuple[str, ...], arguments: Mapping[str, Any] | None) -> RuleCheck:

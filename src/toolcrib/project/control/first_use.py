@@ -11,6 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import (
     AuditLog,
@@ -26,8 +27,7 @@ from toolcrib.guard import (
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.checks import Acceptance, Pins
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
-from toolcrib.spec import Caller, Tool
-from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 from toolcrib.spec.tools.tool import may_touch
 
@@ -150,21 +150,21 @@ class FirstUse:
         return self._fingerprint(tool).digest
 
     def questions(
-        self, tool: Tool, caller: str, identity: Caller | None, digest: Callable[[], ToolDigest]
+        self, ctx: Context, digest: Callable[[Context], ToolDigest]
     ) -> tuple[str | None, str | None]:
         """Return why the tool, with this digest, runs only after a review, and why each call needs approval.
 
         Each call of a tool that an agent made needs approval. Both reasons end with the first review of the
         tool as it is now.
         """
+        tool = ctx.bound.tool
         if tool.source is None:
             return None, None
         creator, reasons = self.creator(tool), self.reasons(tool) if self._asks_for(tool) else ()
-        if (creator is None and not reasons) or self._is_reviewed(tool, digest().digest):
+        if (creator is None and not reasons) or self._is_reviewed(tool, digest(ctx).digest):
             return None, None
         made = None if creator is None else f"the agent {creator} made this tool, and nobody has reviewed it"
-        own = identity is None and caller in OWN_CALLERS
-        if not self._asks_for(tool) or (own and not reasons):
+        if not self._asks_for(tool) or (ctx.is_own and not reasons):
             return None, made
         return _why("this tool", "its calls may", self.reviews.last(tool), creator, reasons), made
 

@@ -120,7 +120,6 @@ class ClientCalls:
 
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
-        self._load.require_room(one.request, self._settings)
         if self._settings.approver is not None:
             answers = one.request.params.get("inputResponses")
             if one.asks_by == "url" and opens_page(answers):
@@ -130,6 +129,7 @@ class ClientCalls:
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
+        self._load.add(one.request, self._settings)
         self._open[one.request.key] = one
         one.task = self._keep(self._run(one), one.request)
         if one.may_be_task and not one.task.done():
@@ -137,18 +137,19 @@ class ClientCalls:
 
     def answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Answer a request with a result that has to be waited for. Raises JsonRpcError as `start`."""
-        self._load.require_room(request, self._settings)
+        self._load.add(request, self._settings)
         _ = self._keep(self._answer_later(request, work), request)
 
     def _keep(self, work: Coroutine[Any, Any, None], request: McpRequest) -> asyncio.Task[None]:
         def ended(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)
-            self._load.count(request, -1)
+            self._load.remove(request)
 
         task = _start(work)
-        if not task.done():
+        if task.done():
+            ended(task)
+        else:
             self._tasks.add(task)
-            self._load.count(request, 1)
             task.add_done_callback(ended)
         return task
 

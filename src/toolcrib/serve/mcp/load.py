@@ -17,19 +17,21 @@ class CallLoad:
         self._open: dict[str | None, tuple[int, int]] = {}
         """Caller to the number of its calls and the bytes of their messages."""
 
-    def require_room(self, request: McpRequest, settings: ServerSettings) -> None:
-        """Raise JsonRpcError if the caller of a request has too many calls open."""
-        calls, size = self._open.get(request.channel.sender.caller, (0, 0))
+    def add(self, request: McpRequest, settings: ServerSettings) -> None:
+        """Count a call that begins. Raises JsonRpcError if its caller has too many calls open."""
+        caller = request.channel.sender.caller
+        calls, size = self._open.get(caller, (0, 0))
         # While nothing else is open, even a message above the limit is taken: else it could never run.
         full = size and size + request.size > settings.max_bytes
         if full or calls >= settings.max_running + settings.max_waiting:
             raise busy("too many calls are waiting", "Call again later.")
+        self._open[caller] = calls + 1, size + request.size
 
-    def count(self, request: McpRequest, by: int) -> None:
-        """Count a call that has begun (1), or no longer (-1)."""
+    def remove(self, request: McpRequest) -> None:
+        """Count a call no longer, as it has ended."""
         caller = request.channel.sender.caller
-        calls, size = self._open.get(caller, (0, 0))
-        if calls + by:
-            self._open[caller] = calls + by, size + by * request.size
+        calls, size = self._open[caller]
+        if calls > 1:
+            self._open[caller] = calls - 1, size - request.size
         else:
             del self._open[caller]

@@ -374,7 +374,7 @@ def test_callers_that_name_themselves_anew_each_time_fill_no_memory(
         assert held.decide(found, f"mcp:{number}", {}).effect == "allow"
     assert len(held._plans) <= 50
     assert held.decide(found, "mcp:bad" + "x" * 10_000, {}).effect == "deny"
-    assert not any(len(caller) > 200 for _, caller in held._plans)
+    assert not any(len(key[1]) > 200 for key in held._plans)
     assert held.decide(found, "mcp:bad", {}).effect == "deny"
 
 

@@ -93,7 +93,7 @@ def _text(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
 
 def _decoded(text: str, header: str) -> str:
     """Return the value of a header; one that is not plain ASCII comes as `=?base64?…?=`."""
-    found = _ENCODED.fullmatch(text)
+    found = _ENCODED.fullmatch(text) if text.startswith("=?") else None
     if found is None:
         return text
     try:

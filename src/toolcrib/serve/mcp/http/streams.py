@@ -49,31 +49,32 @@ class HeldEvents:
 class EventStream:
     """Everything that goes back to the client for one request, in its order. One reader at a time."""
 
+    answer: bytes | None = None
+    """The answer, if nothing was sent before it."""
+    error: int | None = None
+    """The code of that answer, if it is an error."""
+    done = False
+    """True once nothing more will come."""
+    is_read = False
+    """True while a client reads it as events."""
+    size = 0
+    """Bytes of its events in memory."""
+    _is_final = False
+    _begun = False
+    _last = 0
+    _read = 0
+    _unread = 0
+    """Bytes that no client has read."""
+    _kept = 0
+    """Bytes that one has read."""
+    _reader: object = None
+
     def __init__(self, name: str = "", held: HeldEvents | None = None) -> None:
         self.name = name
         """Names the stream in the ids of its events; "" for a stream that is not kept."""
-        self.answer: bytes | None = None
-        """The answer, if nothing was sent before it."""
-        self.error: int | None = None
-        """The code of that answer, if it is an error."""
-        self.done = False
-        """True once nothing more will come."""
-        self.is_read = False
-        """True while a client reads it as events."""
-        self.size = 0
-        """Bytes of its events in memory."""
         self._held = held or HeldEvents()
-        self._is_final = False
-        self._begun = False
         self._events: deque[tuple[int, bytes]] = deque()
-        self._last = 0
-        self._read = 0
-        self._unread = 0
-        """Bytes that no client has read."""
-        self._kept = 0
-        """Bytes that one has read."""
         self._changed = asyncio.Event()
-        self._reader: object = None
 
     @property
     def is_plain(self) -> bool:
