@@ -7,7 +7,8 @@ import logging
 import math
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -167,6 +168,20 @@ def place_warnings(done: Completed) -> tuple[str, ...]:
         *[f"{path} was created while the tool ran: {check}" for path in created],
         *[f"{path} {why}: {check}" for path in found.get("replaced", ())],
     )
+
+
+@contextmanager
+def places_reported(done: Completed) -> Iterator[None]:
+    """Add the warnings about protected places to a failure, which has no warnings of its own."""
+    try:
+        yield
+    except (ToolcribError, ToolSignal) as error:
+        if found := "; ".join(place_warnings(done)):
+            if isinstance(error, ToolSignal):
+                error.reason += f" ({found})"
+            else:
+                error.hint = f"{found}; {error.hint}" if error.hint else found
+        raise
 
 
 def timed_out(ctx: CallContext, done: Completed) -> ToolcribError:

@@ -11,7 +11,16 @@ from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import HOSTS, BuiltinSettings
 from toolcrib.builtin.site import Site
 from toolcrib.errors import PermissionDenied, TimedOut
-from toolcrib.executors.output import MAX_OUTPUT, decoded, ending, facts, place_warnings, run_followed, uncut
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    decoded,
+    ending,
+    facts,
+    place_warnings,
+    places_reported,
+    run_followed,
+    uncut,
+)
 from toolcrib.sandbox import Completed, Confinement
 from toolcrib.sandbox.files.paths import PathCache, Paths
 from toolcrib.spec import Annotations, CallContext, Example, Network, Outcome, Permissions
@@ -94,7 +103,8 @@ async def _result(
     if done.timed_out:
         details = {**facts(done), "output": text}
         message = f"the command took longer than {timeout_s:g} s"
-        raise TimedOut(message, details=details) if own else ctx.timed_out()
+        with places_reported(done):
+            raise TimedOut(message, details=details) if own else ctx.timed_out()
     return Outcome(text, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
 
 

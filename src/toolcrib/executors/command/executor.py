@@ -12,6 +12,7 @@ from toolcrib.executors.output import (
     facts,
     log_streams,
     place_warnings,
+    places_reported,
     refuse_exit,
     run_followed,
     timed_out,
@@ -84,7 +85,7 @@ class CommandExecutor:
         )
         done = await self._run(ctx, job)
         warnings: list[str] = []
-        with network.explained(hint=True):
+        with places_reported(done), network.explained(hint=True):
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stderr")

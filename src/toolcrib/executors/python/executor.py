@@ -22,6 +22,7 @@ from toolcrib.executors.output import (
     log_streams,
     masked,
     place_warnings,
+    places_reported,
     raise_failure,
     redactor_of,
     timed_out,
@@ -89,12 +90,12 @@ class PythonExecutor:
             **network.job,
         )
         done = masked(ctx, await run(job))
-        with network.explained():
+        with places_reported(done), network.explained():
             if done.timed_out:
                 raise timed_out(ctx, done)
             log_streams(ctx, done, "stdout", "stderr")
             answer = _answer(tool.name, done)
-        with network.explained(hint=answer.get("cause") is not None):
+        with places_reported(done), network.explained(hint=answer.get("cause") is not None):
             value = self._value(job, done, answer, ctx)
         return Outcome(value, (*network.warnings, *place_warnings(done)), facts(done))
 

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
-from toolcrib.executors.output import MAX_OUTPUT, facts, log_streams, masked, place_warnings, timed_out
+from toolcrib.executors.output import (
+    MAX_OUTPUT,
+    facts,
+    log_streams,
+    masked,
+    place_warnings,
+    places_reported,
+    timed_out,
+)
 from toolcrib.executors.python.executor import GOOD, interpreter, returned
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
@@ -59,10 +67,11 @@ class SqlExecutor:
             **workspace.network(tool).job,
         )
         done = masked(ctx, await run(job))
-        if done.timed_out:
-            raise timed_out(ctx, done)
-        log_streams(ctx, done, "stdout", "stderr")
-        return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
+        with places_reported(done):
+            if done.timed_out:
+                raise timed_out(ctx, done)
+            log_streams(ctx, done, "stdout", "stderr")
+            return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
 
     def _database(self, files: ProjectFiles) -> tuple[str, bool]:
         """Return the file, and True if it may be written."""

@@ -146,7 +146,7 @@ class MountPlan:
     own: tuple[str, ...]
     """The targets of mode `own`."""
     unprotected: tuple[str, ...]
-    """Protected paths that do not exist inside something writable: the command can make them."""
+    """Protected and hidden paths that do not exist inside something writable: the command can make them."""
 
 
 def plan(job: Confinement, paths: Paths | None = None) -> MountPlan:
@@ -248,6 +248,8 @@ def overlay(rules: AccessRules, paths: Paths) -> tuple[dict[str, Mount], tuple[s
             found[path] = Mount(path, path, state, outer == "none")
         elif hidden == path and outer != "none":
             found[path] = Mount("", path, "hide", False)
+            if outer == "rw" and not paths.exists(path):
+                unprotected.append(path)
         elif hidden is None and "protect" in kinds and outer == "rw":
             found[path] = Mount(path, path, "link" if paths.is_link(path) else "ro?", False)
             if not paths.exists(path):

@@ -188,9 +188,13 @@ def test_a_protected_file_that_is_replaced_while_a_tool_runs_is_reported(crib: C
     assert crib.last().fields["sandbox_replaced"] == [str(script)]
 
 
-def test_a_lock_that_a_tool_makes_is_reported(crib: Crib) -> None:
+@pytest.mark.parametrize("name", ["toolcrib.lock", ".env"])
+def test_what_decides_and_a_tool_makes_is_reported(crib: Crib, name: str) -> None:
     crib.shell(permissions={"fs": {"write": ["."]}})
-    result = crib.call("sh", {"c": "echo {} > toolcrib.lock"})
-    assert result.warnings == (
-        f"{crib.root}/toolcrib.lock was created while the tool ran: check it before you use it",
-    )
+    made = f"{crib.root}/{name} was created while the tool ran: check it before you use it"
+    assert crib.call("sh", {"c": f"echo x > {name}"}).warnings == (made,)
+    (crib.root / name).unlink()
+    # A call that fails has no warnings.
+    failed = crib.call("sh", {"c": f"echo x > {name}; exit 3"}).error
+    assert failed is not None
+    assert (failed.hint or "").startswith(made)
