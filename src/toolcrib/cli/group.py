@@ -136,6 +136,7 @@ class _Commands(click.Group):
         as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
         code: Any = 1
         try:
+            os.getcwd()  # Here, because all commands name files from it.
             code = super().main(words, *rest, **extra | {"standalone_mode": False})
             sys.stdout.flush()
         except Exception as error:
@@ -174,8 +175,12 @@ def _report(error: Exception, *, as_json: bool) -> int:
     if isinstance(error, click.ClickException):
         path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "toolcrib"
         error = UsageError(error.format_message(), hint=f"See {path} --help")
+    elif isinstance(error, FileNotFoundError) and error.filename is None:
+        error = UsageError("the working folder no longer exists", hint="Change to a folder that exists.")
     elif isinstance(error, OSError) and _is_of_output(error):
         error, as_json = StateUnavailable(f"standard output cannot be written: {error.strerror}"), False
+    elif isinstance(error, OSError) and error.errno in _OF_NAMES:
+        error = UsageError(f"{error.filename} cannot be used: {error.strerror}", hint="Name another path.")
     elif isinstance(error, OSError) and error.filename is not None and error.errno in _OF_THE_MACHINE:
         hint = "Give this user the right to use it. TOOLCRIB_DATA names another folder for your own data."
         error = StateUnavailable(f"{error.filename} cannot be used: {error.strerror}", hint=hint)
@@ -203,6 +208,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
+_OF_NAMES = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
 _OF_THE_MACHINE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 
 

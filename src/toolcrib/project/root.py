@@ -59,7 +59,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
     """
     named = root if root is not None else os.environ.get("TOOLCRIB_ROOT")
     if named:
-        folder = Path(named).resolve()
+        folder = Path(os.path.realpath(named))  # which a loop of links does not fail
         place = _at(folder)
         if place is None:
             raise ProjectNotFound(

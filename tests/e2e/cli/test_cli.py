@@ -140,6 +140,11 @@ def test_a_run_prints_the_value_alone(files: Crib) -> None:
         (["run"], 2, "usage", "TOOL"),
         (["shwo"], 2, "usage", "Did you mean show?"),
         (["list", "--root", "/nowhere"], 3, "project_not_found", "toolcrib init"),
+        (["list", "--root", "loop"], 3, "project_not_found", "toolcrib init"),
+        (["list", "--root", "x" * 300], 2, "usage", "File name too long"),
+        (["test", "--record", ""], 2, "usage", "Is a directory"),
+        (["test", "--replay", "f"], 4, "invalid", "f is not a cassette"),
+        (["init", "a:b", "--examples"], 2, "usage", "Name another folder"),
         (["serve"], 2, "usage", "--stdio"),
     ],
 )
@@ -147,6 +152,7 @@ def test_every_error_has_its_code_at_both_faces(
     files: Crib, words: list[str], code: int, error: str, told: str
 ) -> None:
     files.write(".toolcrib/tools/broken/tool.yml", "- a\n")
+    (files.root / "loop").symlink_to("loop")
     plain = cli(files, *words)
     assert plain.code == code
     assert plain.out == ""

@@ -56,6 +56,17 @@ def test_no_file_takes_the_place_of_a_closed_stream(crib: Crib, closed: str) -> 
     assert crib.last().event == "TOOL_REFUSED"
 
 
+def test_a_working_folder_that_is_gone(crib: Crib) -> None:
+    there = 'mkdir gone; cd gone; rmdir ../gone; "$1"'
+    done = through_shell(crib, f"{there} list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error[usage]: the working folder no longer exists\nhint: Change to a folder that exists.\n"
+    )
+    as_json = through_shell(crib, f"{there} lint --root {crib.root} --json")
+    assert json.loads(as_json.stdout)["error"]["code"] == "usage"
+
+
 def test_ctrl_c_is_one_document_too(crib: Crib) -> None:
     crib.tool("tidy", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}}, **ASKS)
     waits = Forked(

@@ -303,6 +303,13 @@ def test_where_it_is_remembered(
     assert (None if place is None else str(place.parent)) == folder
 
 
+def test_a_file_in_its_place_changes_nothing(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (room / "file").touch()
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "file"))
+    probe_cache.keep([])
+    assert probe_cache.known() is None
+
+
 @pytest.mark.parametrize("spoil", ["mode", "folder", "link", "text", "form"])
 def test_a_memory_that_others_may_have_written_is_not_read(room: Path, spoil: str) -> None:
     cache = "from toolcrib.sandbox.levels.probe_cache import known\n"

@@ -138,7 +138,7 @@ class OpenApiDocument:
             key = step.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and key in value:
                 value = value[key]
-            elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            elif isinstance(value, list) and key.isdecimal() and len(key) < 10 and int(key) < len(value):
                 value = value[int(key)]
             else:
                 raise RefProblem(f"{ref!r} leads to nothing")
@@ -149,10 +149,10 @@ class OpenApiDocument:
         if own is not None:
             return Resource(f"{base.uri}#{own[0]}", own[1])
         # Never fetched: a document could otherwise make this machine send requests to any address.
-        if "://" in address or self.folder is None:
+        if "://" in address or self.folder is None or "\0" in (name := unquote(address)):
             raise RefProblem(f"{address!r} is another document, which is not fetched")
         # Resolved before it is compared: neither `..` nor a link leads out of the folder.
-        path = os.path.realpath(Path(base.uri).parent / unquote(address))
+        path = os.path.realpath(Path(base.uri).parent / name)
         if path in self.resources:
             return self.resources[path]
         if not path.startswith(self.folder + os.sep):

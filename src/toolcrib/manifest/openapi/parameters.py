@@ -56,13 +56,13 @@ def collect(document: OpenApiDocument, shared: Node, own: Node, notes: list[str]
                 node = document.follow(item)
             except RefProblem as problem:
                 raise Unusable(f"a parameter cannot be read: {problem}") from None
-            name, position = node.object.get("name"), node.object.get("in")
+            name, position = node.object.get("name"), str(node.object.get("in"))
             if position in ("body", "formData"):
-                found[str(position), str(name)] = Parameter(str(name), str(position), node)
+                found[position, str(name)] = Parameter(str(name), position, node)
             elif isinstance(name, str) and name and position in _PLACES:
                 # Names of headers have no case (RFC 9110, 5.1).
                 key = name.lower() if position == "header" else name
-                found[str(position), key] = Parameter(name, str(position), node)
+                found[position, key] = Parameter(name, position, node)
             elif flag(node.object.get("required")) is True:
                 raise Unusable(f"a required parameter has no name or position: {name!r} in {position!r}")
             else:

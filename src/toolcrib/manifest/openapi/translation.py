@@ -352,7 +352,9 @@ def _allow_null(out: Schema) -> None:
 def _enum_of_type(out: Schema) -> None:
     """Turn options of a text that YAML has read as numbers back into text."""
     if out["type"] == "string" and any(isinstance(item, int | float) for item in out["enum"]):
-        texts = (str(item).lower() if isinstance(item, int | float) else item for item in out["enum"])
+        # An object or a list is no text either, and none of the options that it can have.
+        scalars = (item for item in out["enum"] if not isinstance(item, dict | list))
+        texts = (str(item).lower() if isinstance(item, int | float) else item for item in scalars)
         out["enum"] = list(dict.fromkeys(texts))
 
 

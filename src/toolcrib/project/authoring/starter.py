@@ -42,7 +42,7 @@ class Made:
 
 def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
     """Create the home folder and its settings; with `examples` three tools and a virtual environment."""
-    root = Path(folder).resolve()
+    root = Path(os.path.realpath(folder))
     try:
         root.mkdir(parents=True, exist_ok=True)
         new = _is_new(root)
@@ -169,5 +169,9 @@ def _environment(root: Path) -> list[Path]:
         return []
     import venv
 
-    venv.create(folder, with_pip=False, symlinks=True)
+    try:
+        venv.create(folder, with_pip=False, symlinks=True)
+    except ValueError as error:  # a path with a colon, or with bytes that are no text
+        message = f"a virtual environment cannot be made in {root}: {error}"
+        raise UsageError(message, hint="Name another folder, or leave out the examples.") from None
     return [Path(".venv")]

@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def keep(found: Any) -> None:
         # it.
         new.replace(path)
     except OSError:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):
+            new.unlink()
 
 
 def forget() -> None:

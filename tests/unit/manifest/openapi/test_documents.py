@@ -152,6 +152,7 @@ def test_references_never_leave_the_folder(tmp_path: Path) -> None:
         str(tmp_path / "secret.json"),
         "http://127.0.0.1:1/x",
         "pipe.json",
+        "a\0b",
         "no",
     ]
     schema = {"type": "object", "properties": {f"p{at}": {"$ref": ref} for at, ref in enumerate(refs)}}

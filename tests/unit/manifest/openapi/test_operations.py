@@ -508,6 +508,8 @@ SKIPPED: list[tuple[dict[str, Any], str]] = [
     ({"method": "query"}, "not support the method QUERY"),
     ({"parameters": [{"$ref": "#/components/parameters/No"}]}, "leads to nothing"),
     ({"parameters": [{"in": "query", "required": True}]}, "has no name or position"),
+    ({"parameters": [{"name": "a", "in": {}, "required": True}]}, "has no name or position"),
+    ({"parameters": [{"$ref": f"#/servers/{'9' * 5000}"}]}, "leads to nothing"),
     ({"parameters": [parameter("a b", "header", required=True)]}, "not valid in a header"),
     ({"requestBody": {"$ref": "#/components/requestBodies/No"}}, "the body cannot be read"),
     ({"requestBody": {"required": True, "content": {}}}, "no content type"),

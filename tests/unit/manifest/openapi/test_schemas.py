@@ -27,7 +27,7 @@ LEGACY: list[Case] = [
     ({"type": "number", "minimum": 1, "exclusiveMinimum": False}, [1], [0.5]),
     ({"type": "number", "maximum": 1, "exclusiveMaximum": True}, [0.5], [1]),
     ({"type": "string", "pattern": "(?=x)y"}, ["anything"], [1]),
-    ({"type": "string", "enum": [1, 2.5, True, "x"]}, ["1", "2.5", "true", "x"], ["y"]),
+    ({"type": "string", "enum": [1, 2.5, True, "x", {}, []]}, ["1", "2.5", "true", "x"], ["y"]),
     ({"type": "int"}, [1], ["a"]),
     ({"type": "strin"}, [1, "a"], []),
     ({"type": "string", "maxLength": "3"}, ["abc"], ["abcd"]),
