@@ -25,6 +25,8 @@ from toolcrib.state import Database, DatabaseWatch, Transaction, ask
 
 _LEASE_S = 5.0
 _MAX_RESCUES = 3
+_QUICK_SNOOZES, _SNOOZE_S = 100, 1.0
+"""Snoozes of a call that may be as short as the tool asks for, and the seconds that each further one has."""
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 # Every statement about a claimed call ends so: a worker whose claim was taken over changes no row by it.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
@@ -341,7 +343,9 @@ class DurableCalls(StoredCalls):
             reason = "" if decision.error is None else decision.error.message
             return self._again(claim, "retry", reason, decision.seconds)
         if isinstance(decision, SnoozeFor):
-            return self._again(claim, "snooze", decision.reason, decision.seconds)
+            # A tool that asks for no pause, again and again, would keep a worker and the database busy.
+            least = _SNOOZE_S if claim.snoozes >= _QUICK_SNOOZES else 0.0
+            return self._again(claim, "snooze", decision.reason, max(decision.seconds, least))
         state: CallState = "failed"
         if isinstance(decision, Discard | Cancel):
             state = "discarded" if isinstance(decision, Discard) else "cancelled"

@@ -130,6 +130,15 @@ def test_a_hundred_snoozes_are_no_attempts(calls: DurableCalls, wall: Wall) -> N
     assert (call.state, call.attempts, call.snoozes) == ("done", 1, 100)
 
 
+def test_a_tool_that_asks_for_no_pause_again_and_again_gets_one(calls: DurableCalls, wall: Wall) -> None:
+    calls.submit("t", {})
+    for _ in range(101):
+        assert ended(calls, claimed(calls), ToolSnooze(0, "not yet"))
+    assert claim_next(calls, ["t"], "w") is None
+    wall.now += 1
+    assert claimed(calls).snoozes == 101
+
+
 def test_priority_then_time_then_order_and_only_known_tools(calls: DurableCalls, wall: Wall) -> None:
     late = calls.submit("t", {}, delay_s=10)
     first, second = calls.submit("t", {}), calls.submit("t", {})
