@@ -198,6 +198,15 @@ def test_a_folder_that_cannot_be_used_is_no_bug_of_the_program(crib: Crib, tmp_p
         assert ("error[state_unavailable]" in done.err) == bool(code)
 
 
+def test_a_file_elsewhere_that_cannot_be_used_is_not_called_state(crib: Crib, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    crib.shell("look")
+    done = cli(crib, "test", "--record", str(closed / "answers"), prefix=without_root_rights())
+    assert (done.code, "Traceback" in done.err) == (1, False), done.err
+    assert f"error[unavailable]: {closed}/answers cannot be used: Permission denied" in done.err
+
+
 def test_workflows_are_linted_and_settings_of_another_name_are_refused(crib: Crib) -> None:
     crib.write(".toolcrib/workflows/w.yml", "name: w\nstps: []\n")
     assert "workflows/w.yml:2:1: error[unknown-key]: unknown key `stps`" in cli(crib, "lint").out

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from toolcrib import __version__
 from toolcrib.cli.caller import require_open, take_token
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.output import print_error, print_interrupted
-from toolcrib.errors import StateUnavailable, ToolcribError, UsageError
+from toolcrib.errors import StateUnavailable, ToolcribError, UnavailableError, UsageError
 
 COMMANDS = {
     "agents": ("run.agents", "Show, import and choose agents, and hand tasks to them."),
@@ -181,9 +182,8 @@ def _report(error: Exception, *, as_json: bool) -> int:
         error, as_json = StateUnavailable(f"standard output cannot be written: {error.strerror}"), False
     elif isinstance(error, OSError) and error.errno in _OF_NAMES:
         error = UsageError(f"{error.filename} cannot be used: {error.strerror}", hint="Name another path.")
-    elif isinstance(error, OSError) and error.filename is not None and error.errno in _OF_THE_MACHINE:
-        hint = "Give this user the right to use it. TOOLCRIB_DATA names another folder for your own data."
-        error = StateUnavailable(f"{error.filename} cannot be used: {error.strerror}", hint=hint)
+    elif isinstance(error, OSError) and isinstance(error.filename, str) and error.errno in _OF_THE_MACHINE:
+        error = _unusable(Path(error.filename).absolute(), error)
     elif not isinstance(error, ToolcribError):
         import traceback
 
@@ -193,6 +193,18 @@ def _report(error: Exception, *, as_json: bool) -> int:
             hint="This is a bug in Toolcrib: please report it with the lines above.",
         )
     return print_error(error, as_json=as_json)
+
+
+def _unusable(path: Path, error: OSError) -> ToolcribError:
+    from toolcrib.state import cache_home, data_home
+
+    said = f"{path} cannot be used: {error.strerror}"
+    hint = "Give this user the right to use it, or free disk space if the disk is full."
+    homes = (data_home(), cache_home())
+    if {".toolcrib", ".glee"} & {*path.parts} or any(home and path.is_relative_to(home) for home in homes):
+        named = "TOOLCRIB_DATA names another folder for your own data."
+        return StateUnavailable(said, hint=f"{hint} {named}")
+    return UnavailableError(said, hint=hint)
 
 
 def _open_closed_streams() -> None:
