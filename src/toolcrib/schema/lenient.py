@@ -13,6 +13,7 @@ from typing import Any
 
 from toolcrib.errors import InvalidInput
 from toolcrib.schema.decode import decode_object
+from toolcrib.schema.walk import multiplies
 from toolcrib.spec.naming import pointed
 
 # A number of more digits may not fit in 64 bits, which arguments are limited to.
@@ -27,7 +28,10 @@ _DEEPEST_CHOICE = 12
 
 def relaxed(value: Any, schema: Any, root: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
     """Return the value with each text read as the type that its schema wants, where that is possible."""
-    root = root if root is not None else schema
+    if root is None:
+        if multiplies(schema, value):
+            return value
+        root = schema
     rule = _followed(schema, root)
     if rule is None or depth > 100:
         return value
@@ -105,11 +109,25 @@ def _read(text: str, kinds: frozenset[str]) -> Any:
     return text
 
 
-def kinds_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
-    """Return the JSON types that a schema allows; none if it allows every one."""
+def kinds_of(
+    schema: Any, root: Mapping[str, Any], depth: int = 0, known: dict[int, frozenset[str]] | None = None
+) -> frozenset[str]:
+    """Return the JSON types that a schema allows; none if it allows every one.
+
+    `known` holds those of the parts, which references may name again and again.
+    """
     rule = _followed(schema, root)
     if rule is None or depth > 20:
         return frozenset()
+    known = {} if known is None else known
+    if id(rule) not in known:
+        known[id(rule)] = _kinds_of(rule, root, depth + 1, known)
+    return known[id(rule)]
+
+
+def _kinds_of(
+    rule: Mapping[str, Any], root: Mapping[str, Any], depth: int, known: dict[int, frozenset[str]]
+) -> frozenset[str]:
     found = []
     if "type" in rule:
         kind = rule["type"]
@@ -118,11 +136,11 @@ def kinds_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[
         found.append(frozenset(kind_of(value) for value in values))
     for choice in ("anyOf", "oneOf"):
         if isinstance(branches := rule.get(choice), list):
-            each = [kinds_of(one, root, depth + 1) for one in branches]
+            each = [kinds_of(one, root, depth, known) for one in branches]
             found.append(frozenset().union(*each) if all(each) else frozenset())
-    found += [kinds_of(part, root, depth + 1) for part in rule.get("allOf", ())]
-    known = [kinds for kinds in found if kinds]
-    return frozenset.intersection(*known) if known else frozenset()
+    found += [kinds_of(part, root, depth, known) for part in rule.get("allOf", ())]
+    stated = [kinds for kinds in found if kinds]
+    return frozenset.intersection(*stated) if stated else frozenset()
 
 
 def kind_of(value: Any) -> str:

@@ -23,6 +23,8 @@ from toolcrib.spec.record import record
 
 _DEEPEST = 5
 """Levels of a recursive reference that are written out."""
+_MOST_PARTS = 20_000
+"""Schemas in a schema with its references written out."""
 _DESCRIPTION = 1024
 """Characters of a function's description that OpenAI accepts."""
 _COMMON = frozenset({"type", "description", "enum", "properties", "required", "items", "anyOf", "format"})
@@ -190,34 +192,52 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
 # -- references ---------------------------------------------------------------------------------------
 
 
-def _written_out(rule: Any, root: Mapping[str, Any] | None = None, inside: tuple[str, ...] = ()) -> Any:
-    """Return a schema whose local references are replaced by their targets; recursion ends in any value."""
-    root = rule if root is None else root
-    if isinstance(rule, list):
-        return [_written_out(part, root, inside) for part in rule]
-    if not isinstance(rule, Mapping):
-        return rule
-    target = rule.get("$ref")
-    if isinstance(target, str):
-        rest = {word: part for word, part in rule.items() if word != "$ref"}
-        # A type with several references to itself would multiply at each level, so recursion ends early.
-        if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
-            return {"description": "the same again", **rest}
-        found = pointed(root, target)
-        written = _written_out(found, root, (*inside, target)) if isinstance(found, Mapping) else {}
-        return {**written, **_written_out(rest, root, inside)}
-    made: dict[str, Any] = {}
-    for word, part in rule.items():
-        if word in ("$defs", "definitions"):
-            continue
-        if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
-            made[word] = {name: _written_out(inner, root, inside) for name, inner in part.items()}
-        elif word in ("enum", "const", "default", "examples"):
-            # Values, not schemas: a `$ref` in them is plain data.
-            made[word] = part
-        else:
-            made[word] = _written_out(part, root, inside)
-    return made
+def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema whose local references are replaced by their targets; recursion ends in any value.
+
+    Raises DefinitionError for one that is too large then: references that are named twice multiply.
+    """
+    written: dict[str, Any] = _Writer(schema).of(schema, ())
+    return written
+
+
+class _Writer:
+    """Writes out the references of one schema."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._left = _MOST_PARTS
+
+    def of(self, rule: Any, inside: tuple[str, ...]) -> Any:
+        """Return a part of the schema; `inside` are the references that led to it."""
+        if isinstance(rule, list):
+            return [self.of(part, inside) for part in rule]
+        if not isinstance(rule, Mapping):
+            return rule
+        self._left -= 1
+        if self._left < 0:
+            raise DefinitionError(f"with its references written out it has more than {_MOST_PARTS:,} parts")
+        target = rule.get("$ref")
+        if isinstance(target, str):
+            rest = {word: part for word, part in rule.items() if word != "$ref"}
+            # A type with several references to itself would multiply at each level, so recursion ends early.
+            if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
+                return {"description": "the same again", **rest}
+            found = pointed(self._root, target)
+            written = self.of(found, (*inside, target)) if isinstance(found, Mapping) else {}
+            return {**written, **self.of(rest, inside)}
+        made: dict[str, Any] = {}
+        for word, part in rule.items():
+            if word in ("$defs", "definitions"):
+                continue
+            if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
+                made[word] = {name: self.of(inner, inside) for name, inner in part.items()}
+            elif word in ("enum", "const", "default", "examples"):
+                # Values, not schemas: a `$ref` in them is plain data.
+                made[word] = part
+            else:
+                made[word] = self.of(part, inside)
+        return made
 
 
 # -- keywords that a provider refuses -----------------------------------------------------------------

@@ -11,6 +11,7 @@ from toolcrib.errors import DefinitionError, InvalidInput, Violation
 from toolcrib.schema.decode import as_text, decode_object
 from toolcrib.schema.lenient import relaxed
 from toolcrib.schema.typed import typed_check
+from toolcrib.schema.walk import multiplies
 from toolcrib.spec.naming import json_path, nearest, pointed
 
 if TYPE_CHECKING:
@@ -55,10 +56,16 @@ class SchemaCheck:
             raise DefinitionError(
                 f"not a valid JSON Schema 2020-12: {reason}", violations=[Violation(where, reason)]
             ) from None
+        if multiplies(schema):
+            raise DefinitionError(
+                "not usable: its references multiply, so that checking a value would not end"
+            )
         self.is_valid: Callable[[Any], bool] = self._validator.is_valid
 
     def violations(self, value: Any) -> list[Violation]:
         """List every place where the value is wrong, in the order of the schema."""
+        if multiplies(self.schema, value):
+            return [Violation("$", "does not fit its schema, whose references multiply the faults")]
         found: list[Violation] = []
         for error in self._validator.iter_errors(value):
             found.extend(_explain(error, self.schema))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords whose value maps names to schemas."""
@@ -41,3 +42,99 @@ def changed(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
             # Other words, such as `const` and `default`, hold values, which may look like schemas.
             made[word] = changed(part, change) if word in INSIDE else part
     return change(made)
+
+
+_MOST_CHECKS = 20_000
+_MOST_PAIRS = 200_000
+_OFTEN = 8
+
+
+def multiplies(schema: Mapping[str, Any], value: Any = "") -> bool:
+    """Return True if references multiply the checks of one value, without one: of some text in any place.
+
+    Of 30 schemas that each name the next one twice, the last one is checked 2^30 times. The validator
+    remembers the objects and lists that it has checked, but no text, and nothing where it lists all faults.
+    """
+    text = str(schema)
+    if "$ref" not in text and "$dynamicRef" not in text:
+        return False
+    checks = _Checks(schema)
+    try:
+        most = checks.of(schema, value) if value else max(checks.of(part, "") for part in checks.parts)
+        return most > max(_MOST_CHECKS, _OFTEN * (len(checks.known) + _size(value)))
+    except (OverflowError, RecursionError):
+        return True
+
+
+def _size(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, parts))
+
+
+class _Checks:
+    """The number of checks of parts of a schema on parts of a value, rather too many than too few."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.known: dict[tuple[int, int], int] = {}
+        self.parts: list[Mapping[str, Any]] = []
+        waiting: list[Any] = [root]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, Mapping):
+                self.parts.append(part)
+                waiting += part.values()
+            elif isinstance(part, list):
+                waiting += part
+        self._roots = [root, *(part for part in self.parts if "$id" in part and part is not root)]
+
+    def of(self, rule: Any, value: Any) -> int:
+        """Return the number for one part of each. Raises OverflowError if there are too many parts."""
+        if not isinstance(rule, Mapping):
+            return 1
+        key = id(rule), id(value)
+        if key not in self.known:
+            if len(self.known) == _MOST_PAIRS:
+                raise OverflowError
+            self.known[key] = 0  # for a reference in a circle
+            self.known[key] = 1 + sum(self.of(*pair) for pair in self._pairs(rule, value))
+        return self.known[key]
+
+    def _pairs(self, rule: Mapping[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
+        within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        for word, part in rule.items():
+            if word in ("$ref", "$dynamicRef"):
+                yield from ((target, value) for target in self._targets(str(part)))
+            elif word in ("not", "if", "then", "else"):
+                yield part, value
+            elif word in INSIDE:
+                yield from ((part, inner) for inner in within)
+            elif word == "prefixItems" and isinstance(part, list):
+                yield from zip(part, within, strict=False)
+            elif word in LISTS and isinstance(part, list):
+                yield from ((one, value) for one in part)
+            elif word == "properties" and isinstance(part, Mapping) and isinstance(value, dict):
+                yield from ((one, value[name]) for name, one in part.items() if name in value)
+            elif word == "dependentSchemas" and isinstance(part, Mapping):
+                yield from ((one, value) for one in part.values())
+            elif word == "patternProperties" and isinstance(part, Mapping):
+                yield from ((one, inner) for one in part.values() for inner in within)
+
+    def _targets(self, reference: str) -> Iterator[Any]:
+        """Yield all parts that a reference may lead to, from whatever base."""
+        fragment = unquote(reference.partition("#")[2])
+        if fragment and not fragment.startswith("/"):
+            names = ("$anchor", "$dynamicAnchor")
+            yield from (part for part in self.parts if fragment in map(part.get, names))
+        else:
+            yield from (_inner(root, fragment) for root in self._roots)
+
+
+def _inner(found: Any, pointer: str) -> Any:
+    """Return what a JSON pointer leads to; None if it leads nowhere."""
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list):
+            found = found[int(key)] if key.isdecimal() and len(key) < 10 and int(key) < len(found) else None
+        else:
+            found = found.get(key) if isinstance(found, Mapping) else None
+    return found
