@@ -141,6 +141,8 @@ def test_lint_reads_files_of_any_format(crib: Crib) -> None:
     found = cli(crib, "lint", "bad.json", "--json").document
     assert [(one["line"], one["column"], one["rule"]) for one in found["diagnostics"]] == [(4, 22, "dialect")]
     assert cli(crib, "lint", "gone.json").code == 3
+    (crib.root / "link.json").symlink_to("gone.json")
+    assert cli(crib, "lint", "link.json").code == 3
 
 
 HOSTILE: dict[str, bytes] = {

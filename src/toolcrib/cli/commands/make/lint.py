@@ -59,7 +59,7 @@ def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for name in files:
         path = Path(name)
-        if not path.exists() and not path.is_symlink():
+        if not path.exists():
             raise NotFoundError(f"there is no file {name}")
         if path.suffix == ".py":
             raise UsageError(f"{name} is no manifest", hint=f"Its tools are checked by: toolcrib list {name}")
