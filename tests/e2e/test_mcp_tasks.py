@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from tests.commands import PROGRAM, Forked
 from tests.crib import Crib
 from toolcrib import Context, McpForms
 from toolcrib.project import McpCatalog
+from toolcrib.runs.history import ENDED
 from toolcrib.serve.mcp import Connection, ServerSettings
 
 V = "io.modelcontextprotocol/"
@@ -163,3 +166,39 @@ async def test_a_task_that_runs_where_the_project_stops_is_given_back(tmp_path: 
         await project.calls.stop()
         await connection.drain(5)
         assert project.calls.find(task).state == "ready"
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "is cancelled"])
+async def test_a_call_that_is_over_while_it_becomes_a_task(tmp_path: Path, ends: bool) -> None:
+    crib, end = Crib(tmp_path / "project"), asyncio.Event()
+    async with crib.open() as project:
+
+        @project.toolset.tool(idempotent=True)
+        async def late() -> str:
+            await end.wait()
+            return "done"
+
+        sent: asyncio.Queue[bytes] = asyncio.Queue()
+        settings = ServerSettings(tasks=lambda: project.calls, task_after_s=0.1)
+        connection = Connection(McpCatalog(project), sent.put_nowait, settings)
+        assert project.calls.stored.queue() == []  # The database is there now.
+        (database,) = crib.root.rglob("state.db")
+        with closing(sqlite3.connect(database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            connection.receive(request("tools/call", {"name": "late", "arguments": {}}, TASKS))
+            await asyncio.sleep(0.5)  # Meanwhile it is being stored, or else becomes a task later.
+            if ends:
+                end.set()
+            else:
+                gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+                connection.receive(json.dumps(gone).encode())
+            await asyncio.sleep(0.1)
+            assert sent.empty()
+            other.execute("ROLLBACK")
+        async with asyncio.timeout(30):
+            while not (calls := project.calls.page(ENDED)):  # noqa: ASYNC110 - the connection has no event for it
+                await asyncio.sleep(0.02)
+        assert [call.state for call in calls] == ["done" if ends else "cancelled"]
+        answers = [json.loads(sent.get_nowait())["result"]["taskId"] for _ in range(sent.qsize())]
+        assert answers == ([calls[0].id] if ends else [])
+        await connection.drain(0)

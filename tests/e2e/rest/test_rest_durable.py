@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.e2e.rest.test_rest_calls import client, decide, make_crib, serving, until
 from tests.e2e.rest.test_rest_invoke import READS
@@ -50,6 +53,39 @@ async def test_a_call_answered_with_202_survives_the_server(tmp_path: Path) -> N
             assert [one["callId"] for one in page["calls"]] == [third, second, first]
             async with session.get(f"/tools/calls?pageToken={page['nextPageToken']}") as reply:
                 assert [one["callId"] for one in (await reply.json())["calls"]] == [lost]
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["runs", "ends"])
+async def test_other_calls_go_on_while_one_waits_for_the_store(tmp_path: Path, ends: bool) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
+    with serving(crib) as server:
+        async with client(server) as session:
+            sums, body = {"args": {"a": 1, "b": 2}}, {"args": {"mark": str(mark)}}
+            async with session.post(
+                "/tools/invoke/add", json=sums, headers={"Prefer": "respond-async"}
+            ) as reply:
+                assert reply.status in (200, 202)  # Its store is open now.
+            prefer = {"Prefer": "wait=1"}
+            kept = asyncio.create_task(accepted(session, "hold", body, prefer))
+            await until(mark.with_name("mark.begun"))
+            (database,) = crib.root.rglob("state.db")
+            with closing(sqlite3.connect(database, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                # If these were answered only after the server has given up, the other would not be stored.
+                for _ in range(15):
+                    await asyncio.sleep(0.1)
+                    async with session.post("/tools/invoke/add", json=sums) as reply:
+                        assert reply.status == 200
+                if ends:
+                    mark.touch()
+                    await until(mark.with_name("mark.runs"))
+                other.execute("ROLLBACK")
+            await kept
+            if not ends:
+                async with session.get("/queue") as reply:
+                    assert (await reply.json())["running"] == 1
+                mark.touch()
+            await until_status(session, kept.result(), "ok")
 
 
 async def accepted(session: aiohttp.ClientSession, tool: str, body: Any, headers: dict[str, str]) -> str:

@@ -169,8 +169,11 @@ class Store:
         self.stored()
         self.state = "cancelled"
 
-    def adopt(self, *_: Any) -> Any:
-        return self.stored()
+    async def adopt(self, *_: Any) -> Any:
+        try:
+            return self.stored()
+        except StateUnavailable:
+            return None
 
 
 async def test_a_call_whose_database_was_away_at_its_end_is_shown_as_ended() -> None:

@@ -273,22 +273,36 @@ class ProjectCalls:
             with suppress(ToolcribError):  # It is disabled or gone: its calls keep waiting.
                 self._bound(name)
 
-    def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall:
-        """Store a direct call that this process runs in a task, and keep its lease from now on."""
+    async def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall | None:
+        """Store a direct call that this process runs in a task, and keep its lease from now on.
+
+        The task must not end before this has. Return None where the call cannot be stored.
+        """
         # First, because the lease of the call begins below and only a worker renews it.
         self.serve()
         assert self._served is not None
-        ready = self.prepare(
-            ctx.tool,
-            ctx.arguments,
-            caller=ctx.caller,
-            identity=ctx.identity,
-            session_id=ctx.session_id,
-            timeout_ms=ctx.timeout_ms,
-            client=ctx.client,
-        )
-        claim = self.stored.adopt(self._served[0].name, id=ctx.identify(), **ready)
-        self._served[0].adopt(claim, task)
+        worker = self._served[0]
+
+        def store() -> ClaimedCall:
+            ready = self.prepare(
+                ctx.tool,
+                ctx.arguments,
+                caller=ctx.caller,
+                identity=ctx.identity,
+                session_id=ctx.session_id,
+                timeout_ms=ctx.timeout_ms,
+                client=ctx.client,
+            )
+            return self.stored.adopt(worker.name, id=ctx.identify(), **ready)
+
+        try:
+            claim = await asyncio.to_thread(store)
+        except ToolcribError:
+            return None
+        except Exception:  # The call goes on, and waits for this.
+            _log.exception("a call that runs could not be stored")
+            return None
+        worker.adopt(claim, task)
         return claim
 
     async def settle(self, claim: ClaimedCall, ending: Ending) -> None:

@@ -77,8 +77,10 @@ class ClientCall:
     """The state that the call brought, of an earlier round."""
     may_be_task: bool = False
     """True if the client knows tasks, and there is a store for them."""
-    claim: ClaimedCall | None = None
-    """The claim of a call that was answered as a task while it ran."""
+    adopted: asyncio.Task[ClaimedCall | None] | None = None
+    """Stores a call that takes long, and answers it as a task; None where it cannot be stored."""
+    is_cancelled: bool = False
+    """True if the client has cancelled it before it was answered."""
     task: asyncio.Task[None] | None = None
     question: ApprovalQuestion | None = None
     """What the client's user is asked."""
@@ -162,6 +164,7 @@ class ClientCalls:
         # Taken out first: `_run` then finds that the call is not open, and sends no second answer.
         one = self._open.pop(key, None)
         if one is not None and one.task is not None:
+            one.is_cancelled = True
             one.task.cancel()
             one.request.reply(None)
 
@@ -193,13 +196,27 @@ class ClientCalls:
             _log.exception("the call path raised")
             result = Result("error", error=ToolcribError(f"the call failed: {type(error).__name__}"))
         key = one.request.key
-        if one.claim is not None and self.tasks is not None and not isinstance(result, dict):
-            # The task was the answer to the request. The result goes to the store.
-            await self.tasks.record(one.call, one.claim, result)
-        elif self._open.get(key) is one:
+        if one.adopted is not None and not isinstance(result, dict):
+            from toolcrib.runs.serving import whole
+
+            with suppress(asyncio.CancelledError):  # It has ended, and is being recorded.
+                await whole(self._record(one, one.adopted, result))
+        if self._open.get(key) is one:
             # A cancelled call never comes here, even if its id belongs to a later request by now.
             del self._open[key]
             self._answer(one, result or Result("error", error=Cancelled(self._ended)))
+
+    async def _record(
+        self, one: ClientCall, adopted: asyncio.Task[ClaimedCall | None], result: Result | None
+    ) -> None:
+        """Record the result of a call that was stored while it ran."""
+        claim = await adopted
+        if claim is None:
+            return
+        assert self.tasks is not None
+        if result is None and one.is_cancelled:
+            result = Result("error", error=Cancelled("the client cancelled the call"))
+        await self.tasks.record(one.call, claim, result)
 
     async def _take_answer(self, one: ClientCall) -> None:
         """Take the user's answer that came with a request."""
@@ -218,7 +235,7 @@ class ClientCalls:
         if not one.listed.tool.mcp.task:
             result = await self._invoke(one)
             approval = waiting_for(result)
-            if approval is None or one.claim is not None or await self._question(one, result) is not None:
+            if approval is None or one.adopted is not None or await self._question(one, result) is not None:
                 return result
         # The timer of `_make_task` may end while the call is stored, and would store it again.
         one.may_be_task = False
@@ -229,16 +246,23 @@ class ClientCalls:
 
     def _make_task(self, one: ClientCall) -> None:
         """Answer a call as a task because it takes long. It stays a call where it cannot be stored."""
-        if self._open.get(one.request.key) is not one or not one.may_be_task:
-            return
+        if self._open.get(one.request.key) is one and one.may_be_task:
+            one.adopted = asyncio.create_task(self._adopt(one))
+
+    async def _adopt(self, one: ClientCall) -> ClaimedCall | None:
         assert self.tasks is not None
         assert one.task is not None
-        with suppress(ToolcribError):
-            one.claim, task = self.tasks.adopt(one.call, one.task)
-            del self._open[one.request.key]
-            if isinstance(one.call.client, ModernClient):
-                one.call.client.leave()
-            self._answer(one, task)
+        claim = await self.tasks.adopt(one.call, one.task)
+        if claim is None:
+            return None
+        with suppress(ToolcribError):  # Then its result is the answer.
+            task = await self.tasks.adopted(claim)
+            if self._open.get(one.request.key) is one:
+                del self._open[one.request.key]
+                if isinstance(one.call.client, ModernClient):
+                    one.call.client.leave()
+                self._answer(one, task)
+        return claim
 
     async def _answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         try:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import CapabilityMissing, ConflictError, NotFoundError, ToolcribError
+from toolcrib.errors import Cancelled, CapabilityMissing, ConflictError, NotFoundError, ToolcribError
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.questions.elicitation import (
     ApprovalQuestion,
@@ -92,19 +92,25 @@ class Tasks:
 
         return await asyncio.to_thread(lambda: self._created(submit()))
 
-    def adopt(self, call: Call, running: asyncio.Task[None]) -> tuple[ClaimedCall, dict[str, Any]]:
-        """Store a call that runs already, and return its claim and it as a new task. Raises ToolcribError."""
+    async def adopt(self, call: Call, running: asyncio.Task[None]) -> ClaimedCall | None:
+        """Store a call that runs already, as `ProjectCalls.adopt` does."""
         from toolcrib.core.context import Context
 
-        claim = self._calls().adopt(Context.of(call), running)
-        return claim, self._created(claim.id)
+        return await self._calls().adopt(Context.of(call), running)
+
+    async def adopted(self, claim: ClaimedCall) -> dict[str, Any]:
+        """Return a call that was adopted as a new task. Raises ToolcribError."""
+        return await asyncio.to_thread(self._created, claim.id)
 
     async def record(self, call: Call, claim: ClaimedCall, result: Result | None) -> None:
         """Record the result of a call that was adopted; None gives it back because this process ends."""
         from toolcrib.core.context import Context
-        from toolcrib.runs.ending import HandedBack, ending_of
+        from toolcrib.core.decision import Cancel
+        from toolcrib.runs.ending import Ending, HandedBack, ending_of
 
-        ending = HandedBack() if result is None else ending_of(Context.of(call), result)
+        ending: Ending = HandedBack() if result is None else ending_of(Context.of(call), result)
+        if result is not None and isinstance(result.error, Cancelled):
+            ending = Cancel(result.error)
         await self._calls().settle(claim, ending)
 
     async def show(

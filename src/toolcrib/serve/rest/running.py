@@ -30,7 +30,8 @@ from toolcrib.errors import (
 )
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.runs import CallAttempt, CallChange, CallState, ClaimedCall, DurableCall
-from toolcrib.runs.ending import ending_of
+from toolcrib.runs.ending import Ending, ending_of
+from toolcrib.runs.serving import whole
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
 from toolcrib.spec import Call, CallEvent, Result
@@ -80,8 +81,8 @@ class OpenCall:
         """True if the server stops, and cancels the call for that."""
         self.is_durable = False
         """True if it is in the store, and not only in this server."""
-        self.claim: ClaimedCall | None = None
-        """The claim of a call that is in the store because it takes long."""
+        self.claim: asyncio.Task[ClaimedCall | None] | None = None
+        """Stores a call that takes long; its claim, or None where it cannot be stored."""
         self.moves = False
         """True while a call that waits for a person is moved to the store."""
         self._past: deque[CallEvent] = deque()
@@ -307,9 +308,13 @@ class ServerCalls:
             if call.result is None:
                 self._follow(call, await self._store(call))
         else:
-            with suppress(ToolcribError):  # Where it cannot be stored, it stays a call of this server alone.
-                call.claim = self._durable.adopt(call.ctx, call.task)
-                call.is_durable = True
+            call.claim = call.claim or asyncio.create_task(self._adopt(call, call.task))
+            await asyncio.shield(call.claim)
+
+    async def _adopt(self, call: OpenCall, task: asyncio.Task[None]) -> ClaimedCall | None:
+        claim = await self._durable.adopt(call.ctx, task)
+        call.is_durable = claim is not None
+        return claim
 
     def _add(self, event: CallEvent) -> None:
         call = self._running.get(event.call_id)
@@ -384,8 +389,12 @@ class ServerCalls:
             if isinstance(result.error, Cancelled) and not call.stops:
                 ending = Cancel(result.error)
             with suppress(asyncio.CancelledError):  # It has ended, and is being recorded.
-                await self._durable.settle(call.claim, ending)
+                await whole(self._record(call.claim, ending))
         return result
+
+    async def _record(self, adopted: asyncio.Task[ClaimedCall | None], ending: Ending) -> None:
+        if (claim := await adopted) is not None:
+            await self._durable.settle(claim, ending)
 
     def _keep(self, call: OpenCall) -> None:
         self._ended[call.id] = call
