@@ -1,6 +1,5 @@
 """Bundles of tools kept as JSON files: the store that REST, the command line and Python share."""
 
-from toolcrib.bundles.changes import RecordedChange, log_of
 from toolcrib.bundles.forms import (
     entry_of,
     read_manifest,
@@ -9,6 +8,6 @@ from toolcrib.bundles.forms import (
     require_one_name,
     slug_of,
 )
+from toolcrib.bundles.history import RecordedChange, Revision, log_of
 from toolcrib.bundles.records import BundleBody, BundleRecord, ToolBody, ToolRecord
-from toolcrib.bundles.revisions import Revision
 from toolcrib.bundles.store import BuiltIn, Store

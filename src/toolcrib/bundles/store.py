@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from toolcrib.bundles.changes import ChangeLog, RecordedChange
 from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
+from toolcrib.bundles.history import REVISIONS, History, RecordedChange, Revision, ToolChange
 from toolcrib.bundles.journal import Journal, Position
 from toolcrib.bundles.records import (
     MOST_TOOLS,
@@ -42,7 +42,6 @@ from toolcrib.bundles.records import (
     fault_of,
     file_of,
 )
-from toolcrib.bundles.revisions import FOLDER, Revision, ToolChange, keep, revision_files
 from toolcrib.bundles.staging import put_in_place, remove_left, staged
 from toolcrib.errors import (
     BuiltInReadOnly,
@@ -97,7 +96,7 @@ class Store:
         self.journal = Journal(data, self._lock)
         self._built_in = {one.bundle.id: one for one in built_in}
         self._clock = clock
-        self._changes = ChangeLog(data)
+        self._history = History(data)
         self._by = "local"
         self._counted: dict[str, tuple[Position, int]] = {}
         """By bundle: the number of its tools, counted behind a place in the journal."""
@@ -155,10 +154,10 @@ class Store:
                 modified_at=now,
             )
             # Before anything is changed, here and below: a change that cannot be recorded does not happen.
-            self._changes.ensure()
+            self._history.ensure()
             make_folder(self._folder / id / "tools")
             self._replace_bundle(bundle)
-            self._changes.bundle("BUNDLE_CREATED" if before is None else "BUNDLE_REPLACED", bundle, self._by)
+            self._history.bundle("BUNDLE_CREATED" if before is None else "BUNDLE_REPLACED", bundle, self._by)
         return bundle, before is None
 
     def switch_bundle(self, id: str, *, enabled: bool, check: Check = _no_check) -> BundleRecord:  # noqa: A002
@@ -166,13 +165,13 @@ class Store:
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
-            self._changes.ensure()
+            self._history.ensure()
             bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
             if bundle.is_built_in:
                 self._set_switch(id, enabled)
             else:
                 self._replace_bundle(bundle)
-            self._changes.bundle("BUNDLE_ENABLED" if enabled else "BUNDLE_DISABLED", bundle, self._by)
+            self._history.bundle("BUNDLE_ENABLED" if enabled else "BUNDLE_DISABLED", bundle, self._by)
         return bundle
 
     def delete_bundle(self, id: str, check: Check = _no_check) -> BundleRecord:  # noqa: A002
@@ -186,10 +185,10 @@ class Store:
             check(bundle)
             if self.files(id):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
-            self._changes.ensure()
+            self._history.ensure()
             bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
             self._replace_bundle(bundle)
-            self._changes.bundle("BUNDLE_DELETED", bundle, self._by)
+            self._history.bundle("BUNDLE_DELETED", bundle, self._by)
         self._remove_due()
         return bundle
 
@@ -218,7 +217,7 @@ class Store:
         with staged(self._folder, self._lock, {"bundle.json": bundle, **files}) as new, self._lock.alone():
             if not unchanged():
                 return False
-            self._changes.ensure()
+            self._history.ensure()
             for file in (name.removeprefix("tools/") for name in files):
                 if (before := self._record(bundle.id, file)) is not None:
                     self._keep(before, "replaced")
@@ -226,7 +225,7 @@ class Store:
             self.journal.add(bundle.id)
             put_in_place(new, self._folder / bundle.id)
             named = [f"{tool.slug}@{tool.version}" for tool in files.values()]
-            self._changes.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
+            self._history.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
         return True
 
     def damaged(self, id: str = "") -> list[StateUnavailable]:  # noqa: A002
@@ -271,16 +270,16 @@ class Store:
             # Looked at again: a PUT may have restored one since.
             due = [bundle for bundle in self.bundles() if self._is_due(bundle)]
             for bundle in due:
-                self._changes.ensure()
+                self._history.ensure()
                 folder = self._folder / bundle.id
                 self.journal.add(bundle.id)
                 # Without its record the rest is nothing; so a crash in between leaves no half bundle.
                 remove_file(folder / "bundle.json")
-                shutil.rmtree(folder / FOLDER, ignore_errors=True)
+                shutil.rmtree(folder / REVISIONS, ignore_errors=True)
                 with suppress(OSError):
                     (folder / "tools").rmdir()
                     folder.rmdir()
-                self._changes.bundle("BUNDLE_REMOVED", bundle, self._by)
+                self._history.bundle("BUNDLE_REMOVED", bundle, self._by)
         return [bundle.id for bundle in due]
 
     def _is_due(self, bundle: BundleRecord) -> bool:
@@ -337,7 +336,7 @@ class Store:
                 modified_at=now,
                 **msgspec.structs.asdict(body),
             )
-            self._changes.ensure()
+            self._history.ensure()
             self.journal.add(bundle_id, file_of(slug, version))
             # The file decides who was first: writers of new tools share the lock.
             if not create_file(self._tool_file(bundle_id, slug, version), tool):
@@ -345,7 +344,7 @@ class Store:
                     f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
                     hint="Put it with another version, or delete this one first.",
                 )
-            self._changes.tool("TOOL_PUT", tool, self._by)
+            self._history.tool("TOOL_PUT", tool, self._by)
         return tool
 
     def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
@@ -355,7 +354,7 @@ class Store:
         there is no such tool.
         """
         self.bundle(bundle_id)
-        files = revision_files(self._folder / bundle_id, slug, version)
+        files = self._history.revisions(bundle_id, slug, version)
         found = list(_whole(lambda path: _read(path, Revision), files))
         if not found:
             self.tool(bundle_id, slug, version)
@@ -367,10 +366,10 @@ class Store:
         Raises as `bundle`, and OSError if the log cannot be read.
         """
         self.bundle(bundle_id)
-        return self._changes.of_tool(bundle_id, slug)
+        return self._history.of_tool(bundle_id, slug)
 
     def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
-        keep(self._folder / tool.bundle_id, tool, change, self._by, *self.now())
+        self._history.keep(tool, change, self._by, *self.now())
 
     def tool_in(self, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
         """Return the tool in a file that the journal names, and its mark as in `marks`.
@@ -428,7 +427,7 @@ class Store:
             self._require_enabled(bundle_id)
             tool = self.tool(bundle_id, slug, version)
             check(tool)
-            self._changes.ensure()
+            self._history.ensure()
             if tool.is_built_in:
                 self._set_switch(tool.id, enabled)
             elif tool.is_enabled != enabled:
@@ -437,7 +436,7 @@ class Store:
             if not tool.is_built_in:
                 self.journal.add(bundle_id, file_of(slug, version))
                 replace_file(self._tool_file(bundle_id, slug, version), tool)
-            self._changes.tool("TOOL_ENABLED" if enabled else "TOOL_DISABLED", tool, self._by)
+            self._history.tool("TOOL_ENABLED" if enabled else "TOOL_DISABLED", tool, self._by)
         return tool
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, check: Check = _no_check) -> None:
@@ -446,12 +445,12 @@ class Store:
         with self._lock.alone():
             tool = self.tool(bundle_id, slug, version)
             check(tool)
-            self._changes.ensure()
+            self._history.ensure()
             # First: a crash now leaves a revision without a change, never a change without its revision.
             self._keep(tool, "deleted")
             self.journal.add(bundle_id, file_of(slug, version))
             remove_file(self._tool_file(bundle_id, slug, version))
-            self._changes.tool("TOOL_DELETED", tool, self._by)
+            self._history.tool("TOOL_DELETED", tool, self._by)
 
     # -- within ------------------------------------------------------------------------------------
 

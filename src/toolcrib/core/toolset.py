@@ -137,7 +137,7 @@ class Toolset:
         if reading_program.get():
             raise ProgramRead
         # The interfaces are a layer above this one, and import it.
-        import_module("toolcrib.serve.program").serve_toolset(self)
+        import_module("toolcrib.serve.process").serve_toolset(self)
         raise AssertionError
 
     # -- defining ------------------------------------------------------------------------------

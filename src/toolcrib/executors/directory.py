@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.host import Host
-from toolcrib.executors.workspace.closed import hidden_places
+from toolcrib.executors.workspace.grants import hidden_places
 from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
 from toolcrib.manifest import (
     DEFAULT_DIALECT,

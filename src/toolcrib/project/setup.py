@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from toolcrib.executors.workspace.closed import ClosedPlaces
+from toolcrib.executors.workspace.grants import ClosedPlaces
 from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust, UserSecrets
 from toolcrib.manifest import SourceFiles
 from toolcrib.project.config.mcp import NamedServers

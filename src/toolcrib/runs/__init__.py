@@ -4,6 +4,5 @@ from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
 from toolcrib.runs.dispatch_postgres import PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.history import CallAttempt, CallChange, CallState, DurableCall
-from toolcrib.runs.register import Register
 from toolcrib.runs.serving import Take, Work
-from toolcrib.runs.worker import Worker, worker_name
+from toolcrib.runs.worker import Register, Worker, worker_name

@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.outage import note_lost
-from toolcrib.runs.serving import Serving, Take, Work, whole
+from toolcrib.runs.serving import Serving, Take, Work, note_lost, whole
 from toolcrib.state import Database, Transaction
 
 _LOOK_S = 0.2

@@ -15,8 +15,7 @@ from contextlib import suppress
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
-from toolcrib.runs.outage import note_lost
-from toolcrib.runs.serving import Serving, Take
+from toolcrib.runs.serving import Serving, Take, note_lost
 from toolcrib.state import POSTGRES_NOW, Database, PostgresDatabase, Transaction
 
 _LEAST, _MOST = -(2**31), 2**31 - 1

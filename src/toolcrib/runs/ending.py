@@ -141,7 +141,7 @@ def from_json(data: Mapping[str, Any]) -> Ending:
     return ending
 
 
-def record(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bool:
+def record_ending(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bool:
     """Record the end of an attempt; False if the worker no longer has the call."""
     match ending:
         case Done(result):

@@ -7,14 +7,20 @@ saves a transaction, and the way through the queue, for most calls and for each 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
-from toolcrib.state import Transaction
+from toolcrib.errors import StateUnavailable
+from toolcrib.state import Database, Transaction
 
+_log = logging.getLogger("toolcrib.runs")
+
+_away: WeakSet[Database] = WeakSet()
 _T = TypeVar("_T")
 Work = Callable[[], Awaitable[None]]
 """What to do once a row is taken. It records its own failures and never raises."""
@@ -133,3 +139,17 @@ class Serving:
         while self._taken:
             self._settled.clear()
             await self._settled.wait()
+
+
+def note_lost(database: Database, error: StateUnavailable) -> None:
+    """Log that a database is away, unless that was logged already."""
+    if database not in _away:
+        _away.add(database)
+        _log.warning("this process waits for its database: %s", error)
+
+
+def note_found(database: Database) -> None:
+    """Log that a database answers again, if it was away."""
+    if database in _away:
+        _away.discard(database)
+        _log.warning("the database answers again")

@@ -1,16 +1,26 @@
-"""The end of a process that serves."""
+"""A process that serves MCP on standard input and output for a program's toolset, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Coroutine
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from toolcrib import __version__
 from toolcrib.errors import UsageError
+from toolcrib.serve.mcp import serve_stdio
+
+if TYPE_CHECKING:
+    from toolcrib.core.toolset import Toolset
+
+AT_TERMINAL = (
+    "Serving MCP on standard input and output, for a client that starts this command itself. Ctrl-C ends it."
+)
 
 
 def run_until_end(main: Coroutine[Any, Any, int]) -> NoReturn:
@@ -49,3 +59,21 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:  # Only the extra `http` brings it.
         return asyncio.new_event_loop()
     return new_event_loop()
+
+
+def serve_toolset(tools: Toolset) -> NoReturn:
+    """Serve a toolset on standard input and output until the client goes, and end the process."""
+    if sys.stdin.isatty():
+        program, *words = sys.argv
+        # A client starts it in another folder.
+        words = [os.path.abspath(word) if ".py" in word else word for word in words]
+        command = shlex.join([sys.executable, os.path.abspath(program), *words])
+        sys.stderr.write(
+            f"{AT_TERMINAL}\nIn the client's configuration of servers, the command is: {command}\n"
+        )
+    run_until_end(_serve(tools))
+
+
+async def _serve(tools: Toolset) -> int:
+    async with tools:
+        return await serve_stdio(tools, version=__version__)

@@ -6,15 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.spec.calls.call import Call as Call
+from toolcrib.spec.calls.call import CallEvent as CallEvent
+from toolcrib.spec.calls.call import CallEvents, Result
+from toolcrib.spec.calls.call import Chunk as Chunk
 from toolcrib.spec.calls.call import Outcome as Outcome
-from toolcrib.spec.calls.call import Result
+from toolcrib.spec.calls.call import Progress as Progress
 from toolcrib.spec.calls.caller import SCOPES, Caller, Scope
 from toolcrib.spec.calls.client import CallClient, CallSession, RoundClient
 from toolcrib.spec.calls.content import Content
-from toolcrib.spec.calls.events import CallEvent as CallEvent
-from toolcrib.spec.calls.events import CallEvents
-from toolcrib.spec.calls.events import Chunk as Chunk
-from toolcrib.spec.calls.events import Progress as Progress
 from toolcrib.spec.ports import CallContext as CallContext
 from toolcrib.spec.ports import Catalog, Clock, Invoke, SecretSource
 from toolcrib.spec.ports import Executor as Executor

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from toolcrib.errors import ToolcribError
-from toolcrib.spec.calls.call import Call, Outcome, Result
+from toolcrib.spec.calls.call import Call, CallEvent, CallEvents, Outcome, Result
 from toolcrib.spec.calls.caller import Caller
 from toolcrib.spec.calls.client import CallClient
-from toolcrib.spec.calls.events import CallEvent, CallEvents
 from toolcrib.spec.tools.tool import Tool
 
 

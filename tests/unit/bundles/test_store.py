@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord, log_of, revisions
+from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord, log_of
+from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
 from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
 from toolcrib.bundles.store import REAP_AFTER_S
@@ -346,10 +347,10 @@ def test_each_replaced_record_is_kept_and_each_change_is_recorded(
 def test_the_oldest_revisions_go_first(store: Store) -> None:
     store.put_bundle(A, BundleBody(slug="x"))
     store.put_tool(A, "a", "1", TOOL)
-    for number in range(revisions.MOST + 4):
+    for number in range(MOST_REVISIONS + 4):
         store.switch_tool(A, "a", "1", enabled=bool(number % 2))
     kept = store.revisions(A, "a", "1")
-    assert len(kept) == revisions.MOST
+    assert len(kept) == MOST_REVISIONS
     assert kept[0].change == "enabled"
 
 

@@ -12,7 +12,7 @@ from toolcrib.errors import DefinitionError
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.schema import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
-from toolcrib.spec.calls.events import Chunk, Progress
+from toolcrib.spec.calls.call import Chunk, Progress
 
 _Adapter = Callable[[dict[str, Any]], dict[str, Any]]
 

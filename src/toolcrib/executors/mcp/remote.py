@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, HostNotAllowed, ToolcribError, ToolUnavailable
-from toolcrib.executors.mcp.variables import values_needed
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, values_needed
 from toolcrib.spec import Network
 
 if TYPE_CHECKING:

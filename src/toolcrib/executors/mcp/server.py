@@ -18,8 +18,7 @@ from toolcrib.errors import (
     ToolFailed,
     ToolUnavailable,
 )
-from toolcrib.executors.mcp.callers import CallerConnections
-from toolcrib.executors.mcp.connected import Connected, Link, connected
+from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays

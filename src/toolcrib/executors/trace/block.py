@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from toolcrib.executors.trace.observation import Observation, Uses
 from toolcrib.executors.trace.reach import Reach, above, parent
-from toolcrib.executors.workspace.closed import GIT_SETTINGS
+from toolcrib.executors.workspace.grants import GIT_SETTINGS
 from toolcrib.manifest import kind_of
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Tool

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.workspace.closed import ClosedPlaces
 from toolcrib.executors.workspace.grants import (
+    ClosedPlaces,
     FileGrants,
     ProjectFiles,
     ReviewedGrants,

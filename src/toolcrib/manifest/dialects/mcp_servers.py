@@ -6,9 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Literal
 
+from toolcrib.errors import ToolUnavailable
 from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import did_you_mean
@@ -210,6 +212,18 @@ def expand(text: str, values: Mapping[str, str]) -> str:
         return values[name] if default is None or values.get(name) else default
 
     return _VARIABLE.sub(value, text)
+
+
+@contextmanager
+def values_needed() -> Iterator[None]:
+    """Turn the KeyError of `expand`, for a name without a value, into ToolUnavailable."""
+    try:
+        yield
+    except KeyError as error:
+        name = error.args[0]
+        raise ToolUnavailable(
+            f"the variable {name} is not set", hint=f"Set it, or write ${{{name}:-default}}."
+        ) from None
 
 
 def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissions:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from toolcrib.builtin.settings import RootFolder
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.executors.workspace.closed import hidden_places
+from toolcrib.executors.workspace.grants import hidden_places
 from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
 from toolcrib.manifest.yaml.diagnostics import make

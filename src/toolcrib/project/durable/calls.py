@@ -26,7 +26,7 @@ from toolcrib.runs import (
     Worker,
     entry_of,
 )
-from toolcrib.runs.ending import Ending, context_of, ending_of, record
+from toolcrib.runs.ending import Ending, context_of, ending_of, record_ending
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import CallClient, Caller, CallEvent, Result
@@ -308,7 +308,7 @@ class ProjectCalls:
     async def settle(self, claim: ClaimedCall, ending: Ending) -> None:
         """Record the end of an adopted call, as `Worker.settle` does; once after `stop`."""
         if self._served is None:
-            await asyncio.to_thread(record, self.stored, claim, ending)
+            await asyncio.to_thread(record_ending, self.stored, claim, ending)
         else:
             await self._served[0].settle(claim, ending)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import toolcrib
-from toolcrib.executors.workspace.closed import ClosedFolder
+from toolcrib.executors.workspace.grants import ClosedFolder
 from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, kind_of
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config

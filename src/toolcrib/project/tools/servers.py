@@ -20,7 +20,7 @@ from toolcrib.errors import (
     ToolUnavailable,
     UsageError,
 )
-from toolcrib.executors.mcp.connected import Link
+from toolcrib.executors.mcp.connections import Link
 from toolcrib.executors.mcp.definitions import Definition, digest, names_of, takes_address, tool_of
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.process.local import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.core.toolset import Toolset
-from toolcrib.executors.workspace.closed import ClosedPlaces
+from toolcrib.executors.workspace.grants import ClosedPlaces
 from toolcrib.project.control.records import SecretsStep
 from toolcrib.project.integrity.programs import closed_folders, programs_of, running_from, settled
 from toolcrib.project.setup import Setup, private_folders

@@ -9,8 +9,7 @@ from contextlib import suppress
 from functools import partial
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs.outage import note_lost
-from toolcrib.runs.serving import Work
+from toolcrib.runs.serving import Work, note_lost
 from toolcrib.runs.sessions.records import ClaimedRun
 from toolcrib.runs.sessions.transitions import RunTransitions
 from toolcrib.state import Transaction

@@ -1,7 +1,6 @@
 """The HTTP application: routes with their schemas, bodies, errors, ETags, and the server that runs it."""
 
-from toolcrib.serve.http.app import BODY_S, SECURITY_HEADERS, create_app
-from toolcrib.serve.http.etags import check_preconditions
+from toolcrib.serve.http.app import BODY_S, SECURITY_HEADERS, check_preconditions, create_app
 from toolcrib.serve.http.openapi import describe, errors_of
 from toolcrib.serve.http.problems import problem
 from toolcrib.serve.http.reading import check_coding

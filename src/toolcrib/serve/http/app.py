@@ -6,6 +6,7 @@ It is one plain ASGI callable, so it can be mounted below any prefix of another 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import logging
 import re
@@ -21,9 +22,8 @@ from starlette.routing import Route as PathRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import MethodNotAllowed, NotFoundError, SlowRequest, ToolcribError
+from toolcrib.errors import MethodNotAllowed, NotFoundError, PreconditionFailed, SlowRequest, ToolcribError
 from toolcrib.serve.auth import Access
-from toolcrib.serve.http.etags import etag_of, matches
 from toolcrib.serve.http.problems import problem
 from toolcrib.serve.http.reading import JSON, check_coding, check_length, media_type_of, read_query
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
@@ -185,3 +185,28 @@ async def _no_such_path(scope: Scope, receive: Receive, send: Send) -> None:
         f"there is nothing at {scope['path'][:200]!r}", hint="GET /openapi.json lists all routes."
     )
     await problem(error)(scope, receive, send)
+
+
+def etag_of(body: bytes) -> str:
+    """Return the ETag of a body."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def matches(header: str | None, tag: str) -> bool:
+    """Return True if a list of ETags, or `*`, names this one."""
+    listed = "" if header is None else header
+    # A proxy that compresses an answer makes its ETag weak; the record is the same.
+    return any(one.strip().removeprefix("W/") in (tag, "*") for one in listed.split(","))
+
+
+def check_preconditions(headers: Mapping[str, str], current: Any) -> None:
+    """Raise PreconditionFailed if `If-Match` or `If-None-Match` forbids a change.
+
+    `current` is what a GET would answer now, None if there is nothing.
+    """
+    tag = "" if current is None else etag_of(msgspec.json.encode(current))
+    wanted = headers.get("if-match")
+    if wanted is not None and (not tag or not matches(wanted, tag)):
+        raise PreconditionFailed(hint="GET it again, and send the new ETag.", details={"etag": tag or None})
+    if tag and matches(headers.get("if-none-match"), tag):
+        raise PreconditionFailed("it exists already", details={"etag": tag})

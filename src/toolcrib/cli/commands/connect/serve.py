@@ -71,8 +71,7 @@ def command(
         raise UsageError("choose one of --stdio and --http", hint="For an MCP client: toolcrib serve --stdio")
     if (issuer is None) != (resource is None):
         raise click.UsageError("--issuer and --resource are given together")
-    from toolcrib.serve.process import run_until_end
-    from toolcrib.serve.program import AT_TERMINAL
+    from toolcrib.serve.process import AT_TERMINAL, run_until_end
 
     if stdio:
         if sys.stdin.isatty():
@@ -102,7 +101,7 @@ def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> Non
 
 
 def _serve_file(file: str, *, http: bool) -> NoReturn:
-    from toolcrib.serve.program import serve_toolset
+    from toolcrib.serve.process import serve_toolset
 
     if not is_program(file):
         raise no_program(file)

@@ -15,10 +15,9 @@ from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 from toolcrib.executors.mcp.launch.data import data_named
 from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
-from toolcrib.executors.mcp.variables import values_needed
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, values_needed
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
 from toolcrib.spec.tools.tool import may_touch

@@ -1,6 +1,9 @@
-"""The log of a store: one line for each change of a bundle or a tool, whatever interface made it.
+"""What a store keeps of each change, whatever interface made it: a line in a log, and the record before it.
 
-It has the form of a project's audit log, and lies in the user's data folder beside the bundles.
+The log has the form of a project's audit log, and lies in the user's data folder beside the bundles. Records
+of a tool as they were before their changes are in
+
+<data>/bundles/<bundle id>/revisions/<file of the tool>/<UUIDv7>.json
 """
 
 from __future__ import annotations
@@ -8,17 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from toolcrib.bundles.records import BundleRecord, ToolRecord
+from toolcrib.bundles.files import create_file, make_folder
+from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, ToolRecord, file_of
+from toolcrib.spec.identifier import new_id
 
 if TYPE_CHECKING:
     from toolcrib.guard import AuditLog
 
 MOST_LINES = 256
 """Changes of a tool that are returned."""
+REVISIONS = "revisions"
+MOST_REVISIONS = 50
+"""Records that are kept of one version of a tool; the oldest go first."""
+ToolChange = Literal["enabled", "disabled", "deleted", "replaced"]
 
 
 class RecordedChange(Struct, frozen=True, kw_only=True):
@@ -34,13 +43,27 @@ class RecordedChange(Struct, frozen=True, kw_only=True):
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
 
 
+class Revision(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The record of a tool before a change."""
+
+    id: str
+    """UUIDv7: sorts by the time of the change."""
+    change: ToolChange
+    """The change that ended it."""
+    changed_at: str
+    changed_by: str
+    """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
+    tool: ToolRecord
+    schema_version: str = SCHEMA_VERSION
+
+
 def log_of(data: Path) -> tuple[Path, Path]:
     """Return the paths of the log of a store and of its anchor."""
     return data / "audit" / "store.log", data / "audit.anchor"
 
 
-class ChangeLog:
-    """Writes the log of the store in one folder. A change that cannot be recorded is refused."""
+class History:
+    """Writes log and revisions of the store in one folder. A change that cannot be recorded is refused."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -86,3 +109,20 @@ class ChangeLog:
             for line in reversed(lines)
             if (entry := line.entry) is not None and entry.fields.get("bundle") == bundle_id
         ]
+
+    def keep(self, tool: ToolRecord, change: ToolChange, by: str, seconds: float, now: str) -> None:
+        """Keep a record that is about to be replaced or removed. The caller alone has the store's lock."""
+        folder = self._folder_of(tool.bundle_id, tool.slug, tool.version)
+        make_folder(folder)
+        made = Revision(id=new_id(seconds), change=change, changed_at=now, changed_by=by, tool=tool)
+        create_file(folder / f"{made.id}.json", made)
+        for oldest in self.revisions(tool.bundle_id, tool.slug, tool.version)[MOST_REVISIONS:]:
+            oldest.unlink(missing_ok=True)
+
+    def revisions(self, bundle_id: str, slug: str, version: str) -> list[Path]:
+        """Return the files of the revisions of one version of a tool, the newest first."""
+        # A name that begins with a dot is a file that is being written.
+        return sorted(self._folder_of(bundle_id, slug, version).glob("[!.]*.json"), reverse=True)
+
+    def _folder_of(self, bundle_id: str, slug: str, version: str) -> Path:
+        return self._data / "bundles" / bundle_id / REVISIONS / file_of(slug, version).removesuffix(".json")

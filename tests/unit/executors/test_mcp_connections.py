@@ -12,7 +12,7 @@ import pytest
 from mcp import MCPError
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.mcp.callers import CallerConnections
+from toolcrib.executors.mcp.connections import CallerConnections
 from toolcrib.executors.mcp.relay import Relays
 from toolcrib.spec import CallSession
 
