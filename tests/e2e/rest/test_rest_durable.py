@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.rest.test_rest_calls import client, decide, make_crib, serving, until
+from tests.e2e.rest.test_rest_calls import client, decide, events_of, make_crib, serving, until
 from tests.e2e.rest.test_rest_invoke import READS
 from toolcrib.spec.identifier import new_id
 
@@ -86,6 +86,46 @@ async def test_other_calls_go_on_while_one_waits_for_the_store(tmp_path: Path, e
                     assert (await reply.json())["running"] == 1
                 mark.touch()
             await until_status(session, kept.result(), "ok")
+
+
+async def test_a_stream_goes_on_at_the_next_server(tmp_path: Path) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
+    prefer = {"Prefer": "respond-async"}
+    with serving(crib) as server:
+        async with client(server) as session:
+            lost = await accepted(session, "hold", {"args": {"mark": str(mark)}}, prefer)
+            asks = await accepted(session, "ask", {"args": {"note": "1"}}, prefer)
+            seen = {
+                call: await number_of(session, call, kind)
+                for call, kind in ((lost, "chunk"), (asks, "approval"))
+            }
+            server.process.kill()
+            server.process.wait()
+    with serving(crib) as server:
+        async with client(server) as session:
+            await until_status(session, lost, "error")
+            async with session.get(f"/tools/calls/{lost}/events", headers=after(seen[lost])) as reply:
+                assert [kind async for _, kind, _ in events_of(reply)] == ["result"]
+            waits = await until_status(session, asks, "awaiting_approval")
+            async with session.get(f"/tools/calls/{asks}/events", headers=after(seen[asks])) as reply:
+                await decide(crib, "approve", waits["approval"]["id"])
+                found = [event async for event in events_of(reply)]
+            assert [kind for _, kind, _ in found] == ["started", "result"]
+            assert "missed" not in found[0][2]
+            async with session.get(f"/tools/calls/{asks}/events", headers=after(found[0][0])) as reply:
+                assert [kind async for _, kind, _ in events_of(reply)] == ["result"]
+            async with session.get(f"/tools/calls/{asks}/events", headers=after(found[1][0])) as reply:
+                assert reply.status == 204
+
+
+async def number_of(session: aiohttp.ClientSession, call: str, kind: str) -> str:
+    """Follow a call up to an event of this kind, and return its number."""
+    async with session.get(f"/tools/calls/{call}/events") as reply:
+        return await anext(number async for number, found, _ in events_of(reply) if found == kind)
+
+
+def after(number: str) -> dict[str, str]:
+    return {"Last-Event-ID": number}
 
 
 async def accepted(session: aiohttp.ClientSession, tool: str, body: Any, headers: dict[str, str]) -> str:

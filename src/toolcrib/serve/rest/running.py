@@ -61,7 +61,7 @@ _AGAIN_S = 0.5
 class OpenCall:
     """One call: its events, and its result once it has ended."""
 
-    def __init__(self, ctx: Context, client: Client, began_at: float) -> None:
+    def __init__(self, ctx: Context, client: Client, began_at: float, before: int = 0) -> None:
         self.ctx = ctx
         self.id = ctx.identify()
         self.client = client
@@ -86,7 +86,9 @@ class OpenCall:
         self.moves = False
         """True while a call that waits for a person is moved to the store."""
         self._past: deque[CallEvent] = deque()
-        self._first = 1
+        self.before = before
+        """The number before its first event here: other processes may have counted events of it."""
+        self._first = before + 1
         self._text = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -516,7 +518,10 @@ class ServerCalls:
 def opened(stored: DurableCall, client: Client) -> OpenCall:
     """Return a call of the store as one of this server."""
     ctx = Context(stored.tool, stored.arguments, stored.caller, call_id=stored.id)
-    call = OpenCall(ctx, client, stored.submitted_at)
+    # In microseconds, as nobody counts events faster: so a client that comes back with a number of another
+    # process gets all that it has not seen.
+    elapsed = (stored.ended_at or time.time()) - stored.submitted_at
+    call = OpenCall(ctx, client, stored.submitted_at, before=1 + max(0, int(elapsed * 1e6)))
     call.is_durable = True
     if stored.approval is not None:
         call.approval = CallEvent("approval", stored.id, stored.tool, stored.caller, approval=stored.approval)

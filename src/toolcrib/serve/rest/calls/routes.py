@@ -368,6 +368,7 @@ async def retry_call(request: RestRequest) -> Answer:
 
 async def _events(call: OpenCall, after: int) -> AsyncIterator[bytes]:
     """Yield the events of a call after this number as they come, and its result."""
+    after = max(after, call.before)
     while True:
         sent = []
         for number, event, missed in call.after(after):
