@@ -147,6 +147,8 @@ def test_decisions_in_force_are_listed_and_revoked(
     asked = server.send("POST", "/tools/invoke/asks", body, token=caller).json["callId"]
     lasting = server.send("GET", f"/tools/calls/{asked}", token=caller).json["approval"]["id"]
     assert decide(server, lasting, "approve", session, scope="arguments").status == 200
+    # Before the approval is revoked: a call that has not run by then asks once more.
+    assert ended(server, lasting)["result"]["ok"] is True
     denied = ask(server)
     assert decide(server, denied, "deny", session).status == 200
     assert status() == 200
