@@ -225,14 +225,17 @@ fine = {
     "affinity": code(os.sched_setaffinity, 0, os.sched_getaffinity(0)),
     "priority": code(os.setpriority, os.PRIO_PROCESS, 0, 19),
 }
+attributes = [code(os.listxattr, "."), code(os.getxattr, ".", "user.note")]
+fine["open file"] = code(os.listxattr, os.open(".", os.O_RDONLY))
 os.kill(child, 9)
-print(json.dumps([answers, fine]))
+print(json.dumps([answers, fine, attributes]))
 """
 
 
 def test_without_namespaces_nothing_happens_to_others(person: Alone) -> None:
     more = given({"inet": False, "private": False}, shmget=syscalls.numbers(ARCH)["shmget"])
-    refused, fine = person.answer(INSTALL + SHARED, more)
+    refused, fine, attributes = person.answer(INSTALL + SHARED, more)
+    assert attributes == [errno.errorcode[errno.ENOTSUP]] * 2
     assert set(refused.values()) == {"EPERM"}, refused
     assert set(fine.values()) == {"ok"}, fine
 

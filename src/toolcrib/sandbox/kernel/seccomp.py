@@ -87,8 +87,10 @@ ALWAYS: tuple[tuple[int, str], ...] = (
 SHARED: tuple[tuple[int, str], ...] = (
     (errno.EPERM, "shmget shmat shmctl semget semop semtimedop semctl"),
     (errno.EPERM, "msgget msgsnd msgrcv msgctl mq_open mq_unlink"),
+    # Landlock does not check these.
+    (errno.ENOTSUP, "getxattr lgetxattr getxattrat listxattr llistxattr listxattrat"),
 )
-"""Also refused where the process shares the machine's IPC objects with others."""
+"""Also refused where the process shares the machine's IPC objects and files with others."""
 MODES = "chmod fchmod fchmodat chown fchown lchown fchownat"
 """Also refused where a process has no mount tree of its own: Landlock does not check these calls, and whoever
 owns a file may make them."""
