@@ -36,3 +36,29 @@ def test_an_artifact_is_read_by_its_own_client_also_in_ranges(crib: Crib) -> Non
         refused = modern(server, "resources/read", {"uri": uri}, headers={"Mcp-Name": uri}, token=other)
         assert refused.json["error"]["code"] == -32602
         assert server.send("GET", "/tools/artifacts/nothing").code == "not_found"
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_token_has_no_part_in_what_a_revoked_one_of_its_name_made(crib: Crib) -> None:
+    crib.shell()
+    crib.shell("other")
+    crib.write(
+        ".toolcrib/config.yml", "policy: {rules: [{effect: deny, tools: [other], callers: ['token:ci']}]}"
+    )
+    with http_server(crib.root) as server:
+        vault = Vault(crib.root, server.data)
+        tokens, artifacts = Tokens(vault), Artifacts(vault.folder / "artifacts")
+        for name in ("token:ci", "token:ci#2"):
+            token = tokens.create("ci", ["invoke"], owner="bob")
+            paths = [f"/tools/artifacts/{found.id}" for found in artifacts.all(None)]
+            assert all(server.send("GET", path, token=token).code == "not_found" for path in paths)
+            assert server.send("GET", "/tools/calls", token=token).json["calls"] == []
+            body, stored = {"args": {"c": "seq 100000"}}, {"Prefer": "respond-async"}
+            made = server.send("POST", "/tools/invoke/sh", body, stored, token=token)
+            assert len(server.send("GET", "/tools/calls", token=token).json["calls"]) == 1, made.body
+            server.send("POST", "/tools/invoke/sh", body, token=token)
+            assert len(artifacts.all(name)) > 0
+            # A rule for the name is for both.
+            assert server.send("POST", "/tools/invoke/other", body, token=token).code == "policy_denied"
+            assert crib.last().fields["caller"] == name
+            tokens.revoke("ci")

@@ -332,8 +332,8 @@ def _names(caller: str, identity: Caller | None) -> tuple[str, ...]:
     if identity is None:
         return (caller,)
     # In a run that the token began, the caller is the agent or the workflow.
-    token = f"token:{identity.name}"
-    others = (name for name in (token, identity.client) if name and name != caller)
+    tokens = dict.fromkeys(f"token:{name}" for name in (identity.name, identity.given_name))
+    others = (name for name in (*tokens, identity.client) if name and name != caller)
     return (caller, *others)
 
 

@@ -40,8 +40,14 @@ _TABLES = (
         expires DOUBLE PRECISION,
         expired INTEGER NOT NULL DEFAULT 0
     )""",
+    """CREATE TABLE used_name (name TEXT PRIMARY KEY, times INTEGER NOT NULL);
+    INSERT INTO used_name SELECT name, 1 FROM token;
+    ALTER TABLE token ADD COLUMN number INTEGER NOT NULL DEFAULT 1""",
 )
-_COLUMNS = "digest, name, scopes, tools, owner, created, expires, expired"
+_COLUMNS = "digest, name, number, scopes, tools, owner, created, expires, expired"
+_USE = (
+    "INSERT INTO used_name VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET times = times + 1 RETURNING times"
+)
 
 
 @record
@@ -60,7 +66,7 @@ class Token:
         """Return the JSON form."""
         caller = self.caller
         return {
-            "name": caller.name,
+            "name": caller.given_name,
             "scopes": [scope for scope in SCOPES if scope in caller.scopes],
             "tools": None if caller.tools is None else list(caller.tools),
             "owner": caller.owner,
@@ -103,7 +109,7 @@ class Tokens:
         if expires is not None and not now < expires <= now + _LONGEST_S:
             raise UsageError("a token must expire in the future, and within ten years")
         text = _new_text()
-        row = {
+        row: dict[str, Any] = {
             "digest": _digest(text),
             "name": name,
             "scopes": " ".join(sorted(caller.scopes)),
@@ -119,6 +125,8 @@ class Tokens:
                 raise ConflictError(
                     f"there are already {MOST} tokens", hint="Revoke some: toolcrib token list"
                 )
+            # What was made in the name of a revoked token is not for the next one of this name.
+            (row["number"],) = transaction.one(_USE, name) or (1,)
             if not transaction.insert("token", row):
                 raise ConflictError(
                     f"there is a token named {name!r} already",
@@ -136,7 +144,7 @@ class Tokens:
 
     def get(self, name: str) -> Token:
         """Return the token of this name; `NotFoundError`."""
-        known = {token.caller.name: token for token in self.all()}
+        known = {one: token for token in self.all() for one in (token.caller.given_name, token.caller.name)}
         if name not in known:
             hint = suggestion(name, known, "To see all: toolcrib token list")
             raise NotFoundError(f"there is no token named {name!r}", hint=hint)
@@ -146,7 +154,7 @@ class Tokens:
         """Revoke a token; `NotFoundError`."""
         caller = self.get(name).caller
         with self._database.write() as transaction:
-            transaction.run("DELETE FROM token WHERE name = ?", name)
+            transaction.run("DELETE FROM token WHERE digest = ?", caller.digest)
         return caller
 
     def verify(self, text: str) -> Caller:
@@ -278,9 +286,11 @@ def _digest(text: str) -> str:
 
 
 def _token(row: tuple[Any, ...]) -> Token:
-    digest, name, scopes, tools, owner, created, expires, expired = row
+    digest, name, number, scopes, tools, owner, created, expires, expired = row
     patterns = None if tools is None else tuple(json.loads(tools))
-    caller = Caller(name, _scopes(scopes.split()), patterns, owner, digest=digest)
+    caller = Caller(
+        name if number == 1 else f"{name}#{number}", _scopes(scopes.split()), patterns, owner, digest=digest
+    )
     return Token(caller, created, expires, bool(expired))
 
 

@@ -23,7 +23,7 @@ class Caller:
     """A caller that has shown a token."""
 
     name: str
-    """Unique among the project's tokens."""
+    """Unique among the project's tokens, also those of earlier: `NAME#2` is the second one of a name."""
     scopes: frozenset[Scope]
     tools: tuple[str, ...] | None = None
     """Names it may see and call, with `*` and `?` as wildcards; None for all."""
@@ -33,6 +33,11 @@ class Caller:
     """The client that uses the token, as `Call.caller` names one without a token: `mcp:<client name>`."""
     digest: str = field(default="", repr=False)
     """SHA-256 of the token, to verify each call; empty for a caller that the program itself vouches for."""
+
+    @property
+    def given_name(self) -> str:
+        """The name that a person gave the token."""
+        return self.name.partition("#")[0]
 
     def may(self, scope: Scope) -> bool:
         """Return True if it has this right. `admin` has all rights, and `invoke` includes `read`."""

@@ -60,7 +60,8 @@ def test_a_revoked_token_is_worthless_and_its_name_is_free(kept: Tokens) -> None
     with pytest.raises(InvalidToken, match="revoked"):
         kept.verify(text)
     again = kept.create("ci", ["invoke"], owner="ann")
-    assert kept.verify(again).name == "ci"
+    assert (kept.verify(again).name, kept.get("ci").as_dict()["name"]) == ("ci#2", "ci")
+    assert kept.get("ci#2") == kept.get("ci")
     with pytest.raises(InvalidToken):
         kept.verify(text)
 

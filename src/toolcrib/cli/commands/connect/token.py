@@ -104,7 +104,7 @@ def list_command(root: str | None, as_json: bool) -> None:
 def revoke_command(name: str, root: str | None, as_json: bool) -> None:
     """Revoke the token NAME; it is refused from now on."""
     caller = _tokens(root).revoke(name)
-    print_change(as_json, {"revoked": caller.name}, f"{caller.name} is revoked.")
+    print_change(as_json, {"revoked": caller.given_name}, f"{caller.given_name} is revoked.")
 
 
 def _tokens(root: str | None) -> Tokens:
