@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import logging
 import math
 import os
 import signal
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,6 +39,10 @@ _MAX_STDERR = 4_000
 """Characters of standard error in an error's message."""
 _MAX_LOGGED = 64_000
 """Characters of each stream in a log record."""
+_NO_FILES = (
+    "No process of this user can start now: its programs pass on more open files at once than the kernel"
+    " allows (ETOOMANYREFS). End the program that does, or raise the limit of open files (ulimit -n)."
+)
 _MAX_QUOTED = 200
 """Characters of invalid JSON in an error's message."""
 
@@ -188,7 +194,20 @@ def timed_out(ctx: CallContext, done: Completed) -> ToolcribError:
     """Return the error of a process that was stopped at its time limit."""
     error = ctx.timed_out()
     error.details.update(enforcement=dict(done.enforcement), stderr=_last(done.stderr))
+    if _passes_no_files():
+        error.hint = _NO_FILES
     return error
+
+
+def _passes_no_files() -> bool:
+    """Return True if no open file can be passed to a process now: the start of one waits for that."""
+    near, far = socket.socketpair()
+    with near, far:
+        try:
+            socket.send_fds(near, [b"x"], [near.fileno()])
+        except OSError as error:
+            return error.errno == errno.ETOOMANYREFS
+    return False
 
 
 def refuse_exit(name: str, done: Completed, accepted: tuple[int, ...]) -> None:

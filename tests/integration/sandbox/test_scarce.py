@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.commands import complete
+from tests.crib import Crib
 from tests.descriptors import descriptors, under_way
 from tests.integration.executors import isolated_tools
 from tests.integration.sandbox.ground import PATH, eventually
@@ -32,9 +33,9 @@ LIMIT_MS = 30_000
 JOB = Confinement(argv=("echo", "x"), cwd="/tmp", env={"PATH": PATH}, timeout_ms=LIMIT_MS)
 
 
-def in_a_process(check: Callable[..., Coroutine[Any, Any, None]], *given: Callable[..., Any]) -> None:
+def in_a_process(check: Callable[..., Coroutine[Any, Any, None]], *given: Callable[..., Any] | Path) -> None:
     """Run a check of this module in a new process."""
-    words = ", ".join(f"it.{one.__name__}" for one in given)
+    words = ", ".join(repr(str(one)) if isinstance(one, Path) else f"it.{one.__name__}" for one in given)
     code = f"import {__name__} as it; it.with_few_files(it.{check.__name__}({words}))"
     done = complete(
         [sys.executable, "-c", code], cwd=Path(__file__).parents[3], capture_output=True, text=True
@@ -169,6 +170,22 @@ async def call_waits(call: Callable[[], Awaitable[str]]) -> None:
         with under_way(600):
             await asyncio.sleep(0.02)
         assert (outcome := await task) == "done", (outcome, steps)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the kernel counts the descriptors under way of other users")
+def test_a_call_that_has_waited_for_descriptors_until_its_limit_says_so(tmp_path: Path) -> None:
+    in_a_process(call_says_why, tmp_path)
+
+
+async def call_says_why(folder: str) -> None:
+    crib = Crib(Path(folder))
+    crib.shell()
+    async with crib.open() as project:
+        assert (await project.call("sh", {"c": "true"})).ok
+        with under_way(600):
+            error = (await project.call("sh", {"c": "true"}, timeout_ms=500)).error
+    assert error is not None
+    assert (error.code, "ETOOMANYREFS" in (error.hint or "")) == ("timed_out", True), error
 
 
 def test_calls_go_on_after_the_pool_s_thread_ended_by_an_error() -> None:
