@@ -16,7 +16,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -40,7 +40,8 @@ _STREAMS = frozenset(
 )
 _LARGE_BODY = 1024 * 1024
 _KEEPALIVE_S = 15.0
-_CONNECTIONS = 100
+_CONNECTIONS, _TO_ONE_HOST = 300, 100
+"""At once for requests: a host that does not answer must leave others a part."""
 _CONNECT_S = 30.0
 
 Send = Callable[[EgressRequest, HostPolicy], Awaitable[EgressResponse]]
@@ -51,21 +52,27 @@ RECORDER: ContextVar[Callable[[EgressRequest, HostPolicy, Send], Awaitable[Egres
 really sends it."""
 
 
-@dataclass(slots=True)
 class _Sessions:
-    """The two connection pools of one event loop."""
+    """The connection pools of one event loop: of named and of other hosts, for requests and for streams."""
 
-    public: aiohttp.ClientSession
-    named: aiohttp.ClientSession
+    def __init__(self, make: Callable[..., aiohttp.ClientSession]) -> None:
+        self._make = make
+        self._made: dict[tuple[bool, bool], aiohttp.ClientSession] = {}
+
+    def get(self, *, named: bool, stream: bool) -> aiohttp.ClientSession:
+        session = self._made.get((named, stream))
+        if session is None:
+            session = self._made[named, stream] = self._make(named=named, stream=stream)
+        return session
 
     async def close(self) -> None:
-        await self.public.close()
-        await self.named.close()
+        for session in self._made.values():
+            await session.close()
 
     def abandon(self) -> None:
         """Drop the sockets without waiting: their loop is closed."""
-        self.public.detach()
-        self.named.detach()
+        for session in self._made.values():
+            session.detach()
 
 
 class Egress:
@@ -131,7 +138,7 @@ class Egress:
         Redirects are answers. Raises HostNotAllowed, and HttpFailed like `request`.
         """
         with self.translated(destination):
-            return await self._send(method, destination, headers, body, policy, connect_s=_CONNECT_S)
+            return await self._send(method, destination, headers, body, policy, stream=True)
 
     async def addresses(self, destination: Destination, policy: HostPolicy) -> list[str]:
         """Return the addresses that a connection of another protocol may be made to.
@@ -217,14 +224,14 @@ class Egress:
         headers: Sequence[tuple[str, str]],
         body: bytes | None,
         policy: HostPolicy,
-        connect_s: float | None = None,
+        *,
+        stream: bool = False,
     ) -> aiohttp.ClientResponse:
         import aiohttp
         from yarl import URL
 
         named = policy.check(destination)
-        sessions = self._sessions_of_loop()
-        session = sessions.named if named else sessions.public
+        session = self._sessions_of_loop().get(named=named, stream=stream)
         # aiohttp warns of large bodies in memory, and copies them.
         data: Any = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
         return await session.request(
@@ -234,7 +241,7 @@ class Egress:
             data=data,
             allow_redirects=False,
             skip_auto_headers=("Content-Type",),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S if stream else None),
         )
 
     def _sessions_of_loop(self) -> _Sessions:
@@ -244,18 +251,19 @@ class Egress:
             with self._lock:
                 for other in [other for other in self._sessions if other.is_closed()]:
                     self._sessions.pop(other).abandon()
-                sessions = _Sessions(self._session(named=False), self._session(named=True))
-                self._sessions[loop] = sessions
+                sessions = self._sessions[loop] = _Sessions(self._session)
         return sessions
 
-    def _session(self, *, named: bool) -> aiohttp.ClientSession:
+    def _session(self, *, named: bool, stream: bool) -> aiohttp.ClientSession:
         import aiohttp
 
         connector = aiohttp.TCPConnector(
             resolver=_checked_resolver(self._resolver, named=named),
             # A cached name would skip the check of its addresses.
             use_dns_cache=False,
-            limit=_CONNECTIONS,
+            # A stream stays as long as its session, and there may be many sessions at one server.
+            limit=0 if stream else _CONNECTIONS,
+            limit_per_host=0 if stream else _TO_ONE_HOST,
             keepalive_timeout=_KEEPALIVE_S,
             ssl=self._ssl if self._ssl is not None else True,
         )

@@ -7,12 +7,13 @@ import gzip
 import json
 import tracemalloc
 import zlib
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.integration.egress.servers import Names, named, raw, serving
-from toolcrib.egress import Egress, EgressRequest, HostPolicy
+from toolcrib.egress import Destination, Egress, EgressRequest, HostPolicy
 from toolcrib.errors import HostNotAllowed, HttpFailed, TimedOut
 from toolcrib.spec import Network
 
@@ -166,6 +167,33 @@ async def test_a_timeout_covers_headers_and_body(answer: object) -> None:
         with pytest.raises(TimedOut, match="within 200 ms") as caught:
             await asyncio.wait_for(get(port, timeout_s=0.2), 30)
     assert caught.value.details["limit_ms"] == 200
+
+
+async def test_a_host_that_does_not_answer_holds_up_no_other() -> None:
+    reached = asyncio.Semaphore(0)
+
+    async def silent(*_: object) -> None:
+        reached.release()
+        await asyncio.Event().wait()
+
+    async with raw(silent) as slow, serving(echo) as quick, Egress() as egress:
+        url = f"http://127.0.0.1:{slow}/"
+        waiting: list[asyncio.Task[Any]] = [
+            asyncio.create_task(egress.request(EgressRequest("GET", url), local(slow))) for _ in range(120)
+        ]
+        for _ in range(100):
+            await reached.acquire()
+        request = EgressRequest("GET", f"http://127.0.0.1:{quick}/", timeout_s=20)
+        assert (await egress.request(request, local(quick))).status == 200
+        # Streams, which stay, are not among the connections for requests.
+        streams = [egress.begin("GET", Destination.parse(url), (), None, local(slow)) for _ in range(120)]
+        waiting += [asyncio.create_task(stream) for stream in streams]
+        for _ in range(120):
+            await reached.acquire()
+        assert (await egress.request(request, local(quick))).status == 200
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
 
 
 async def test_cancelling_ends_the_connection() -> None:
