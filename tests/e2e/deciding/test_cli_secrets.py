@@ -121,8 +121,8 @@ async def test_a_login_on_a_device_stores_a_token_for_the_tool(crib: Crib) -> No
         assert (done.code, "sh has no login" in done.err) == (2, True)
         before = await asyncio.to_thread(cli, crib, "run", "api")
         assert "nobody has logged in" in before.err
-        done = await asyncio.to_thread(cli, crib, "secrets", "login", "api")
-        assert done.code == 0, done.err
+        done = await asyncio.to_thread(cli, crib, "secrets", "login", "api", "--json")
+        assert done.document == {"tool": "api", "logged_in": True}
         assert "Open https://example.com/activate and enter the code WDJB-MJHT." in done.err
         after = await asyncio.to_thread(cli, crib, "run", "api")
         assert after.code == 0, after.err
