@@ -84,7 +84,7 @@ def _made_once(path: Path, size: int) -> str:
     if not path.exists():
         put_private(path, os.urandom(size).hex().encode(), first=True)
     # Read from the file in any case: of two processes that make it at once, one wins.
-    return path.read_text().strip()
+    return path.read_text(errors="replace").strip()
 
 
 def _require_own(folder: Path) -> None:

@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import Vault
+from toolcrib.state import PROJECT, SqliteDatabase, Vault
 
 
 def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -50,6 +51,18 @@ def test_an_origin_that_was_never_written_is_no_origin(tmp_path: Path) -> None:
     (vault.folder / "origin").write_text("")
     with pytest.raises(StateUnavailable, match="is empty"):
         vault.origin()
+
+
+def test_an_origin_that_is_no_text_is_that_of_no_database(tmp_path: Path) -> None:
+    vault = Vault(Path("/a"), tmp_path)
+    with closing(SqliteDatabase(tmp_path / "state.db", PROJECT, origin=vault.origin())) as database:
+        database.rows("SELECT 1")
+    (vault.folder / "origin").write_bytes(b"\xff\xfe")
+    with (
+        closing(SqliteDatabase(tmp_path / "state.db", PROJECT, origin=vault.origin())) as database,
+        pytest.raises(StateUnavailable, match="was not made here"),
+    ):
+        database.rows("SELECT 1")
 
 
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
