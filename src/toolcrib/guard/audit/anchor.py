@@ -260,7 +260,7 @@ def read_anchor(path: Path) -> Anchored | None:
 def _read_key(anchor: Path) -> str:
     """Return the key beside the anchor: 128 characters, a whole block of BLAKE2b. Empty if there is none."""
     try:
-        return anchor.with_name(_KEY).read_text("ascii")[:128]
+        return anchor.with_name(_KEY).read_text("ascii", errors="replace")[:128]
     except FileNotFoundError:
         return ""
 

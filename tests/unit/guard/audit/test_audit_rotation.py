@@ -370,6 +370,15 @@ def test_the_checks_that_are_not_possible_are_named(path: Path, anchor: Path) ->
     assert [text.partition(":")[0] for text in verify(path, anchor=anchor).skipped] == ["the end of the log"]
 
 
+def test_a_key_that_is_no_text_fits_no_anchor(path: Path, anchor: Path) -> None:
+    anchored(path, anchor)
+    (anchor.parent / "audit-key").write_bytes(b"\xff" * 128)
+    with pytest.raises(AuditUnavailable, match="is damaged"):
+        verify(path, anchor=anchor)
+    with AuditLog(path, anchor) as log, pytest.raises(AuditUnavailable, match="is damaged"):
+        write(log, 1)
+
+
 def test_an_anchor_that_was_not_written_with_the_key_is_damaged(path: Path, anchor: Path) -> None:
     lines = anchored(path, anchor)
     path.write_bytes(b"".join(lines[:-1]))
