@@ -75,7 +75,9 @@ def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
     assert text(run(["run", "two__hello", "--root", str(crib.root)], crib.root)).stdout == "hello\n"
     # It removes also from a project that nobody trusts, and trusts nothing by that.
     crib.write(".mcp.json", '{"mcpServers": {"theirs": {"command": "sh"}, "more": {"command": "sh"}}}')
-    assert remove("more", "--yes").returncode == 0
+    crib.write(".toolcrib/config.yml", "mcp_servers: {more: {permissions: {network: true}}}")
+    done = remove("more", "--yes")
+    assert (done.returncode, "still has permissions for more" in done.stderr) == (0, True), done.stderr
     shown = text(run(["trust", "--show", "--json", "--root", str(crib.root)], crib.root))
     assert json.loads(shown.stdout)["trusted"] is False
 
