@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal, Protocol
 
@@ -20,6 +23,9 @@ AddressKind = Literal[
 NAMED_KINDS: frozenset[AddressKind] = frozenset({"public", "loopback", "private", "shared"})
 """The kinds that the name of a host in a permission may resolve to. Any other kind must be named by its
 address: the owner of a named host's DNS must not be able to point it at a metadata service."""
+
+_LOOKUPS = 64
+"""Names that are looked up at one time."""
 
 _METADATA = frozenset(
     ip_address(address)
@@ -107,11 +113,19 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """The machine's own resolver (getaddrinfo, in a worker thread)."""
+    """The machine's own resolver (getaddrinfo, in a thread of its own).
+
+    Not in the event loop's threads: names whose servers do not answer would hold up all else that uses them.
+    """
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Resolve like `Resolver.resolve`."""
-        found = await asyncio.get_running_loop().getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-        )
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+        found = await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), ask)
         return [str(sockaddr[0]) for *_, sockaddr in found]
+
+
+@cache
+def _threads(_: int) -> ThreadPoolExecutor:
+    """Return the threads of a process; a fork has none of its parent's."""
+    return ThreadPoolExecutor(_LOOKUPS, "toolcrib-names")

@@ -19,6 +19,8 @@ from toolcrib.spec.record import record
 _log = logging.getLogger(__name__)
 _MAX_REFUSALS = 100
 _FIRST_ADDRESS_S = 3.0
+_LOOKUPS = 8
+"""Names that one program has looked up at one time: the lookups of all share their threads."""
 
 
 @record
@@ -60,6 +62,7 @@ class Dialer:
         self._resolver = resolver
         self._on_refusal = on_refusal
         self._refused: set[HostRefusal] = set()
+        self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     def check(self, destination: Destination) -> bool:
         """Return True if the policy names the host outright. Raises Denied if it may not be reached."""
@@ -102,7 +105,8 @@ class Dialer:
         if destination.address is not None:
             return (destination.host,)
         try:
-            addresses = await self._resolver.resolve(destination.host, destination.port)
+            async with self._lookups:
+                addresses = await self._resolver.resolve(destination.host, destination.port)
         except (OSError, UnicodeError):
             addresses = ()
         if not addresses:
