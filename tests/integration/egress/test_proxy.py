@@ -343,7 +343,8 @@ def test_all_proxies_together_leave_descriptors_for_other_things() -> None:
 async def crowd() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
-    async with proxied(named("svc.test")) as one, proxied(named("svc.test")) as two:
+    patient = ProxyLimits(header_s=90)
+    async with proxied(named("svc.test"), limits=patient) as one, proxied(named("svc.test")) as two:
         held = [await asyncio.open_connection("127.0.0.1", it.port) for it in (one, two) for _ in range(12)]
         await until(lambda: one.proxy.connections + two.proxy.connections == 16)
         await asyncio.sleep(0.3)  # longer than the pause after which it is tried again
@@ -351,4 +352,14 @@ async def crowd() -> None:
         for _, writer in held:
             writer.close()
         await until(lambda: one.proxy.connections + two.proxy.connections == 0)
-        assert b" 403 " in await two.talk(b"GET http://other.test/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        refused = b"GET http://other.test/ HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert b" 403 " in await two.talk(refused)
+        # One that takes all it can get leaves some to the other.
+        held = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(20)]
+        await until(lambda: one.proxy.connections >= 8)
+        for _ in range(100):
+            await asyncio.sleep(0)  # It takes more as long as it can.
+        assert b" 403 " in await two.talk(refused)
+        for _, writer in held:
+            writer.close()
+        await until(lambda: one.proxy.connections == 0)

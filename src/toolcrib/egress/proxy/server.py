@@ -177,6 +177,7 @@ def _reply(code: int) -> bytes:
 _log = logging.getLogger(__name__)
 _RETRY_S = 0.2
 _DEFAULT_LIMITS = ProxyLimits()
+_FEW = 8
 _SPARED = 256
 """Descriptors of this process that no proxied connection takes."""
 
@@ -191,12 +192,18 @@ class _DescriptorBudget:
         self._lock = threading.Lock()
         self._open = 0
 
-    def take(self) -> bool:
-        """Count one more connection; return False if there are too many."""
+    def take(self, own: int) -> bool:
+        """Count one more connection; return False if there are too many.
+
+        Arguments:
+            own: connections that its proxy has already. Once half of all are taken, it gets a few only.
+        """
         # Asked each time: the limit can be raised while the server runs.
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         with self._lock:
-            if soft != resource.RLIM_INFINITY and self._open >= max(16, (soft - _SPARED) // 4):
+            most = max(16, (soft - _SPARED) // 4)
+            is_scarce = self._open >= most or (self._open >= most // 2 and own >= _FEW)
+            if is_scarce and soft != resource.RLIM_INFINITY:
                 return False
             self._open += 1
         return True
@@ -283,7 +290,7 @@ class Proxy:
                 continue
             self.used = True
             try:
-                while not _budget.take():  # noqa: ASYNC110 - other event loops give back too
+                while not _budget.take(len(self._connections)):  # noqa: ASYNC110 - other event loops give back too
                     await asyncio.sleep(_RETRY_S)
             except asyncio.CancelledError:
                 sock.close()
