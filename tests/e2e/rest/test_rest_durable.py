@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.rest.test_rest_calls import client, decide, events_of, make_crib, serving, until
+from tests.e2e.rest.test_rest_calls import awaiting, client, decide, events_of, make_crib, serving, until
 from tests.e2e.rest.test_rest_invoke import READS
 from toolcrib.spec.identifier import new_id
 
@@ -116,6 +116,31 @@ async def test_a_stream_goes_on_at_the_next_server(tmp_path: Path) -> None:
                 assert [kind async for _, kind, _ in events_of(reply)] == ["result"]
             async with session.get(f"/tools/calls/{asks}/events", headers=after(found[1][0])) as reply:
                 assert reply.status == 204
+
+
+async def test_each_request_has_an_answer_when_the_server_stops(tmp_path: Path) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
+    with serving(crib) as server:
+        async with client(server) as session:
+
+            async def call(tool: str, args: dict[str, Any], **headers: str) -> tuple[int, Any]:
+                path = f"/tools/invoke/{tool}"
+                async with session.post(path, json={"args": args}, headers=headers) as reply:
+                    return reply.status, await reply.json()
+
+            holds = asyncio.create_task(call("hold", {"mark": str(mark)}))
+            asks = asyncio.create_task(call("ask", {"note": "stop"}, Prefer="wait=600"))
+            await until(mark.with_name("mark.begun"))
+            await awaiting(session)
+            server.process.terminate()
+            status, pending = await asks
+            assert (status, pending["status"]) == (202, "awaiting_approval")
+            status, result = await holds
+            assert (status, result["error"]["code"]) == (200, "cancelled")
+            await asyncio.to_thread(server.process.wait, 30)
+    with serving(crib) as server:
+        found = server.send("GET", f"/tools/calls/{pending['callId']}").json
+        assert found["status"] == "awaiting_approval"
 
 
 async def number_of(session: aiohttp.ClientSession, call: str, kind: str) -> str:

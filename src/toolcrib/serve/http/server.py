@@ -16,7 +16,9 @@ from starlette.types import ASGIApp
 from toolcrib.errors import ConflictError, UsageError
 
 GRACE_S = 10
-"""Seconds that running requests have to end after a signal, before they are cancelled."""
+"""Seconds that the calls of running requests have to end after a signal, before they are cancelled."""
+_ANSWERS_S = 3
+"""Seconds for the answers after that, before their connections are closed."""
 HEAD_S = 20.0
 MAX_HEAD = 128 << 10
 """Bytes of a head that is not complete yet."""
@@ -193,7 +195,7 @@ class HttpServer:
             # uvicorn would believe X-Forwarded-For and -Proto of any program on this machine.
             proxy_headers=False,
             ws="none",
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=GRACE_S + _ANSWERS_S,
         )
         gc.freeze()  # What is there by now stays, so no collection has to look at it.
         await Server(config).serve([self._socket])

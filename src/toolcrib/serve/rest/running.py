@@ -221,6 +221,7 @@ class ServerCalls:
         self._ended: dict[str, OpenCall] = {}
         self._sizes: dict[str, int] = {}
         self._bytes = 0
+        self._stops = False
 
     def start(self, ctx: Context, client: Client) -> OpenCall:
         """Make a call. Raises RateLimited if too many run."""
@@ -427,7 +428,9 @@ class ServerCalls:
         await asyncio.sleep(0)  # Most calls end in their first step, and so do most refusals.
 
         def is_over() -> bool:
-            return call.result is not None or (wait_s is None and call.status == "awaiting_approval")
+            if call.result is not None or (self._stops and call.is_durable):
+                return True
+            return (wait_s is None or self._stops) and call.status == "awaiting_approval"
 
         if call.result is None:
             await self._wait(call, receive, _WAIT_S if wait_s is None else wait_s, is_over)
@@ -501,6 +504,12 @@ class ServerCalls:
             )
         await run_in_threadpool(partial(self._durable.retry, call.id, identity=client.identity))
         return await self.look(call.id, client)
+
+    def stop(self) -> None:
+        """Let no client wait for a person, or for a call of the store: the server stops."""
+        self._stops = True
+        for call in self._running.values():
+            call.wake()
 
     async def close(self) -> None:
         """Cancel all calls that still run."""

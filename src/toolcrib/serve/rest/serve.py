@@ -13,7 +13,7 @@ from toolcrib import __version__
 from toolcrib.guard import Tokens
 from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
-from toolcrib.serve.http import BODY_S, HttpServer, create_app, open_socket
+from toolcrib.serve.http import BODY_S, GRACE_S, HttpServer, create_app, open_socket
 from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
@@ -104,7 +104,7 @@ async def rest_app(
             outside=None if oauth is None else OutsideTokens(oauth),
             body_s=body_s,
         )
-        ending = asyncio.create_task(_end_with(services.closing, endpoint))
+        ending = asyncio.create_task(_end_with(services.closing, endpoint, calls))
         try:
             yield endpoint, f"/login?code={access.sessions.new_code()}"
         finally:
@@ -114,7 +114,10 @@ async def rest_app(
         await calls.close()
 
 
-async def _end_with(closing: asyncio.Event, endpoint: McpEndpoint) -> None:
-    """End the streams of MCP when the server stops: it waits for all responses to end."""
+async def _end_with(closing: asyncio.Event, endpoint: McpEndpoint, calls: ServerCalls) -> None:
+    """End what lasts long when the server stops, so that each request has an answer."""
     await closing.wait()
+    calls.stop()
     await endpoint.close()
+    await asyncio.sleep(GRACE_S)
+    await calls.close()
