@@ -200,8 +200,10 @@ print(json.dumps([answers, code(os.memfd_create, "huge", os.MFD_HUGETLB), code(o
 
 
 def test_no_snapshots_no_keys_of_a_file_system_and_no_huge_pages(person: Alone) -> None:
-    # By which a tool could read what is hidden in its folder, lock its user's files, and exceed its memory.
+    # By which a tool could read what is hidden in its folder or remove what is protected, lock its user's
+    # files, and exceed its memory.
     requests = {"snapshot": 0x50009401, "snapshot 2": 0x50009417, "add key": 0xC0506617}
+    requests |= {"destroy": 0x5000940F, "destroy 2": 0x5000943F, "read-only": 0x4008941A}
     requests |= {"remove key": 0xC0406618, "remove all": 0xC0406619}
     answers, huge, plain = person.answer(INSTALL + STORAGE, given(requests=requests))
     assert answers == dict.fromkeys(requests, "EPERM")

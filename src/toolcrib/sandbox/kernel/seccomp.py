@@ -48,9 +48,13 @@ O_CREAT, O_TMPFILE_BIT = 0o100, 0o20000000
 F_SETLEASE, F_NOTIFY = 1024, 1026
 # asm-generic/ioctls.h: type into a terminal, take its console, load a line discipline.
 TERMINAL_REQUESTS = (0x5412, 0x541C, 0x541D, 0x5423)
-# linux/btrfs.h: a snapshot of a granted folder would show what mounts hide there. linux/fscrypt.h: add and
-# remove the keys of a whole file system, also by a file that can only be read.
-STORAGE_REQUESTS = (0x50009401, 0x50009417, 0xC0506617, 0xC0406618, 0xC0406619)
+# linux/btrfs.h: a snapshot of a granted folder would show what mounts hide there; others remove a folder that
+# mounts protect, or make a whole project read-only. linux/fscrypt.h: add and remove the keys of a whole file
+# system, also by a file that can only be read.
+STORAGE_REQUESTS = (
+    *(0x50009401, 0x50009417, 0x5000940F, 0x5000943F, 0x4008941A),
+    *(0xC0506617, 0xC0406618, 0xC0406619),
+)
 # asm-generic/hugetlb_encode.h, linux/memfd.h, linux/shm.h: no limit of memory counts these pages, which the
 # whole machine shares.
 MAP_HUGETLB, MFD_HUGETLB, SHM_HUGETLB = 0x40000, 4, 0o4000
