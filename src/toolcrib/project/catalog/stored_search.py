@@ -190,14 +190,15 @@ class StoredSearch:
                 self.repair(error)
                 return False
 
-    def _follow(self, listing: Listing) -> None:
+    def _follow(self, listing: Listing, new: Collection[str] = ()) -> None:
         moved = self._read_state()[1]
         if moved != self._moved:
             self._mark, self._moved = None, moved
         changes, self._mark = listing.since(self._mark)
         if changes is None:
             self._by_rank = {}
-            changes = [(None, tool) for tool in listing.tools()]
+            # Tools that the index does not contain yet, those of `new`, come last: no other loses its rank.
+            changes = [(None, tool) for tool in sorted(listing.tools(), key=lambda one: one.key in new)]
         for before, after in changes:
             if before is not None:
                 rank = self._rank(before)
@@ -261,7 +262,7 @@ class StoredSearch:
                     tools += [tool for tool in listing.tools() if listing.bundles[tool.bundle].is_built_in]
                 # What has changed is taken out too, and comes back as it is now.
                 gone = [*keys, *(tool.key for tool in tools)]
-                self._follow(listing)
+                self._follow(listing, keys)
             known = {} if changes is None else self._by_rank
         taken: dict[int, str] = {}
         new = [(tool.key, _free(tool, known, taken, moved), _entry(tool)) for tool in tools]
