@@ -36,7 +36,7 @@ demo: setup ## Run a demo: an agent calls tools through Toolcrib
 	@$(PY) examples/demo.py
 
 test: setup ## Run all tests except the long ones
-	@$(PYTEST) -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	@sh scripts/in_memory.sh $(PYTEST) -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 check: setup ## Format, lint, types, layers, sizes, public names, docs
 	@$(MAKE) --keep-going --jobs=$$(nproc) --output-sync=target $(CHECKS)

@@ -15,6 +15,9 @@ from tests.crib import Crib
 from toolcrib import Project, Toolset
 from toolcrib.errors import DefinitionError
 
+# With the other tests that import the packages of the providers.
+pytestmark = pytest.mark.xdist_group("models")
+
 WRONG = "Invalid input"
 
 

@@ -14,6 +14,9 @@ from toolcrib.errors import BudgetExceeded, HostNotAllowed, ModelFailed, SecretM
 from toolcrib.project import Project
 from toolcrib.runs.agents import Agent, Budgets
 
+# The packages of the providers take seconds to import, so one test process does it.
+pytestmark = pytest.mark.xdist_group("models")
+
 KEY = "sk-very-secret-1234567890"
 MODELS = {"anthropic": "claude-sonnet-5", "openai": "gpt-4o", "google": "gemini-2.5-flash"}
 PATHS = {"anthropic": "", "openai": "/v1", "google": ""}
