@@ -1,0 +1,49 @@
+"""The transport of MCP over pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from toolcrib.executors.mcp.process.stdio import StdioLink
+
+MESSAGE = b'{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n'
+
+
+class Written:
+    """A process that has written these lines."""
+
+    def __init__(self, lines: bytes) -> None:
+        self.stdout, writer = os.pipe()
+        os.write(writer, lines)
+        os.close(writer)
+        self.reader, self.stdin = os.pipe()
+
+    def take_stdout(self) -> int:
+        return self.stdout
+
+    def take_stdin(self) -> int:
+        return self.stdin
+
+    async def aclose(self) -> None:
+        os.close(self.reader)
+
+
+async def test_lines_that_are_no_messages_leave_the_event_loop_to_others() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def start() -> Any:
+        return Written(b"x\n\n" * 400 + MESSAGE)
+
+    async with StdioLink(start) as (incoming, _):
+        others = asyncio.create_task(take_turns())
+        assert (await incoming.receive()).message.method == "notifications/tools/list_changed"
+        others.cancel()
+    assert turns >= 800
