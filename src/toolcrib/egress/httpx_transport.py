@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 _NOT_SENT = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+_PORTION = 4 * 1024
+"""Bytes of a stream passed on at once: many short lines in a longer piece would keep the event loop busy."""
 _DECODED = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers of an answer that no longer apply: it is decoded."""
 
@@ -46,10 +49,17 @@ def guarded_transport(
             self._destination = destination
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = None if self._answer.content_type == "text/event-stream" else max_bytes
+            is_stream = self._answer.content_type == "text/event-stream"
+            left = max_bytes
             with egress.translated(self._destination):
                 async for chunk in decoded(self._answer):
-                    if left is not None and (left := left - len(chunk)) < 0:
+                    if is_stream:
+                        for start in range(0, len(chunk), _PORTION):
+                            yield chunk[start : start + _PORTION]
+                            await asyncio.sleep(0)
+                        continue
+                    left -= len(chunk)
+                    if left < 0:
                         where = self._destination.authority
                         raise HttpFailed(f"the answer of {where} is longer than {max_bytes:,} bytes")
                     yield chunk

@@ -9,11 +9,12 @@ import tracemalloc
 import zlib
 from typing import Any
 
+import httpx2
 import pytest
 from aiohttp import web
 
 from tests.integration.egress.servers import Names, named, raw, serving
-from toolcrib.egress import Destination, Egress, EgressRequest, HostPolicy
+from toolcrib.egress import Destination, Egress, EgressRequest, HostPolicy, guarded_transport
 from toolcrib.errors import HostNotAllowed, HttpFailed, TimedOut
 from toolcrib.spec import Network
 
@@ -194,6 +195,29 @@ async def test_a_host_that_does_not_answer_holds_up_no_other() -> None:
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
+
+
+async def test_a_stream_of_short_lines_leaves_the_event_loop_to_others() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    async with raw(head + b"x\n" * 500_000) as port, Egress() as egress:
+        home = Destination.parse(f"http://127.0.0.1:{port}/")
+        transport = guarded_transport(egress, local(port), home=home, secrets={})
+        async with (
+            httpx2.AsyncClient(transport=transport) as client,
+            client.stream("GET", home.url) as answer,
+        ):
+            others = asyncio.create_task(take_turns())
+            assert len([line async for line in answer.aiter_lines()]) == 500_000
+            others.cancel()
+    assert turns >= 1_000_000 // 4_096
 
 
 async def test_cancelling_ends_the_connection() -> None:
