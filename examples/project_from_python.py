@@ -23,7 +23,7 @@ inputs:
     additionalProperties: false
     required: [path]
     properties:
-      path: {type: string, description: The file, from the project root}
+      path: {type: string, description: "The file, from the project root"}
 outputs: {format: text}
 exec:
   command: {entrypoint: wc, args: ["-l", "--", "${path}"]}

@@ -116,12 +116,12 @@ toolcrib schema manifest
 toolcrib schema manifest > tool.schema.json
 toolcrib search read file
 toolcrib search weather --kind http
-toolcrib secrets login list_issues
-toolcrib secrets login list_issues --root ~/shop
+toolcrib secrets set API_TOKEN
 toolcrib secrets list
 toolcrib secrets list --json
-toolcrib secrets set API_TOKEN
 toolcrib secrets set API_TOKEN --remove
+toolcrib secrets login list_issues
+toolcrib secrets login list_issues --root ~/shop
 toolcrib secrets check
 toolcrib secrets check --json
 toolcrib serve app.py

@@ -142,7 +142,7 @@ class _Commands(click.Group):
             sys.stdout.flush()
         except Exception as error:
             try:
-                code = _report(error, as_json=as_json)
+                code = _report(error, words, as_json=as_json)
                 sys.stdout.flush()
             except OSError:
                 # Nobody reads the output any more, or the disk is full, and that has been reported.
@@ -164,7 +164,7 @@ def _add_examples(command: click.Command, path: str) -> None:
         _add_examples(part, f"{path} {name}")
 
 
-def _report(error: Exception, *, as_json: bool) -> int:
+def _report(error: Exception, words: Sequence[str], *, as_json: bool) -> int:
     """Print why a command ended, and return its exit code; with `--json` as a document."""
     if isinstance(error, BrokenPipeError):
         raise error
@@ -174,8 +174,10 @@ def _report(error: Exception, *, as_json: bool) -> int:
         error.show()
         return 2
     if isinstance(error, click.ClickException):
-        path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "toolcrib"
-        error = UsageError(error.format_message(), hint=f"See {path} --help")
+        path = " ".join(["toolcrib", *(word for word in words[:1] if word in COMMANDS)])
+        if isinstance(error, click.UsageError) and error.ctx:  # The parser leaves it out.
+            path = error.ctx.command_path
+        error = UsageError(" ".join(error.format_message().split()), hint=f"See {path} --help")
     elif isinstance(error, FileNotFoundError) and error.filename is None:
         error = UsageError("the working folder no longer exists", hint="Change to a folder that exists.")
     elif isinstance(error, OSError) and _is_of_output(error):

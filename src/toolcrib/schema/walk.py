@@ -14,7 +14,18 @@ INSIDE = frozenset(
     | {"contentSchema", "unevaluatedItems", "unevaluatedProperties"}
 )
 """Keywords whose value is a schema."""
-
+KEYWORDS = (
+    MAPS
+    | LISTS
+    | INSIDE
+    | {"$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "$vocabulary"}
+    | {"const", "contentEncoding", "contentMediaType", "default", "dependencies", "dependentRequired"}
+    | {"deprecated", "description", "enum", "examples", "exclusiveMaximum", "exclusiveMinimum", "format"}
+    | {"maxContains", "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems"}
+    | {"minLength", "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title"}
+    | {"type", "uniqueItems", "writeOnly"}
+)
+"""All keywords of 2020-12, and two that it has kept from older drafts."""
 
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 MEANT_TYPES = {
@@ -42,6 +53,25 @@ def changed(schema: Any, change: Callable[[dict[str, Any]], Any]) -> Any:
             # Other words, such as `const` and `default`, hold values, which may look like schemas.
             made[word] = changed(part, change) if word in INSIDE else part
     return change(made)
+
+
+def schemas(
+    schema: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Mapping[str, Any]]]:
+    """Yield a schema and each one in it, with the path that leads there."""
+    waiting = [(path, schema)]
+    while waiting:
+        at, part = waiting.pop()
+        if not isinstance(part, Mapping):
+            continue
+        yield at, part
+        for word, inner in part.items():
+            if word in MAPS and isinstance(inner, Mapping):
+                waiting += (((*at, word, name), one) for name, one in inner.items())
+            elif word in LISTS and isinstance(inner, list):
+                waiting += (((*at, word, number), one) for number, one in enumerate(inner))
+            elif word in INSIDE:
+                waiting.append(((*at, word), inner))
 
 
 _MOST_CHECKS = 20_000

@@ -102,7 +102,9 @@ class CallNetwork:
             if self.is_bypassed and error.hint is None:
                 error.hint = _NEEDS_HOST
             if hint and error.hint is None and "signal" not in error.details:
-                error.hint = f"If a permission is missing, `toolcrib trace {self._tool.name}` shows which."
+                given = " with the same arguments" if self._tool.input_schema.get("properties") else ""
+                trace = f"`toolcrib trace {self._tool.name}`{given}"
+                error.hint = f"If a permission is missing, {trace} shows which."
             raise
         except TimedOut as error:
             if self.refused:

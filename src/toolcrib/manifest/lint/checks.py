@@ -16,7 +16,7 @@ from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice, Tool
-from toolcrib.spec.naming import HOMES, dotted, steps_of
+from toolcrib.spec.naming import HOMES, did_you_mean, dotted, steps_of
 from toolcrib.template import Namespaces, problems
 
 _MOST_PROPERTIES = 500
@@ -44,6 +44,28 @@ def output_schema(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         hint = "remove the schema, or write `format: json`"
         yield document.diagnostic("output-schema", message, path, key=True, hint=hint)
     yield from _schema_faults(tool.output.schema, path, "output-schema", document)
+
+
+def schema_keywords(tool: Tool, document: Document) -> Iterator[Diagnostic]:
+    """Check for keys that look like a mistake: JSON Schema ignores those that it does not know."""
+    from toolcrib.schema.walk import KEYWORDS, schemas
+
+    roots = (("inputs", tool.input_schema), ("outputs", tool.output.schema))
+    unknown = (
+        ((*path, key), schema[key])
+        for block, root in roots
+        for path, schema in schemas(root, (block, "schema"))
+        for key in schema.keys() - KEYWORDS
+        if not key.startswith("x-")
+    )
+    for path, value in islice(unknown, _MOST_PROPERTIES):
+        key = str(path[-1])
+        hint = did_you_mean(key, KEYWORDS)
+        if value is None:
+            hint = "if it belongs to the text before it, put the whole text in quotes"
+        if hint is not None:
+            message = f"{quoted(key)} is not a keyword of JSON Schema, so it has no effect"
+            yield document.diagnostic("schema-keyword", message, path, key=True, hint=hint)
 
 
 def defaults(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -255,6 +277,7 @@ def absent(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     input_schema,
     output_schema,
+    schema_keywords,
     defaults,
     examples,
     placeholders,

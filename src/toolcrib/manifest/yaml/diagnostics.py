@@ -69,6 +69,7 @@ RULES: dict[str, LintRule] = {
     "output-schema": _error(
         "`outputs.schema` is not a valid JSON Schema 2020-12, or stands with format text."
     ),
+    "schema-keyword": _warning("A key of a schema is misspelled, or is the rest of a text with a comma."),
     "default-value": _error("A property's default does not fit the property's own schema."),
     "example": _error("An example's params do not fit `inputs.schema`."),
     "example-output": _warning("An example's expected_output does not match the outputs block."),

@@ -26,6 +26,10 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (COMMAND, "        type: string", "        $ref: http://x/y", "input-schema", 6, 3, "not a valid"),
     (HTTP, "exec:", "outputs: {schema: {type: lst}}\nexec:", "output-schema", 12, 26, "not a valid"),
     (HTTP, "exec:", "outputs: {format: text, schema: {}}\nexec:", "output-schema", 12, 25, "format: text"),
+    (COMMAND, "    properties:", "    requird: [path]\n    properties:", "schema-keyword", 8, 5, "`required`"),
+    (COMMAND, "type: string", "type: string\n        minLenght: 5", "schema-keyword", 11, 9, "`minLength`"),
+    (HTTP, "exec:", "outputs: {schema: {allof: []}}\nexec:", "schema-keyword", 12, 20, "`allOf`"),
+    (COMMAND, "type: string", "anyOf: [{title: A, or B}]", "schema-keyword", 10, 28, "in quotes"),
     (COMMAND, "type: string", "type: string\n        default: 5", "default-value", 11, 18, "does not fit"),
     (HTTP, "exec:", EXAMPLES.replace("query: x", "query: 1") + "exec:", "example", 14, 21, "$.query"),
     (HTTP, "exec:", EXAMPLES.replace("query: x", "query: x, qry: y") + "exec:", "example", 14, 24, "query"),
@@ -152,6 +156,11 @@ def test_a_program_that_finds_no_way_through_the_proxy(program: str, network: st
 
 def test_good_manifests_have_no_findings() -> None:
     assert [findings(text) for text in (HTTP, COMMAND, FILE, PYTHON)] == [[], [], [], []]
+
+
+def test_other_keys_of_a_schema_may_be_for_somebody_else() -> None:
+    rest = "type: string\n        x-minimun: 1\n        nullable: true\n        const: {minimun: 1}"
+    assert findings(change(COMMAND, "type: string", rest)) == []
 
 
 def test_the_printed_manifests_have_no_errors() -> None:

@@ -32,7 +32,7 @@ _MOST_NAMES = 20
 @click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
 @root_option
 @click.option("--stdio", is_flag=True, help="Serve MCP on standard input and output.")
-@click.option("--http", is_flag=True, help="Serve the REST API over HTTP.")
+@click.option("--http", is_flag=True, help="Serve REST, and MCP at /mcp, over HTTP.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=8745, help="0 takes a free one [default: 8745]."
@@ -57,11 +57,11 @@ def command(
 
     With FILE.py it serves the Toolset of a Python program over MCP instead, by default with --stdio.
 
-    MCP ends when its client disconnects. With a token in TOOLCRIB_TOKEN the client sees and calls what the
-    token allows; without one, every tool.
+    With --stdio it ends when its client disconnects. With a token in TOOLCRIB_TOKEN the client sees and
+    calls what the token allows; without one, every tool.
 
-    REST listens on this machine only, unless --host says otherwise, and needs a token or the login link that
-    is printed.
+    With --http it listens on this machine only, unless --host says otherwise. Its clients need a token or the
+    login link that is printed.
     """
     _refuse_unused("--http", ("host", "port", "allowed", "issuer", "resource"), used=http)
     if file is not None:
