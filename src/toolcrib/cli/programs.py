@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +29,20 @@ def no_program(text: str) -> UsageError:
     there = Path(f"{file}.py").is_file()
     hint = f"Write {':'.join([f'{file}.py', *name])}" if there else f"For another project: --root {text}"
     return UsageError(f"{text} is not a Python file", hint=hint)
+
+
+@contextmanager
+def printing_to_stderr() -> Iterator[None]:
+    """Send what a program prints to standard error: standard output is for results, and for MCP."""
+    sys.stdout.flush()
+    private = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(private, 1)
+        os.close(private)
 
 
 def load_program(text: str) -> Toolset:
@@ -76,7 +93,8 @@ def _import(path: Path) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     reading = reading_program.set(True)
     try:
-        spec.loader.exec_module(module)
+        with printing_to_stderr():
+            spec.loader.exec_module(module)
     except ProgramRead:  # What follows `tools.run()` would not run either.
         pass
     except Exception as error:

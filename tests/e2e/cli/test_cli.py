@@ -138,6 +138,8 @@ def test_a_run_prints_the_value_alone(files: Crib) -> None:
         (["run", "read", "--nope"], 2, "usage", "--nope"),
         (["run", "read", "--timeout-ms", "0"], 2, "usage", "timeout-ms"),
         (["run"], 2, "usage", "TOOL"),
+        (["list", "--json=1"], 2, "usage", "See toolcrib list --help"),
+        (["schema"], 2, "usage", "Choose from: manifest, agent"),
         (["shwo"], 2, "usage", "Did you mean show?"),
         (["list", "--root", "/nowhere"], 3, "project_not_found", "toolcrib init"),
         (["list", "--root", "loop"], 3, "project_not_found", "toolcrib init"),

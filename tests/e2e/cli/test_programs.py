@@ -90,6 +90,23 @@ def test_a_file_is_served_to_a_client(program: Path, words: list[str]) -> None:
     assert called["content"][0]["text"] == "5"
 
 
+def test_what_a_program_prints_is_no_result(program: Path) -> None:
+    noise = "import subprocess\nsubprocess.run(['echo', 'child'])\nprint('text')\n"
+    (program / "loud.py").write_text(noise + PROGRAM.replace("return", "print('inside'); return"))
+    done = cli(program, "run", "loud.py", "add", "a=2")
+    assert (done.out, done.err.splitlines()) == ("3\n", ["child", "text", "inside"])
+    served = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "serve", "loud.py"],
+        cwd=program,
+        input="".join(json.dumps(message) + "\n" for message in MESSAGES),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    assert [json.loads(line)["id"] for line in served.stdout.splitlines()] == [1, 2]
+
+
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
     (program / "none.py").write_text("x = 1\n")
     (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda x: x)\n")

@@ -24,7 +24,7 @@ from toolcrib.cli.output import (
     print_warnings,
     printable,
 )
-from toolcrib.cli.programs import frames_of, is_program, load_program
+from toolcrib.cli.programs import frames_of, is_program, load_program, printing_to_stderr
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
 from toolcrib.schema import to_json_text
@@ -109,7 +109,8 @@ def _run_program(
     name, *rest = words
     schema = tools.get(name).input_schema
     call = Call(name, parse_arguments(rest, schema), caller="cli", timeout_ms=timeout_ms)
-    result = asyncio.run(_run(tools, call))
+    with printing_to_stderr():
+        result = asyncio.run(_run(tools, call))
     if as_json:
         print_json(result.as_dict())
     else:
