@@ -30,7 +30,7 @@ _database_option = click.option(
     expose_value=False,
     help="Postgres server for waiting calls, decisions, rates and results (default: DATABASE_URL, or files).",
 )
-yes_option = click.option("--yes", is_flag=True, help="Do not ask; required without a terminal.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 approve_option = click.option(
     "--approve", is_flag=True, help="Approve this one call, if it needs a person's approval."
 )

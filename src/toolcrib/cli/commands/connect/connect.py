@@ -21,7 +21,7 @@ from toolcrib.errors import NotFoundError
 @click.command("connect")
 @click.argument("host", type=click.Choice(sorted(HOSTS)), metavar="HOST")
 @click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
-@click.option("--name", help="Name of the server in that program (default: toolcrib or toolcrib-NAME).")
+@click.option("--name", help="Name of the server in the host's file (default: toolcrib or toolcrib-NAME).")
 @click.option(
     "--http",
     metavar="[URL]",

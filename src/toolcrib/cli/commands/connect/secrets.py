@@ -56,7 +56,7 @@ def set_command(name: str, root: str | None, as_json: bool, remove: bool) -> Non
     """Set a secret of this project. Asks for the value, and does not show it.
 
     It is kept in the keyring, if the project's settings name one, else in your data folder, where no tool
-    can read it. Without a terminal the value is read from standard input.
+    can read it. If your own settings allow it without a terminal, the value is read from standard input.
     """
     from toolcrib.guard import ChainedSecrets, KeyringSecrets, UnreadableError, UserSecrets
     from toolcrib.guard.secrets.file_sources import is_secret_name

@@ -26,7 +26,7 @@ _EXAMPLE = "toolcrib token create ci --scope invoke --expires 30d"
 def command() -> None:
     """Create, list and revoke access tokens.
 
-    A client that serves with a token may do what the token allows, and nothing else.
+    A client with a token may do what the token allows, and nothing else.
     """
 
 
