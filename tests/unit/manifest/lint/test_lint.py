@@ -26,7 +26,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (COMMAND, "        type: string", "        $ref: http://x/y", "input-schema", 6, 3, "not a valid"),
     (HTTP, "exec:", "outputs: {schema: {type: lst}}\nexec:", "output-schema", 12, 26, "not a valid"),
     (HTTP, "exec:", "outputs: {format: text, schema: {}}\nexec:", "output-schema", 12, 25, "format: text"),
-    (COMMAND, "    properties:", "    requird: [path]\n    properties:", "schema-keyword", 8, 5, "`required`"),
+    (COMMAND, "    properties:", "    requird: []\n    properties:", "schema-keyword", 8, 5, "`required`"),
     (COMMAND, "type: string", "type: string\n        minLenght: 5", "schema-keyword", 11, 9, "`minLength`"),
     (HTTP, "exec:", "outputs: {schema: {allof: []}}\nexec:", "schema-keyword", 12, 20, "`allOf`"),
     (COMMAND, "type: string", "anyOf: [{title: A, or B}]", "schema-keyword", 10, 28, "in quotes"),
