@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from threading import Semaphore, Thread
 from typing import Literal, Protocol
 
 from toolcrib.errors import HostNotAllowed
@@ -24,8 +23,9 @@ NAMED_KINDS: frozenset[AddressKind] = frozenset({"public", "loopback", "private"
 """The kinds that the name of a host in a permission may resolve to. Any other kind must be named by its
 address: the owner of a named host's DNS must not be able to point it at a metadata service."""
 
-_LOOKUPS = 64
-"""Names that are looked up at one time."""
+_RETRY_S = 0.02
+_free_lookups = Semaphore(64)
+"""Names that may be looked up at one time."""
 
 _METADATA = frozenset(
     ip_address(address)
@@ -113,19 +113,43 @@ class Resolver(Protocol):
 
 
 class SystemResolver:
-    """The machine's own resolver (getaddrinfo, in a thread of its own).
+    """The machine's own resolver (getaddrinfo), in threads of its own that nobody waits for at the end.
 
-    Not in the event loop's threads: names whose servers do not answer would hold up all else that uses them.
+    In the event loop's threads, names whose servers do not answer would hold up all else that uses them.
     """
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Resolve like `Resolver.resolve`."""
-        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-        found = await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), ask)
-        return [str(sockaddr[0]) for *_, sockaddr in found]
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[list[str]] = loop.create_future()
 
+        def settle(found: list[str], error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(found)
+            else:
+                future.set_exception(error)
 
-@cache
-def _threads(_: int) -> ThreadPoolExecutor:
-    """Return the threads of a process; a fork has none of its parent's."""
-    return ThreadPoolExecutor(_LOOKUPS, "toolcrib-names")
+        def look_up() -> None:
+            found: list[str] = []
+            error = None
+            try:
+                answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+                found = [str(sockaddr[0]) for *_, sockaddr in answers]
+            except (OSError, UnicodeError) as raised:
+                error = raised
+            finally:
+                _free_lookups.release()
+            with suppress(RuntimeError):  # The loop is closed.
+                loop.call_soon_threadsafe(settle, found, error)
+
+        # A lookup cannot be ended, so one that was given up still counts.
+        while not _free_lookups.acquire(blocking=False):  # noqa: ASYNC110 - other event loops give back too
+            await asyncio.sleep(_RETRY_S)
+        try:
+            Thread(target=look_up, name="toolcrib-names", daemon=True).start()
+        except RuntimeError as error:
+            _free_lookups.release()
+            raise OSError(errno.EAGAIN, str(error)) from None
+        return await future
