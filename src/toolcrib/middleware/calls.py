@@ -64,7 +64,8 @@ def retry_middleware(
     """Repeat calls that fail with a retryable error, after `delay_s`, twice that, and so on.
 
     Only calls of tools with `annotations.read_only` or `annotations.idempotent` are repeated. The first of
-    these attempts has all those of the tool's own `retry`. A server that asks for a longer wait gets it.
+    these attempts has all those of the tool's own `retry`. A server that asks for a longer wait gets it, but
+    not more than the time that the call may take.
     """
 
     def retry(following: Handler) -> Handler:
@@ -75,11 +76,10 @@ def retry_middleware(
                 try:
                     return await following(call, ctx)
                 except ToolcribError as error:
-                    if not error.retryable:
+                    asked = float(error.details.get("retry_after_s") or 0)
+                    if not error.retryable or asked > ctx.limit_ms / 1000:
                         raise
-                    await sleep(
-                        max(delay_s * 2 ** (attempt - 1), float(error.details.get("retry_after_s") or 0))
-                    )
+                    await sleep(max(delay_s * 2 ** (attempt - 1), asked))
             return await following(call, ctx)
 
         return handle

@@ -132,6 +132,9 @@ async def test_retries_of_what_can_be_repeated() -> None:
     assert (await bench.code("look"), slept) == ("ok", [1, 9])
     bench.failing = [busy] * 3
     assert await bench.code("look") == "http_failed"
+    # A server chooses this freely, and must not hold a call for years.
+    bench.failing = [HttpFailed("later", retryable=True, details={"retry_after_s": 1e9})] * 2
+    assert (await bench.code("look"), len(bench.failing)) == ("http_failed", 1)
     bench.failing = [HttpFailed("never")] * 2
     assert (await bench.code("look"), len(bench.failing)) == ("http_failed", 1)
     bench.failing = [busy] * 2
