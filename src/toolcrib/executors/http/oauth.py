@@ -94,16 +94,21 @@ class AccessTokens:
         fields = {"client_id": client.client_id, "scope": self._rule.scope, **self._rule.params}
         body = urlencode({name: value for name, value in fields.items() if value})
         answer = await self._post(self._rule.device_url or "", body, {"Accept": "application/json"})
-        started = answer.json()
-        if not isinstance(started, dict) or "device_code" not in started:
-            raise self._failed("gives no device code", started)
-        show(started.get("verification_uri_complete") or started["verification_uri"], started["user_code"])
-        interval, until = float(started.get("interval", 5)), self._now() + float(started["expires_in"])
+        started: Any = None
+        try:
+            started = answer.json()
+            device_code, user_code = started["device_code"], str(started["user_code"])
+            address = str(started.get("verification_uri_complete") or started["verification_uri"])
+            interval = max(1.0, float(started.get("interval", 5)))
+            until = self._now() + float(started["expires_in"])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise self._failed("gives no device code", started) from None
+        show(address, user_code)
         while self._now() < until:
             await sleep(interval)
             try:
                 token = await client.fetch_token(
-                    self._rule.token_url, grant_type=_DEVICE, device_code=started["device_code"]
+                    self._rule.token_url, grant_type=_DEVICE, device_code=device_code
                 )
             except client.oauth_error_class as error:
                 if error.error not in _WAITING:

@@ -225,6 +225,17 @@ async def test_a_device_login_is_polled_until_a_person_agrees(world: World) -> N
 
 
 @pytest.mark.parametrize(
+    "answer", [b"no JSON", b"[]", b'{"device_code": "x"}', b'{"device_code": "x", "user_code": "y"}']
+)
+async def test_a_device_login_ends_at_a_wrong_answer(world: World, answer: bytes) -> None:
+    rule = {"grant": "device_code", "device_url": f"http://127.0.0.1:{world.port}/device"}
+    executor = world.executor(world.tool(**rule))
+    world.server.device_answer = answer
+    with pytest.raises(HttpFailed, match="gives no device code"):
+        await executor.log_in(world.secrets, lambda *_: None)
+
+
+@pytest.mark.parametrize(
     ("rule", "what"),
     [
         ({"token_url": "https://other.example/token"}, "other.example"),

@@ -23,6 +23,8 @@ class TokenServer:
     refresh: str = "refresh-0"
     requests: list[dict[str, str]] = field(default_factory=list)
     api: list[str] = field(default_factory=list)
+    device_answer: bytes | None = None
+    """The answer of the device flow, if not the usual one."""
     refuses: bool = False
     """The API takes no token at all."""
     failure: web.Response | None = None
@@ -42,6 +44,8 @@ class TokenServer:
     async def device(self, request: web.Request) -> web.Response:
         form = await request.post()
         assert form["client_id"] == CLIENT
+        if self.device_answer is not None:
+            return web.Response(body=self.device_answer, content_type="application/json")
         url = "https://example.com/activate"
         return web.json_response({
             "device_code": "dc", "user_code": "WDJB-MJHT",
