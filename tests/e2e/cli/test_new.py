@@ -201,6 +201,7 @@ def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
         (["x", "--run", "cat a | wc -l"], 2, "is for a shell"),
         (["x", "--kind", "python", "--run", "a.py"], 2, "Leave out --run"),
         (["x", "--kind", "http", "--run", "https://example.com/{id}"], 2, "Write ${id}"),
+        (["x", "--kind", "sql", "--run", "SELECT 'a:b', :id"], 2, "Write ${id}"),
         (["there", "--run", "true"], 7, "exist already"),
     ],
 )

@@ -19,6 +19,8 @@ from toolcrib.state.private import unwritable
 KINDS = ("command", "python", "http", "file", "sql", "composite")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SQL_TEXT = re.compile(r"'[^']*'")
+_SQL_NAME = re.compile(r"[:@$]([A-Za-z_]\w*)")
 _BARE = re.compile(r"(?<!\$)\{+\w*\}+")
 _FOR_SHELL = ("|", "||", "&&", ">", ">>", "<", "2>&1")
 _TYPES = ("string", "integer", "number", "boolean", "array", "object")
@@ -140,6 +142,8 @@ class Scaffold:
     def _sql(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         if not self.runs:
             raise UsageError("an SQL tool needs a statement", hint="--run 'SELECT * FROM t WHERE id = ${id}'")
+        if named := _SQL_NAME.search(_SQL_TEXT.sub("", self.runs)):
+            raise UsageError(f"`{named[0]}` is given no value", hint=f"Write ${{{named[1]}}} in its place.")
         values = [f"${{{name}}}" for name in _PLACEHOLDER.findall(self.runs)]
         values += [f"${{{name}}}" for name in arguments if f"${{{name}}}" not in values]
         statement = _PLACEHOLDER.sub("?", self.runs)
