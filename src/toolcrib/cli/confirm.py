@@ -149,6 +149,7 @@ def seek_approval(
             print_note("\n".join(_lines_once(sheet, project.vault)))
         if reason is not None:
             _print_call(project.get(call.tool), call, reason)
+        print_missing_secrets(project, project.get(call.tool))
         if not _ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?"):
             raise ApprovalRequired(f"{call.tool} was not approved, so it was not run")
     call.approved_by, call.approval_channel = user_name(), "flag" if approve else "terminal"
@@ -196,6 +197,15 @@ def _print_call(tool: Tool, call: Call, reason: str) -> None:
     print_note(f"  arguments: {json.dumps(call.arguments, ensure_ascii=False)}")
     for line in may_touch(tool):
         print_note(f"  may touch: {line}")
+
+
+def print_missing_secrets(project: Project, tool: Tool) -> None:
+    """Name the secrets without which a call fails: it would use up its approval for nothing."""
+    from toolcrib.project.reports import secret_needs
+
+    for need in secret_needs([tool], project.secrets):
+        if need.blocks:
+            print_note(f"  {need.status.state}: secret {need.name}. To set it: toolcrib secrets set {need.name}")
 
 
 def at_terminal() -> bool:

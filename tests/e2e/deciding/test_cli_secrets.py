@@ -9,7 +9,7 @@ import pytest
 
 from tests.commands import PROGRAM
 from tests.crib import SH, Crib, accept
-from tests.e2e.cli.test_cli import ENVIRONMENT, cli
+from tests.e2e.cli.test_cli import ENVIRONMENT, cli, on_terminal
 from tests.integration.egress.servers import serving
 from tests.integration.executors.http.token_server import CLIENT, TokenServer
 
@@ -128,3 +128,28 @@ async def test_a_login_on_a_device_stores_a_token_for_the_tool(crib: Crib) -> No
         assert after.code == 0, after.err
         assert server.issued == ["access-token-0"]
         assert "access-token-0" not in done.out + done.err + after.out + after.err
+
+
+def test_whoever_approves_sees_which_secret_is_missing(keyed: Crib) -> None:
+    missing = "missing: secret B. To set it: toolcrib secrets set B\n"
+    config = {"method": "GET", "url": "https://api.example.com/x", "headers": {"X": "${A}${B}"}}
+    needs = {"network": True, "secrets": {"A": {}, "B": {}}}
+    keyed.tool("dear", "http", config, permissions=needs, approval={"required": True, "reason": "it is dear"})
+    accept(keyed.root)
+    with on_terminal(keyed, "run", "dear", columns=200) as screen:
+        screen.read_until("[y/N]")
+        screen.type("n\n")
+        screen.end()
+    assert missing in screen.text
+    assert "secret A. To set" not in screen.text
+    assert cli(keyed, "run", "dear", "--wait", "pending").code == 5
+    with on_terminal(keyed, "approvals", "approve", "--last", columns=200) as screen:
+        screen.read_until("[y/N]")
+        screen.type("n\n")
+        screen.end()
+    assert missing in screen.text
+    with on_terminal(keyed, "approvals", "approve", "--last", env={"B": VALUE}) as screen:
+        screen.read_until("[y/N]")
+        screen.type("n\n")
+        screen.end()
+    assert "secret B. To set" not in screen.text

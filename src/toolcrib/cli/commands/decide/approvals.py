@@ -23,7 +23,7 @@ from toolcrib.cli.commands.decide.approval_lines import (
     row_of,
 )
 from toolcrib.cli.commands.decide.policy import write_rule
-from toolcrib.cli.confirm import Channel, choose, decide, page, require_person
+from toolcrib.cli.confirm import Channel, choose, decide, page, print_missing_secrets, require_person
 from toolcrib.cli.options import (
     id_or_last,
     open_project,
@@ -134,6 +134,8 @@ def approve_command(
     waits = sheet.approval.status == "pending"
     if waits:
         _print_whole(service, sheet, yes=yes)
+        if sheet.tool is not None:
+            print_missing_secrets(project, sheet.tool)
     if waits and scope == "rule":
         channel: Channel = "flag" if yes else "terminal"
         scope = _always(project, sheet, yes=yes, as_json=as_json)
