@@ -205,7 +205,8 @@ def print_missing_secrets(project: Project, tool: Tool) -> None:
 
     for need in secret_needs([tool], project.secrets):
         if need.blocks:
-            print_note(f"  {need.status.state}: secret {need.name}. To set it: toolcrib secrets set {need.name}")
+            how = f"To set it: toolcrib secrets set {need.name}"
+            print_note(f"  {need.status.state}: secret {need.name}. {how}")
 
 
 def at_terminal() -> bool:
