@@ -114,8 +114,15 @@ async def connected(
         client_info=types.Implementation(name="toolcrib", version=version),
     )
     async with client:
+        # The SDK's validator follows patterns and references without limit, so a server could stop this
+        # process. The path of the call checks the result as that of any other tool.
+        client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
         up = Connected(client, link, relays)
         yield up
+
+
+async def _unchecked(name: str, result: Any) -> None:
+    """Accept a result, whatever the output schema says."""
 
 
 _Open = Callable[[Mapping[str, Any], Relays], AbstractAsyncContextManager[Connected]]

@@ -215,7 +215,7 @@ def tool_of(
         kind="mcp",
         input_schema=shown["inputSchema"],
         config=McpExec(spec.name, shown["name"], live, spec.identity),
-        output=Output(schema=schema),
+        output=Output(schema=schema, on_violation="fail"),
         permissions=spec.permissions,
         approval=approval,
         mcp=_forms(shown),

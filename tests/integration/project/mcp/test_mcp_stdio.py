@@ -324,6 +324,29 @@ async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> Non
         assert [block["type"] for block in result.blocks] == ["text", "image"]
 
 
+async def test_a_result_that_takes_for_ever_to_check_fails_at_once(crib: Crib) -> None:
+    hostile = RAW + textwrap.dedent("""
+        def definitions():
+            link = {"properties": {"a": {"$ref": "#/$defs/n"}}}
+            many = {"$ref": "#/$defs/n", "$defs": {"n": {"allOf": [link, link], "type": "object"}}}
+            slow = {"properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+            return [dict(DEFINITIONS[0], name=name, outputSchema={"type": "object", **schema})
+                    for name, schema in (("many", many), ("slow", slow))]
+
+        def called(message):
+            value = {"a": "a" * 60 + "b"}
+            for _ in range(60 if message["params"]["name"] == "many" else 0):
+                value = {"a": value}
+            return {"content": [], "structuredContent": value}
+
+        main()
+    """)
+    mount(crib, "raw", hostile)
+    async with opened(crib) as project:
+        for name, why in (("many", "references multiply"), ("slow", "does not match")):
+            assert why in failed(await project.call(f"raw__{name}"), "invalid_output")
+
+
 async def test_what_a_server_asks_of_its_client_is_refused(crib: Crib) -> None:
     asking = RAW + textwrap.dedent("""
         def called(message):
