@@ -88,6 +88,16 @@ def test_what_is_not_trusted_is_not_trusted_by_adding_a_rule(shop: Crib) -> None
     assert cli(shop, "trust", "--show", "--json").document["trusted"] is False
 
 
+def test_an_added_rule_stays_also_beside_rules_that_were_written_by_hand(shop: Crib) -> None:
+    shop.write(".toolcrib/config.yml", "policy:\n  rules:\n  - {effect: ask, tools: [deploy]}\n")
+    assert cli(shop, "policy", "add", "deny", "look", "--yes").code == 0
+    shop.write(".toolcrib/config.yml", "policy: {default: allow}\n")
+    assert decision(shop, "look") == "deny"
+    shop.write(".toolcrib/config.yml", "policy:\n  default: allow\n")
+    assert cli(shop, "policy", "add", "deny", "deploy", "--yes").code == 0
+    assert decision(shop, "look") == "deny", "the rule that is gone was not let go by adding another one"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "printed"),
     [

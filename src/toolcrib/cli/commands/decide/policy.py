@@ -153,7 +153,7 @@ def write_rule(
 ) -> bool:
     """Show the change of the settings, ask, and make it; return False if the person declines.
 
-    Settings that were trusted are trusted with it. `channel` is how the person has agreed already. With
+    Settings are trusted with it unless something in them waits for trust. `channel` is how the person has agreed already. With
     `as_json` standard output stays free. Raises UsageError for settings that a rule cannot be added to,
     ConflictError if somebody changes them meanwhile.
     """
@@ -186,12 +186,14 @@ def write_rule(
 
 
 def _trust(project: Project, then: Config, text: str) -> None:
-    """Trust the settings as they are now, if they were trusted and nothing else in them has changed."""
+    """Trust the settings as they are now, if nothing in them waited for trust and nothing else has changed."""
     from toolcrib.project import load_config
     from toolcrib.state import user_name
 
     trust, now = project.acceptance.trust, load_config(project.place.config, project.root)
-    if not trust.is_trusted(then.digest):
+    # The settings of the project that is open have safe values in place of what waits.
+    waits = trust.current() is None or then.since(trust).weakening()
+    if waits and not trust.is_trusted(then.digest):
         return
     # What else is trusted with the settings must be as it was: only the rule was agreed to.
     same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
