@@ -153,9 +153,9 @@ def write_rule(
 ) -> bool:
     """Show the change of the settings, ask, and make it; return False if the person declines.
 
-    Settings are trusted with it unless something in them waits for trust. `channel` is how the person has agreed already. With
-    `as_json` standard output stays free. Raises UsageError for settings that a rule cannot be added to,
-    ConflictError if somebody changes them meanwhile.
+    Settings are trusted with it unless something in them waits for trust. `channel` is how the person has
+    agreed already. With `as_json` standard output stays free. Raises UsageError for settings that a rule
+    cannot be added to, ConflictError if somebody changes them meanwhile.
     """
     from toolcrib.project import load_config
     from toolcrib.project.config.settings import config_of
@@ -186,7 +186,7 @@ def write_rule(
 
 
 def _trust(project: Project, then: Config, text: str) -> None:
-    """Trust the settings as they are now, if nothing in them waited for trust and nothing else has changed."""
+    """Trust the settings as they are now, if nothing in them waits and nothing else has changed."""
     from toolcrib.project import load_config
     from toolcrib.state import user_name
 
