@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, NotTrusted, ProjectNotFound
@@ -64,7 +65,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
         if place is None:
             raise ProjectNotFound(
                 f"{folder} is not a project: it holds neither .toolcrib/ nor .glee/",
-                hint=f"Make it one: toolcrib init {folder}",
+                hint=f"Make it one: toolcrib init {shlex.quote(str(folder))}",
             )
         return place
     start = Path.cwd().resolve()

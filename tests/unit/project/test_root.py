@@ -31,15 +31,15 @@ def test_the_nearest_folder_upward(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_root_that_is_named_must_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".toolcrib").mkdir()
-    (tmp_path / "a").mkdir()
+    (tmp_path / "a b").mkdir()
     assert find(tmp_path).root == tmp_path
     with pytest.raises(ProjectNotFound) as caught:
-        find(tmp_path / "a")
-    assert "toolcrib init" in (caught.value.hint or "")
+        find(tmp_path / "a b")
+    assert caught.value.hint == f"Make it one: toolcrib init '{tmp_path}/a b'"
     monkeypatch.setenv("TOOLCRIB_ROOT", str(tmp_path))
     monkeypatch.chdir("/")
     assert find().root == tmp_path
-    monkeypatch.setenv("TOOLCRIB_ROOT", str(tmp_path / "a"))
+    monkeypatch.setenv("TOOLCRIB_ROOT", str(tmp_path / "a b"))
     with pytest.raises(ProjectNotFound):
         find()
     assert find(tmp_path).root == tmp_path, "what is named goes before the variable"
