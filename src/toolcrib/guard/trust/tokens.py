@@ -12,6 +12,8 @@ import secrets
 import time
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from threading import Lock
 from typing import Any, cast
 
 from toolcrib.errors import ConflictError, InvalidToken, NotFoundError, UsageError
@@ -82,6 +84,8 @@ class Tokens:
         self._vault = vault
         self._clock = ForwardClock(vault.data)
         self._path = str(vault.path / _FILE)
+        self._lock = Lock()
+        """Held while the file is opened or closed."""
         self._opened: Database | None = None
         self._folder: int | None = None
         """The folder of the file while it is open: a path from there is found three times as fast."""
@@ -199,12 +203,13 @@ class Tokens:
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
-        if self._folder is not None:
-            os.close(self._folder)
-            self._folder = None
+        with self._lock:
+            database, folder = self._opened, self._folder
+            self._opened = self._folder = None
+        if database is not None:
+            database.close()
+        if folder is not None:
+            os.close(folder)
 
     def _refresh(self) -> None:
         """Forget what was read from the file if it has changed since, or is another one.
@@ -212,8 +217,7 @@ class Tokens:
         Two changes in one tick of the file system's clock can look like one, so within a second after a
         change nothing is remembered.
         """
-        journal = f"{self._path}-wal" if self._folder is None else f"{_FILE}-wal"
-        now, log = time.time_ns(), _file_state(journal, self._folder)
+        now, log = time.time_ns(), self._log_state()
         # A change is in SQLite's write-ahead log first, which stays while a connection is open: ours has been
         # since a token was read. So the file itself, which somebody may remove, is looked at once a second.
         if log != self._seen[1] or not 0 <= now - self._looked_ns < _SECOND_NS:
@@ -227,6 +231,13 @@ class Tokens:
             self._looked_ns = now
         if now < self._settled_ns:
             self._ends = {}
+
+    def _log_state(self) -> tuple[int, int, int]:
+        folder = self._folder
+        if folder is not None:
+            with suppress(OSError):  # Another thread has just closed it.
+                return _file_state(f"{_FILE}-wal", folder)
+        return _file_state(f"{self._path}-wal")
 
     def _find(self, digest: str) -> Token:
         row = None
@@ -247,11 +258,12 @@ class Tokens:
 
     @property
     def _database(self) -> Database:
-        if self._opened is None:
-            folder = self._vault.folder
-            self._opened = SqliteDatabase(folder / _FILE, _TABLES)
-            self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        return self._opened
+        with self._lock:
+            if self._opened is None:
+                folder = self._vault.folder
+                self._opened = SqliteDatabase(folder / _FILE, _TABLES)
+                self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            return self._opened
 
 
 def _file_state(path: str, folder: int | None = None) -> tuple[int, int, int]:

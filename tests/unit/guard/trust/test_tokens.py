@@ -210,3 +210,18 @@ def test_an_unknown_name_is_told_with_the_nearest(kept: Tokens) -> None:
 def test_a_look_makes_nothing(kept: Tokens, vault: Vault) -> None:
     assert kept.all() == []
     assert not vault.path.exists()
+
+
+def test_a_token_is_verified_while_another_thread_closes_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, look = Tokens(Vault(tmp_path / "project", tmp_path / "data")), tokens._file_state
+    text = held.create("ci", ["read"], owner="ann")
+
+    def closed_before(path: str, folder: int | None = None) -> tuple[int, int, int]:
+        if folder is not None:
+            held.close()
+        return look(path, folder)
+
+    monkeypatch.setattr(tokens, "_file_state", closed_before)
+    assert held.verify(text).name == held.verify(text).name == "ci"
