@@ -260,8 +260,8 @@ class Connection:
                 self._calls.cancel(request_id)
 
     def _dispatch(self, method: str, request: McpRequest) -> None:
-        if request.modern:
-            self._caller_of(request)  # Checks the envelope.
+        if request.modern and method != "tools/call":
+            self._caller_of(request)  # Checks the envelope, as a call does by itself.
         run = (self._modern_methods if request.modern else self._session_methods).get(method)
         if run is None:
             text, data = f"there is no method {method[:100]}", {"method": method[:100]}
@@ -339,7 +339,7 @@ class Connection:
         request.reply(b"".join((head, page, end)))
 
     def _call_tool(self, request: McpRequest) -> None:
-        name, caller = _text_of(request.params, "name"), self._caller_of(request)
+        caller, name = self._caller_of(request), _text_of(request.params, "name")
         try:
             listed = caller.listing.get(name)
         except InvalidToken:

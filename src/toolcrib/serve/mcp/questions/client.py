@@ -124,9 +124,10 @@ class ModernClient(_Client, RoundClient):
         super().__init__(channel, protocol, capabilities, log_level)
         self.state: str | None = state.get("state")
         self._used: dict[str, Any] = dict(state.get("answers", ()))
-        self.responses: Mapping[str, Any] = dict(self._used)
+        self.responses: Mapping[str, Any] = self._used
         if isinstance(responses, dict):
-            self.responses |= {key: one for key, one in responses.items() if isinstance(one, dict)}
+            given = {key: one for key, one in responses.items() if isinstance(one, dict)}
+            self.responses = self._used | given
 
     async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the answers, or end this round with the requests that have none."""
