@@ -129,7 +129,9 @@ def _here(store: Store, bundle_id: str) -> tuple[BundleRecord | None, list[ToolR
     try:
         return store.bundle(bundle_id), store.tools(bundle_id)
     except NotFoundError:
-        return next((one for one in store.bundles() if one.id == bundle_id), None), []
+        # Not one that another process has just put here: its tools were not read.
+        deleted = (one for one in store.bundles() if one.soft_deleted_at is not None)
+        return next((one for one in deleted if one.id == bundle_id), None), []
 
 
 _COMPARED = [name for name in ToolBody.__struct_fields__ if name != "is_enabled"]

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.bundles.archive.samples import filled, native, tool
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store
 from toolcrib.bundles.archive import ImportPlan, OnConflict, apply, export_bundle, plan, read_zip
-from toolcrib.errors import BuiltInReadOnly, BundleDisabled, ConflictError, ToolcribError
+from toolcrib.errors import BuiltInReadOnly, BundleDisabled, ConflictError, NotFoundError, ToolcribError
 from toolcrib.spec.identifier import new_id
 
 
@@ -208,3 +208,26 @@ def test_a_change_during_the_import_is_planned_again(
     with pytest.raises(BundleDisabled):
         apply(store, read_zip(data), choice)
     assert "forecast@v1" not in texts(store, bundle)
+
+
+def test_another_import_while_this_one_looks_at_the_store_is_a_conflict(
+    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = export_bundle(store, bundle)
+    store.delete_tool(bundle, "forecast", "v1")
+    store.put_tool(bundle, "forecast", "v1", tool(description="Another one"))
+    theirs, into = export_bundle(store, bundle), tmp_path / "into"
+    other, looked = Store(into), iter(range(1))
+    find = other.bundle
+
+    def late(asked: str) -> BundleRecord:
+        try:
+            return find(asked)
+        except NotFoundError:
+            if next(looked, None) is not None:
+                apply(Store(into), read_zip(theirs))
+            raise
+
+    monkeypatch.setattr(other, "bundle", late)
+    refused(ConflictError, lambda: apply(other, read_zip(mine)))
+    assert export_bundle(Store(into), bundle) == theirs
