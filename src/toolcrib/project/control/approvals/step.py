@@ -74,7 +74,7 @@ class ApprovalStep:
 
         The first use of a tool comes before the call itself. Raises `PolicyDenied`.
         """
-        decision, own = self._access.judge(ctx), ctx.bound.approval_reason
+        decision, own = ctx.decision or self._access.judge(ctx), ctx.bound.approval_reason
         review, made = self._first_use.questions(ctx, self._code.digest)
         questions = [] if review is None else [Question(FIRST_USE, review)]
         if decision is not None and decision.effect == "ask" and decision.rule is not None:
