@@ -200,13 +200,13 @@ def _report(error: Exception, words: Sequence[str], *, as_json: bool) -> int:
 def _unusable(path: Path, error: OSError) -> ToolcribError:
     from toolcrib.state import cache_home, data_home
 
-    said = f"{path} cannot be used: {error.strerror}"
+    text = f"{path} cannot be used: {error.strerror}"
     hint = "Give this user the right to use it, or free disk space if the disk is full."
     homes = (data_home(), cache_home())
     if {".toolcrib", ".glee"} & {*path.parts} or any(home and path.is_relative_to(home) for home in homes):
         named = "TOOLCRIB_DATA names another folder for your own data."
-        return StateUnavailable(said, hint=f"{hint} {named}")
-    return UnavailableError(said, hint=hint)
+        return StateUnavailable(text, hint=f"{hint} {named}")
+    return UnavailableError(text, hint=hint)
 
 
 def _open_closed_streams() -> None:

@@ -25,7 +25,7 @@ KEYWORDS = (
     | {"minLength", "minProperties", "minimum", "multipleOf", "pattern", "readOnly", "required", "title"}
     | {"type", "uniqueItems", "writeOnly"}
 )
-"""All keywords of 2020-12, and two that it has kept from older drafts."""
+"""All keywords of 2020-12, and two of older drafts that it still has."""
 
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 MEANT_TYPES = {

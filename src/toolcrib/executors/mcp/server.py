@@ -280,9 +280,9 @@ class McpServer:
             if not _is_answer(leaf := _leaf(error)) or up.link.closed.is_set() or up.link.failure():
                 raise
             up.stale.set()
-            said = f"the MCP server {self.spec.name} did not list its changed tools: {_text(leaf, up.link)}"
+            text = f"the MCP server {self.spec.name} did not list its changed tools: {_text(leaf, up.link)}"
             self.error = ToolUnavailable(
-                said, hint="The tools that it listed before stay; it is asked again."
+                text, hint="The tools that it listed before stay; it is asked again."
             )
             return False
         self.error = None
@@ -320,8 +320,8 @@ class McpServer:
 
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
-        said = _text(leaf, self._link)
-        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(said, leaf)
+        text = _text(leaf, self._link)
+        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(text, leaf)
 
     def _unavailable(
         self, what: str, cause: BaseException | None = None, link: Link | None = None
