@@ -278,7 +278,7 @@ def gone(pid: int) -> bool:
     """Whether a process has ended, waited for or not."""
     try:
         return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
