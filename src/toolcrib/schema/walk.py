@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from toolcrib.spec.naming import pointed
+
 MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords whose value maps names to schemas."""
 LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
@@ -156,15 +158,4 @@ class _Checks:
             names = ("$anchor", "$dynamicAnchor")
             yield from (part for part in self.parts if fragment in map(part.get, names))
         else:
-            yield from (_inner(root, fragment) for root in self._roots)
-
-
-def _inner(found: Any, pointer: str) -> Any:
-    """Return what a JSON pointer leads to; None if it leads nowhere."""
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list):
-            found = found[int(key)] if key.isdecimal() and len(key) < 10 and int(key) < len(found) else None
-        else:
-            found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+            yield from (pointed(root, f"#{fragment}") for root in self._roots)

@@ -116,7 +116,11 @@ def pointed(root: Any, pointer: str) -> Any:
     found = root if pointer.startswith("#") else None
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, list):
+            # At most 9 digits: Python refuses to read a number of thousands.
+            found = found[int(key)] if key.isdecimal() and len(key) < 10 and int(key) < len(found) else None
+        else:
+            found = found.get(key) if isinstance(found, Mapping) else None
     return found
 
 

@@ -244,6 +244,13 @@ def test_examples_stand_where_there_is_a_place() -> None:
     assert description.endswith('Examples:\n- Find ants: {"query":"ants"}')
 
 
+def test_a_reference_into_a_list_is_written_out() -> None:
+    choice = {"anyOf": [{"type": "string", "maxLength": 3}, {"$ref": "#/properties/a/anyOf/0"}]}
+    (entry,) = shape_tools([make(schema={"type": "object", "properties": {"a": choice}})], "openai").entries
+    first, second = entry["function"]["parameters"]["properties"]["a"]["anyOf"]
+    assert second == first
+
+
 def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
     tree = {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}, "n": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"top": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": tree}}

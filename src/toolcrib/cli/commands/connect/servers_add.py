@@ -266,9 +266,9 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     channel = decide(f"Remove {one_line(name)} from {path}?", _ABOUT, yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was removed")
+    replace_file(path, before, text)
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
-    replace_file(path, before, text)
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document
