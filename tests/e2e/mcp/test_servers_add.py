@@ -59,6 +59,7 @@ def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
 
 def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
     crib.write(".mcp.json", '{"other": [1], "mcpServers": {}}')
+    crib.write(".toolcrib/config.yml", "# Nothing yet.\n")
     for name in ("one", "two"):
         assert add(crib, name, "--yes", "--", sys.executable, "server.py").returncode == 0
 

@@ -272,6 +272,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document
-    if settings is not None and name in (settings.data.get("mcp_servers") or {}):
+    # A file of comments only, as a new project has it, holds nothing.
+    if settings is not None and name in ((settings.data or {}).get("mcp_servers") or ()):
         print_note(f"{project.place.config} still has permissions for {name}: remove them there.")
     print_change(as_json, {"removed": name, "file": str(path)}, f"Removed {name} from {path}.")
