@@ -17,7 +17,7 @@ from toolcrib import Toolset
 
 
 class Priority(Enum):
-    """How soon."""
+    """The urgency of a reminder."""
 
     LOW = "low"
     HIGH = "high"

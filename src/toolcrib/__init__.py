@@ -48,31 +48,11 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
-    "Agent",
-    "Budgets",
-    "Call",
-    "Content",
-    "Context",
-    "McpForms",
-    "Project",
-    "Result",
-    "Retry",
-    "RetryableError",
-    "RunContext",
-    "Tool",
-    "ToolCancel",
-    "ToolDiscard",
-    "ToolSnooze",
-    "ToolcribError",
-    "Toolset",
-    "get_run_context",
-    "get_run_id",
-    "get_session_id",
-    "get_variable",
-    "get_variable_or",
-    "get_variables",
-    "must_get_variable",
-]
+    "Agent", "Budgets", "Call", "Content", "Context", "McpForms", "Project", "Result", "Retry",
+    "RetryableError", "RunContext", "Tool", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError",
+    "Toolset", "get_run_context", "get_run_id", "get_session_id", "get_variable", "get_variable_or",
+    "get_variables", "must_get_variable",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,64 +1,8 @@
 """The exception tree: every refusal and failure a user can meet, with one stable code each.
 
-    ToolcribError                 internal
-    ├── UsageError                usage
-    │   └── MethodNotAllowed      method_not_allowed
-    ├── NotFoundError             not_found
-    │   ├── ToolNotFound          tool_not_found
-    │   ├── ProjectNotFound       project_not_found
-    │   └── BundleDeleting        bundle_deleting
-    ├── InvalidError              invalid
-    │   ├── DefinitionError       invalid_definition
-    │   ├── ManifestError         invalid_manifest
-    │   ├── ConfigError           invalid_config
-    │   ├── InvalidInput          invalid_input
-    │   ├── InvalidId             invalid_id
-    │   ├── InvalidSlug           invalid_slug
-    │   ├── MissingField          missing_field
-    │   ├── TooLarge              too_large
-    │   ├── UnsupportedMediaType  unsupported_media_type
-    │   └── InvalidArchive        invalid_archive
-    ├── DeniedError               denied
-    │   ├── ApprovalRequired      approval_required
-    │   ├── ApprovalDenied        approval_denied
-    │   ├── PolicyDenied          policy_denied
-    │   ├── NotTrusted            not_trusted
-    │   ├── InvalidToken          invalid_token
-    │   ├── PermissionDenied      permission_denied
-    │   ├── LockDrift             lock_drift
-    │   ├── HostNotAllowed        host_not_allowed
-    │   ├── BuiltInReadOnly       builtin_read_only
-    │   └── BudgetExceeded        budget_exceeded
-    ├── RateLimited               rate_limited
-    ├── ConflictError             conflict
-    │   ├── IdempotencyConflict   idempotency_conflict
-    │   ├── BundleDisabled        bundle_disabled
-    │   ├── BundleFull            bundle_full
-    │   ├── BundleNotEmpty        bundle_not_empty
-    │   ├── PreconditionFailed    precondition_failed
-    │   └── ToolDisabled          tool_disabled
-    ├── UnavailableError          unavailable
-    │   ├── SandboxUnavailable    sandbox_unavailable
-    │   ├── SecretMissing         secret_missing
-    │   ├── ToolUnavailable       tool_unavailable
-    │   ├── StateUnavailable      state_unavailable
-    │   ├── CapabilityMissing     capability_missing
-    │   └── AuditUnavailable      audit_unavailable
-    ├── InputRequired             input_required
-    ├── TimedOut                  timed_out
-    │   └── SlowRequest           slow_request
-    ├── Cancelled                 cancelled
-    └── ToolFailed                tool_failed
-        ├── ToolCancelled         tool_cancelled
-        ├── CommandFailed         command_failed
-        ├── HttpFailed            http_failed
-        ├── ModelFailed           model_failed
-        └── InvalidOutput         invalid_output
-
-The code of a class is its name in lower case with underscores, unless the class states another.
-
-A tool's own code steers its call by raising one of the signals: `RetryableError`, `ToolCancel`,
-`ToolDiscard`, `ToolSnooze`.
+The code of a class is its name in lower case with underscores, unless the class states another;
+`docs/errors.md` lists all. A tool's own code steers its call by raising one of the signals: `RetryableError`,
+`ToolCancel`, `ToolDiscard`, `ToolSnooze`.
 """
 
 from __future__ import annotations

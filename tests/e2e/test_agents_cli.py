@@ -46,6 +46,6 @@ def test_agents_are_imported(crib: Crib) -> None:
     assert json.loads(dry.out)["agents"][0]["agent"]["instructions"] == "Help."
     done = plain(crib, *words)
     assert (done.code, "`color` has no equal" in done.err) == (0, True), done
-    assert plain(crib, "agents", "show", "helper").out.startswith("agent     helper\n")
+    assert plain(crib, "agents", "show", "helper").out.startswith("agent      helper\n")
     assert plain(crib, *words).code != 0
     assert "there is no tool" not in plain(crib, "lint").out

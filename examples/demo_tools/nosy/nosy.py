@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def run(port: int) -> dict[str, str]:
-    """What came of each try."""
+    """The outcome of each try."""
     return {
         "read /etc/shadow": attempt(lambda: Path("/etc/shadow").read_text()),
         "connect to a server on this machine": attempt(lambda: connect(port)),

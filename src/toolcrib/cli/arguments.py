@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.errors import InvalidInput, ToolcribError, UsageError
 from toolcrib.spec.naming import nearest, parts_of, pointed
 
 # A key may hold colons, `:=` ends it: `a:b=c` is a text, `a:b:=1` is JSON.
@@ -186,15 +186,12 @@ def as_typed(text: str, member: Any, schema: Mapping[str, Any]) -> Any:
     # Where a text is allowed it stays one: `version=1.0` must not become a number.
     if not kinds or "string" in kinds:
         return text
-    import orjson
-
     from toolcrib.schema import decode_value
 
     try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError:
+        value = decode_value(text)
+    except InvalidInput:
         return text
-    value = decode_value(text)
     kind = kind_of(value)
     return value if kind in kinds or (kind == "integer" and "number" in kinds) else text
 

@@ -41,15 +41,18 @@ def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired
         )
 
 
-def confirm(question: str, *, no_terminal: type[ToolcribError] = ApprovalRequired) -> bool:
-    """Ask a question that only `y` or `yes` answers with yes. Raises `no_terminal` if nobody can be asked."""
-    _require_terminal(no_terminal)
-    return _ask(question) is not None
+def ask(question: str, keys: str = "y", *, refuse: type[ToolcribError] = ApprovalRequired) -> str | None:
+    """Ask for one of these keys; `yes` is `y`. Return it; None for any other.
 
-
-def _require_terminal(refuse: type[ToolcribError]) -> None:
+    Raises `refuse` if there is no terminal.
+    """
     if not at_terminal():
         raise refuse("there is no terminal to ask at, so nothing was changed", hint="Add --yes.")
+    _flush()
+    print_note(f"{question} [{'/'.join(keys)}/N] ", nl=False)
+    key = sys.stdin.readline().strip().lower()
+    key = "y" if key == "yes" else key
+    return key if len(key) == 1 and key in keys else None
 
 
 def decide(
@@ -71,15 +74,9 @@ def choose(
     yes: bool = False,
     refuse: type[ToolcribError] = ApprovalRequired,
 ) -> str | None:
-    """Ask for one of these keys, the first of which `yes` presses in advance. Return it; None for any other.
-
-    Raises as `decide` does.
-    """
+    """Ask as `ask` does; `yes` presses the first key in advance. Raises as `decide` does."""
     require_person(about, refuse=refuse)
-    if yes:
-        return keys[0]
-    _require_terminal(refuse)
-    return _ask(question, keys)
+    return keys[0] if yes else ask(question, keys, refuse=refuse)
 
 
 def enter(question: str) -> str:
@@ -89,8 +86,8 @@ def enter(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def page(text: str, *, ask: bool) -> None:
-    """Show a text of whatever length on standard error; with `ask`, a screen at a time at a terminal.
+def page(text: str, *, wait: bool) -> None:
+    """Show a text of whatever length on standard error; with `wait`, a screen at a time at a terminal.
 
     Raises ApprovalRequired if the person does not look at all of it.
     """
@@ -102,7 +99,7 @@ def page(text: str, *, ask: bool) -> None:
     parts = [text[start : start + size] for start in range(0, len(text), size)]
     for number, part in enumerate(parts, 1):
         print_note(part)
-        if ask and at_terminal():
+        if wait and at_terminal():
             print_note(
                 f"-- page {number} of {len(parts)}: press Enter to continue; anything else decides nothing ",
                 nl=False,
@@ -112,7 +109,7 @@ def page(text: str, *, ask: bool) -> None:
 
 
 def seek_approval(
-    project: Project, call: Call, *, approve: bool, ask: bool, sheets: Sequence[ReviewSheet] = ()
+    project: Project, call: Call, *, approve: bool, may_ask: bool, sheets: Sequence[ReviewSheet] = ()
 ) -> None:
     """Put into the call the user who approves it; nobody if no approval is needed or nobody can be asked.
 
@@ -143,14 +140,14 @@ def seek_approval(
     if approve:
         require_person("calls")
     else:
-        if not ask or given_token() is not None or not at_terminal():
+        if not may_ask or given_token() is not None or not at_terminal():
             return
         for sheet in sheets:
             print_note("\n".join(_lines_once(sheet, project.vault)))
         if reason is not None:
             _print_call(project.get(call.tool), call, reason)
         print_missing_secrets(project, project.get(call.tool))
-        if not _ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?"):
+        if ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?") is None:
             raise ApprovalRequired(f"{call.tool} was not approved, so it was not run")
     call.approved_by, call.approval_channel = user_name(), "flag" if approve else "terminal"
     for sheet in sheets:
@@ -225,11 +222,3 @@ def _flush() -> None:
     import termios
 
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
-
-
-def _ask(question: str, keys: str = "y") -> str | None:
-    _flush()
-    print_note(f"{question} [{'/'.join(keys)}/N] ", nl=False)
-    key = sys.stdin.readline().strip().lower()
-    key = "y" if key == "yes" else key
-    return key if len(key) == 1 and key in keys else None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from toolcrib.cli.output import print_json, print_note, printable
+from toolcrib.cli.output import one_line, print_json, print_note, printable
 from toolcrib.spec.naming import cell_width
+
+Column = str | tuple[str, str | Callable[[Mapping[str, Any]], Any]]
+"""A heading, with the key of its values or a function that returns the value of an entry; a heading alone is
+also the key, in lower case."""
 
 _GAP = 2
 _BRIEF = 240
@@ -19,25 +24,48 @@ _LEAST = 24
 
 def print_listing(
     as_json: bool,
-    document: Any,
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    name: str,
+    entries: Sequence[Mapping[str, Any]],
+    columns: Sequence[Column],
     *,
     empty: str = "",
-    more: str | None = None,
+    limit: int | None = None,
+    **more: Any,
 ) -> None:
-    """Print a list as the document of `--json`, or as a table.
+    """Print entries as the document of `--json`, `{name: entries, …}`, or as a table of some of their values.
 
-    `empty` is the note for an empty list; `more` is the id after which the next page may begin.
+    `empty` is the note for an empty list. With as many entries as `limit` there may be a next page.
     """
     if as_json:
-        print_json(document)
-    elif rows:
-        print_table(headings, rows)
+        print_json({name: entries, **more})
+        return
+    if entries:
+        print_entries(entries, columns)
     else:
         print_note(empty)
-    if more is not None and not as_json:
-        print_note(f"There may be more: --before {more}")
+    if len(entries) == limit:
+        print_note(f"There may be more: --before {entries[-1]['id']}")
+
+
+def print_entries(entries: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    """Print a table of JSON objects: lists with commas, other JSON in one line, nothing for null."""
+    named = [(one, one.lower()) if isinstance(one, str) else one for one in columns]
+    rows = [[_cell(key(entry) if callable(key) else entry.get(key)) for _, key in named] for entry in entries]
+    print_table([heading for heading, _ in named], rows)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    words = {None: "", True: "yes", False: "no"}
+    return words[value] if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)
+
+
+def facts(values: Mapping[str, str | None]) -> list[str]:
+    """Return a line for each name that has a value."""
+    return [f"{name:10} {one_line(value)}" for name, value in values.items() if value]
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -48,10 +76,14 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     sys.stdout.flush()  # A note that follows on standard error must not come first.
 
 
-def brief(text: str) -> str:
-    """Return the first line of a text, cut if it is long."""
+def _brief(entry: Mapping[str, Any]) -> str:
+    """Return the first line of a description, cut if it is long; without one, the name that people see."""
+    text = entry["description"] or entry.get("displayName") or ""
     line = next(iter(text.strip().splitlines()), "")
     return line if len(line) <= _BRIEF else line[: _BRIEF - 1].rstrip() + "…"
+
+
+DESCRIPTION: Column = ("DESCRIPTION", _brief)
 
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:

@@ -122,12 +122,6 @@ class SecretNeed:
             "hosts": self.hosts,
         }
 
-    def as_row(self) -> tuple[str, ...]:
-        """Return the row of the table."""
-        names = [tool.name + ("" if tool.name in self.required_by else " (optional)") for tool in self.tools]
-        hosts = ", ".join(self.hosts) or "-"
-        return self.name, self.status.state, self.status.source, hosts, ", ".join(names)
-
 
 def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed]:
     """Return every secret that these tools declare, by name. A source may take its time to answer."""

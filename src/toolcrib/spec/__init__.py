@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from toolcrib.spec.calls.call import Call as Call
 from toolcrib.spec.calls.call import CallEvent as CallEvent
 from toolcrib.spec.calls.call import CallEvents, Result
@@ -17,6 +14,26 @@ from toolcrib.spec.calls.content import Content
 from toolcrib.spec.ports import CallContext as CallContext
 from toolcrib.spec.ports import Catalog, Clock, Invoke, SecretSource
 from toolcrib.spec.ports import Executor as Executor
+from toolcrib.spec.tools.kinds import (
+    ABSENT,
+    Absent,
+    BodyPart,
+    BuiltinExec,
+    Choice,
+    CommandExec,
+    Comparison,
+    CompositeExec,
+    FieldMap,
+    FileExec,
+    FunctionExec,
+    HttpExec,
+    McpExec,
+    ParameterStyle,
+    PythonExec,
+    SqlExec,
+    Step,
+)
+from toolcrib.spec.tools.kinds import ExecConfig as ExecConfig
 from toolcrib.spec.tools.permissions import Network, Permissions, SecretSpec
 from toolcrib.spec.tools.policies import (
     LEVELS,
@@ -34,33 +51,3 @@ from toolcrib.spec.tools.policies import (
 from toolcrib.spec.tools.policies import Annotations as Annotations
 from toolcrib.spec.tools.tool import Source, Spelling
 from toolcrib.spec.tools.tool import Tool as Tool
-
-if TYPE_CHECKING:
-    from toolcrib.spec.tools.kinds import (
-        ABSENT,
-        Absent,
-        BodyPart,
-        BuiltinExec,
-        Choice,
-        CommandExec,
-        Comparison,
-        CompositeExec,
-        FieldMap,
-        FileExec,
-        FunctionExec,
-        HttpExec,
-        McpExec,
-        ParameterStyle,
-        PythonExec,
-        SqlExec,
-        Step,
-    )
-    from toolcrib.spec.tools.kinds import ExecConfig as ExecConfig
-
-
-def __getattr__(name: str) -> Any:
-    """Return a configuration of an execution kind. They are many, and a program's own functions need none."""
-    # Python looks here for the modules of the package first; their names are in lower case.
-    if not name[:1].isupper():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("toolcrib.spec.tools.kinds"), name)

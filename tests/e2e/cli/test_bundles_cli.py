@@ -123,7 +123,7 @@ def test_the_lines_for_people(shelf: Shelf) -> None:
         ["builtin", "yes", "13", BUNDLE_ID, "Built-in", "tools"],
     ]
     shown = shelf("bundle", "show", "weather").out
-    assert "description: Forecasts of\\nall kinds\n" in shown
+    assert "about      Forecasts of\\nall kinds\n" in shown
     assert shown.splitlines()[-1].split() == ["forecast", "v1", "http", "yes", "Forecast"]
     assert (
         "created weather/forecast@v2"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from toolcrib.cli.commands.bundles.chosen import (
+    ENABLED,
     bundle_argument,
     document_of,
     find_bundle,
@@ -15,12 +17,9 @@ from toolcrib.cli.commands.bundles.chosen import (
     store_options,
 )
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
-from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
-from toolcrib.cli.table import brief, print_listing
+from toolcrib.cli.output import print_change, print_json, print_note, print_result, print_shown
+from toolcrib.cli.table import DESCRIPTION, facts, print_listing
 from toolcrib.errors import ConflictError, UsageError
-
-if TYPE_CHECKING:
-    from toolcrib.bundles import BundleRecord
 
 
 @click.group("bundle")
@@ -80,18 +79,17 @@ def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
     store = open_store(data)
     print_damaged(store)
     found = [one for one in store.bundles() if (one.soft_deleted_at is not None) == deleted]
+
+    def tools(bundle: Mapping[str, Any]) -> int:
+        return len(store.tools(bundle["id"]) if bundle["isBuiltIn"] else store.files(bundle["id"]))
+
     print_listing(
         as_json,
-        {"bundles": [document_of(one) for one in found]},
-        ("SLUG", "ENABLED", "TOOLS", "ID", "DESCRIPTION"),
-        [
-            (one.slug, "yes" if one.is_enabled else "no",
-             str(len(store.tools(one.id) if one.is_built_in else store.files(one.id))), one.id,
-             brief(one.description or one.display_name))
-            for one in found
-        ],
+        "bundles",
+        document_of(found),
+        ("SLUG", ENABLED, ("TOOLS", tools), "ID", DESCRIPTION),
         empty="No bundle is deleted.",  # Else there is the one of the built-in tools.
-    )  # fmt: skip
+    )
 
 
 @command.command("show")
@@ -104,35 +102,25 @@ def show_command(bundle: str, data: str | None, as_json: bool) -> None:
     print_damaged(store, found.id)
     tools = store.tools(found.id)
     if as_json:
-        print_json({**document_of(found), "tools": [document_of(tool) for tool in tools]})
+        print_json({**document_of(found), "tools": document_of(tools)})
         return
-    for label, text in (
-        ("slug", found.slug),
-        ("name", found.display_name),
-        ("description", found.description),
-        ("id", found.id),
-        ("enabled", _switch(found)),
-        ("created", found.created_at),
-    ):
-        if text:
-            print_result(f"{label + ':':13}{one_line(text)}")
-    print_result("")
+    enabled = "yes" if found.is_enabled else "no: its tools cannot be changed or called"
+    values = {
+        "slug": found.slug,
+        "name": found.display_name,
+        "about": found.description,
+        "id": found.id,
+        "enabled": f"{enabled} (built in)" if found.is_built_in else enabled,
+        "created": found.created_at,
+    }
+    print_result("\n".join([*facts(values), ""]))
     print_listing(
         False,
-        None,
-        ("SLUG", "VERSION", "TYPE", "ENABLED", "DESCRIPTION"),
-        [
-            (tool.slug, tool.version, tool.type, "yes" if tool.is_enabled else "no",
-             brief(tool.description or tool.display_name))
-            for tool in sorted(tools, key=lambda tool: tool.slug)
-        ],
+        "tools",
+        document_of(sorted(tools, key=lambda tool: tool.slug)),
+        ("SLUG", "VERSION", "TYPE", ENABLED, DESCRIPTION),
         empty=f"It has no tools. Put one: toolcrib tool put {found.slug} FILE",
-    )  # fmt: skip
-
-
-def _switch(bundle: BundleRecord) -> str:
-    state = "yes" if bundle.is_enabled else "no: its tools cannot be changed or called"
-    return f"{state} (built in)" if bundle.is_built_in else state
+    )
 
 
 @command.command("enable")

@@ -24,6 +24,8 @@ data_option = click.option(
     type=click.Path(file_okay=False),
     help="The store's folder (default: TOOLCRIB_DATA, or your data folder).",
 )
+ENABLED = ("ENABLED", "isEnabled")
+"""The column of a list."""
 
 
 def store_options(command: F) -> F:

@@ -8,6 +8,7 @@ import click
 
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.commands.bundles.chosen import (
+    ENABLED,
     bundle_argument,
     document_of,
     find_bundle,
@@ -19,11 +20,11 @@ from toolcrib.cli.commands.bundles.chosen import (
     tool_argument,
     tool_name,
 )
-from toolcrib.cli.confirm import confirm
+from toolcrib.cli.confirm import ask
 from toolcrib.cli.files import read_input
 from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import print_change, print_json, print_result
-from toolcrib.cli.table import brief, print_listing
+from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import AuditUnavailable, Cancelled, UsageError
 
 if TYPE_CHECKING:
@@ -100,14 +101,11 @@ def versions_command(tool: str, data: str | None, as_json: bool) -> None:
     bundle, versions = find_tool(open_store(data), tool)
     print_listing(
         as_json,
-        {"bundle": document_of(bundle), "versions": [document_of(one) for one in versions]},
-        ("VERSION", "ENABLED", "CREATED", "ID", "DESCRIPTION"),
-        [
-            (one.version, "yes" if one.is_enabled else "no", one.created_at, one.id,
-             brief(one.description or one.display_name))
-            for one in versions
-        ],
-    )  # fmt: skip
+        "versions",
+        document_of(versions),
+        ("VERSION", ENABLED, ("CREATED", "createdAt"), "ID", DESCRIPTION),
+        bundle=document_of(bundle),
+    )
 
 
 @command.command("revisions")
@@ -123,15 +121,12 @@ def revisions_command(tool: str, data: str | None, as_json: bool) -> None:
     found = store.revisions(bundle.id, slug, version)
     print_listing(
         as_json,
-        {"bundle": document_of(bundle), "revisions": document_of(found)},
-        ("CHANGED", "CHANGE", "BY", "ID", "DESCRIPTION"),
-        [
-            (one.changed_at, one.change, one.changed_by, one.tool.id,
-             brief(one.tool.description or one.tool.display_name))
-            for one in found
-        ],
+        "revisions",
+        document_of(found),
+        (("CHANGED", "changedAt"), "CHANGE", ("BY", "changedBy"), ("ID", lambda one: one["tool"]["id"])),
         empty=f"{slug}@{version} is as it was put.",
-    )  # fmt: skip
+        bundle=document_of(bundle),
+    )
 
 
 def _named(store: Store, target: str) -> tuple[BundleRecord, str, str]:
@@ -159,10 +154,11 @@ def history_command(tool: str, data: str | None, as_json: bool) -> None:
         raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
     print_listing(
         as_json,
-        {"bundle": document_of(bundle), "changes": document_of(found)},
-        ("TIME", "EVENT", "VERSION", "BY", "ID"),
-        [(one.at, one.event, one.version, one.by, one.id) for one in found],
+        "changes",
+        document_of(found),
+        (("TIME", "at"), "EVENT", "VERSION", "BY", "ID"),
         empty=f"Nothing is recorded of {slug}.",
+        bundle=document_of(bundle),
     )
 
 
@@ -200,7 +196,7 @@ def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> Non
     store = open_store(data)
     bundle, found = find_version(store, tool, change=True)
     name = tool_name(bundle, found)
-    if not yes and not confirm(f"Delete {name} for good?", no_terminal=UsageError):
+    if not yes and ask(f"Delete {name} for good?", refuse=UsageError) is not None:
         raise Cancelled(f"{name} was not deleted")
     store.delete_tool(bundle.id, found.slug, found.version)
     print_change(as_json, {"deleted": document_of(found)}, f"{name} is deleted.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -134,14 +135,19 @@ def _needs(root: str | None) -> list[SecretNeed]:
     return secret_needs(project.tools(), project.secrets)
 
 
+def _tools(need: Mapping[str, Any]) -> list[str]:
+    return [tool["name"] + ("" if tool["required"] else " (optional)") for tool in need["tools"]]
+
+
 def _print(needs: list[SecretNeed], as_json: bool) -> None:
     ok = not any(need.blocks for need in needs)
     print_listing(
         as_json,
-        {"ok": ok, "secrets": [need.as_dict() for need in needs]},
-        ("SECRET", "STATE", "SOURCE", "HOSTS", "NEEDED BY"),
-        [need.as_row() for need in needs],
+        "secrets",
+        [need.as_dict() for need in needs],
+        (("SECRET", "name"), "STATE", "SOURCE", "HOSTS", ("NEEDED BY", _tools)),
         empty="No tool declares a secret.",
+        ok=ok,
     )
     if as_json:
         return

@@ -73,6 +73,7 @@ def _run(line: Sequence[str]) -> str | None:
     return None if done.returncode == 0 else why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"
 
 
+Strings = Sequence[str]
 _ABOUT = "servers"
 _TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
 
@@ -90,16 +91,7 @@ _TAKEN = "Choose another name, or change that server in its file, then: toolcrib
 @project_options
 @yes_option
 def add_command(
-    name: str,
-    words: tuple[str, ...],
-    url: str | None,
-    env: tuple[str, ...],
-    allow: tuple[str, ...],
-    read: tuple[str, ...],
-    write: tuple[str, ...],
-    root: str | None,
-    as_json: bool,
-    yes: bool,
+    name: str, words: tuple[str, ...], root: str | None, as_json: bool, yes: bool, **given: Any
 ) -> None:
     """Add an MCP server to `.mcp.json`, start it once, review its tools.
 
@@ -109,7 +101,7 @@ def add_command(
     from toolcrib.project import Project
 
     require_client()
-    entry = _entry(words, url, env, allow, read, write)
+    entry = _entry(words, **given)
     spec = _spec(name, entry)
     project = Project.inspect(root)
     if not _is_accepted(project):
@@ -151,12 +143,7 @@ def add_command(
 
 
 def _entry(
-    words: Sequence[str],
-    url: str | None,
-    env: Sequence[str],
-    allow: Sequence[str],
-    read: Sequence[str],
-    write: Sequence[str],
+    words: Strings, url: str | None, env: Strings, allow: Strings, read: Strings, write: Strings
 ) -> dict[str, Any]:
     """Return the entry of `.mcp.json`."""
     if bool(words) == bool(url):

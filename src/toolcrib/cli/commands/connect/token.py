@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,11 +15,10 @@ from toolcrib.cli.output import print_change, print_json, print_note, print_resu
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
 from toolcrib.spec import SCOPES
+from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.guard import Tokens
-
-_EXAMPLE = "toolcrib token create ci --scope invoke --expires 30d"
 
 
 @click.group("token")
@@ -81,20 +80,12 @@ def create_command(
 @project_options
 def list_command(root: str | None, as_json: bool) -> None:
     """List the tokens, without their secrets."""
-    tokens = [token.as_dict() for token in _tokens(root).all()]
-    rows = [
-        (
-            token["name"],
-            ", ".join(token["scopes"]),
-            token["owner"],
-            _minute(token["expires"]),
-            "all" if token["tools"] is None else ", ".join(token["tools"]),
-        )
-        for token in tokens
-    ]
-    empty = "There are no tokens. Create one: toolcrib token create NAME --scope invoke"
     print_listing(
-        as_json, {"tokens": tokens}, ("NAME", "SCOPES", "OWNER", "EXPIRES", "TOOLS"), rows, empty=empty
+        as_json,
+        "tokens",
+        [token.as_dict() for token in _tokens(root).all()],
+        ("NAME", "SCOPES", "OWNER", ("EXPIRES", _expiry), ("TOOLS", lambda token: token["tools"] or "all")),
+        empty="There are no tokens. Create one: toolcrib token create NAME --scope invoke",
     )
 
 
@@ -115,7 +106,5 @@ def _tokens(root: str | None) -> Tokens:
     return Tokens(Vault(find(root).root))
 
 
-def _minute(moment: float | None) -> str:
-    if moment is None:
-        return "never"
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
+def _expiry(token: Mapping[str, Any]) -> str:
+    return written(token["expires"]) or "never"

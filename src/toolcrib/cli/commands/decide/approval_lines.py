@@ -24,12 +24,10 @@ _IN_LIST = 200
 """Characters of arguments in a list."""
 
 
-def row_of(sheet: ApprovalSheet) -> tuple[str, ...]:
-    """Return the row of a list."""
-    document = sheet.document
+def short_arguments(document: Mapping[str, Any]) -> str:
+    """Return the arguments of an approval as a list shows them."""
     text = _compact(document["arguments"])
-    short = text if len(text) <= _IN_LIST else f"{text[:_IN_LIST]}…"
-    return (*(document[key] for key in ("id", "status", "tool", "caller", "asked_at")), short)
+    return text if len(text) <= _IN_LIST else f"{text[:_IN_LIST]}…"
 
 
 def cut(line: str) -> str:

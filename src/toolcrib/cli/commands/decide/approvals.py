@@ -20,7 +20,7 @@ from toolcrib.cli.commands.decide.approval_lines import (
     lines_of_approval,
     narrower_choices,
     narrower_rule,
-    row_of,
+    short_arguments,
 )
 from toolcrib.cli.commands.decide.policy import write_rule
 from toolcrib.cli.confirm import Channel, choose, decide, page, print_missing_secrets, require_person
@@ -34,7 +34,7 @@ from toolcrib.cli.options import (
     yes_option,
 )
 from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
-from toolcrib.cli.table import print_listing, print_table
+from toolcrib.cli.table import print_entries, print_listing
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 from toolcrib.schema import decode_object
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from toolcrib.project.control.approvals.service import ApprovalService, ApprovalSheet
 
 _LOOK_S = 0.5
-_HEADS = ("ID", "STATUS", "TOOL", "CALLER", "ASKED", "ARGUMENTS")
+_COLUMNS = ("ID", "STATUS", "TOOL", "CALLER", ("ASKED", "asked_at"), ("ARGUMENTS", short_arguments))
 _MOST_DENIED = 500
 _ABOUT = "calls"
 _STATUSES = ("pending", "approved", "denied", "used", "expired", "void", "all")
@@ -71,11 +71,11 @@ def list_command(root: str | None, as_json: bool, status: str, limit: int, befor
     sheets = service.list(None if status == "all" else status, limit, before=before)  # type: ignore[arg-type]  # click checks the choice
     print_listing(
         as_json,
-        {"approvals": [sheet.document for sheet in sheets]},
-        _HEADS,
-        [row_of(sheet) for sheet in sheets],
+        "approvals",
+        [sheet.document for sheet in sheets],
+        _COLUMNS,
         empty="Nothing waits for approval." if status == "pending" else "There are no such approvals.",
-        more=sheets[-1].approval.id if len(sheets) == limit else None,
+        limit=limit,
     )
 
 
@@ -189,7 +189,7 @@ def deny_command(
         if not sheets:
             return print_change(as_json, {"approvals": []}, "Nothing waits for approval.")
         if not as_json:
-            print_table(_HEADS, [row_of(sheet) for sheet in sheets])
+            print_entries([sheet.document for sheet in sheets], _COLUMNS)
     else:
         require_id(bool(ids), last, "approvals")
         sheets = [service.show(_one(service, one)) for one in ids or (None,)]
@@ -226,7 +226,8 @@ def watch_command(root: str | None) -> None:
             new = [one for one in service.list("pending", _MOST_DENIED) if one.approval.id not in seen]
             seen |= {one.approval.id for one in new}
             for sheet in reversed(new):
-                print_result("  ".join(row_of(sheet)))
+                facts = (sheet.document[key] for key in ("id", "tool", "caller"))
+                print_result("  ".join((*facts, short_arguments(sheet.document))))
                 print_note(f"  {one_line(sheet.document['reason'])}")
             if new and sys.stderr.isatty():
                 click.echo("\a", err=True, nl=False)
@@ -249,12 +250,9 @@ def grants_command(root: str | None, as_json: bool) -> None:
     grants = open_project(root).approval_service.grants()
     print_listing(
         as_json,
-        {"grants": [one.as_dict() for one in grants]},
-        ("ID", "ANSWER", "SCOPE", "TOOL", "CALLER", "DECIDED"),
-        [
-            (one.id, one.answer, one.scope, one.tool, one.caller, f"by {one.decided_by} {one.note}")
-            for one in grants
-        ],
+        "grants",
+        [one.as_dict() for one in grants],
+        ("ID", "ANSWER", "SCOPE", "TOOL", "CALLER", ("BY", "decided_by"), "NOTE"),
         empty="There are no decisions.",
     )
 
@@ -297,7 +295,7 @@ def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -
     content = list(content_lines(sheet, facts))
     for line in content:
         if len(line) > SHOWN:
-            page(line, ask=not yes)
+            page(line, wait=not yes)
     for line in facts.get("review", ()):
         print_note(line)
     for line in lines_of_approval(sheet, facts):

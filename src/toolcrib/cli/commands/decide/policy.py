@@ -15,7 +15,7 @@ from toolcrib.cli.confirm import Channel, decide, require_person
 from toolcrib.cli.files import diff_of, read_inside, replace_file
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result, printable
-from toolcrib.cli.table import print_listing, print_table
+from toolcrib.cli.table import print_table
 from toolcrib.errors import DeniedError, ManifestError, NotTrusted, UsageError
 from toolcrib.spec import Caller, Tool
 
@@ -217,19 +217,12 @@ def show_command(root: str | None, as_json: bool) -> None:
     from toolcrib.project import find, load_config
 
     policy = load_config(find(root).config).policy
-    print_listing(
-        as_json,
-        {
-            "default": policy.default,
-            "self_approval": policy.self_approval,
-            "rules": [rule.as_dict() for rule in policy.rules],
-        },
-        ("RULE", "EFFECT", "WHERE"),
-        [
-            *((rule.name, rule.effect, _conditions(rule)) for rule in policy.rules),
-            ("default", policy.default, "no rule matches the call"),
-        ],
-    )
+    if as_json:
+        rules = [rule.as_dict() for rule in policy.rules]
+        print_json({"default": policy.default, "self_approval": policy.self_approval, "rules": rules})
+        return
+    rows = [(rule.name, rule.effect, _conditions(rule)) for rule in policy.rules]
+    print_table(("RULE", "EFFECT", "WHERE"), [*rows, ("default", policy.default, "no rule matches the call")])
 
 
 @command.command("explain", context_settings={"ignore_unknown_options": True})

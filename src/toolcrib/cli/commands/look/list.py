@@ -11,7 +11,7 @@ from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
 from toolcrib.cli.programs import is_program, load_program, no_program
-from toolcrib.cli.table import brief, print_listing
+from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -77,16 +77,9 @@ def command(
 
 
 def _print_tools(tools: Sequence[Tool], *, as_json: bool, empty: str, **more: Any) -> None:
-    print_listing(
-        as_json,
-        {"tools": [entry_of(tool) for tool in tools], **more},
-        ("NAME", "KIND", "APPROVAL", "DESCRIPTION"),
-        [
-            (tool.name, tool.kind, "asks" if tool.approval.required else "", brief(tool.description))
-            for tool in tools
-        ],
-        empty=empty,
-    )
+    approval = "APPROVAL", lambda tool: "asks" if tool["approval"]["required"] else ""
+    columns = ("NAME", "KIND", approval, DESCRIPTION)
+    print_listing(as_json, "tools", [entry_of(tool) for tool in tools], columns, empty=empty, **more)
 
 
 def _print_unseen_servers(project: Project) -> None:

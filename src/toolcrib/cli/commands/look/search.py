@@ -12,7 +12,7 @@ from toolcrib.cli.caller import caller_of, given_token
 from toolcrib.cli.commands.bundles.chosen import data_option, find_bundle
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_note
-from toolcrib.cli.table import brief, print_listing
+from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import InvalidToken, ProjectNotFound
 
 if TYPE_CHECKING:
@@ -58,20 +58,20 @@ def command(
     else:
         caller, identity = caller_of(project)
         found = project.search(words, facets=as_json, caller=caller, identity=identity, **filters)
+    match = "MATCH", lambda hit: f"{hit['match']}, {hit['field']}"
+    every = "list" if project is not None else "bundle list"
+    hits = found.pop("hits")
     print_listing(
         as_json,
-        found,
-        ("NAME", "KIND", "MATCH", "DESCRIPTION"),
-        [
-            (hit["name"], hit["kind"], f"{hit['match']}, {hit['field']}", brief(hit["description"]))
-            for hit in found["hits"]
-        ],
-        empty="No tool matches. To see all tools: toolcrib "
-        + ("list" if project is not None else "bundle list"),
+        "hits",
+        hits,
+        ("NAME", "KIND", match, DESCRIPTION),
+        empty=f"No tool matches. To see all tools: toolcrib {every}",
+        **found,
     )
     if found["next"] is not None and not as_json:
         print_note(f"{found['total']} tools match. The next page: --page {found['next']}")
-    return 0 if found["hits"] else 3
+    return 0 if hits else 3
 
 
 def _project(root: str | None, data: Path | None) -> Project | None:

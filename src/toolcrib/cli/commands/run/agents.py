@@ -21,7 +21,7 @@ from toolcrib.cli.output import (
     print_result,
     print_shown,
 )
-from toolcrib.cli.table import print_listing
+from toolcrib.cli.table import facts, print_listing
 from toolcrib.errors import ToolcribError, UsageError
 
 
@@ -45,16 +45,11 @@ def list_command(root: str | None, as_json: bool) -> int:
     findings = project.agents.findings(lambda: [name for name, _ in project.described()])
     print_listing(
         as_json,
-        {
-            "agents": [one.document for one in agents.values()],
-            "diagnostics": [finding.as_dict() for finding in findings],
-        },
+        "agents",
+        [one.document for one in agents.values()],
         ("NAME", "MODEL", "TOOLS", "AGENTS", "DESCRIPTION"),
-        [
-            (one.name, one.model, ", ".join(one.tools), ", ".join(one.agents), one_line(one.description))
-            for one in agents.values()
-        ],
         empty=f"There are no agents in {project.place.agents}.",
+        diagnostics=[finding.as_dict() for finding in findings],
     )
     if not as_json:
         print_diagnostics(findings)
@@ -67,7 +62,7 @@ def list_command(root: str | None, as_json: bool) -> int:
 def show_command(name: str, root: str | None, as_json: bool) -> None:
     """Show one agent: its model, instructions, tools and budgets."""
     agent = open_project(root).agents.find(name)
-    facts = {
+    values = {
         "agent": agent.name,
         "model": agent.model,
         "tools": ", ".join(agent.tools),
@@ -76,7 +71,7 @@ def show_command(name: str, root: str | None, as_json: bool) -> None:
         "budgets": " ".join(f"{key}={value}" for key, value in agent.document["budgets"].items() if value),
         "about": agent.description,
     }
-    lines = [f"{key:9} {one_line(value)}" for key, value in facts.items() if value]
+    lines = facts(values)
     if agent.instructions:
         lines += ["", *(one_line(line) for line in agent.instructions.splitlines())]
     print_shown(as_json, agent.document, "\n".join(lines))
@@ -95,9 +90,9 @@ def choose_command(task: str, root: str | None, as_json: bool) -> None:
     found = project.tasks.choose(task, caller=caller, identity=identity)
     print_listing(
         as_json,
-        {"agents": [one._asdict() for one in found]},
+        "agents",
+        [one._asdict() for one in found],
         ("NAME", "KIND", "DESCRIPTION"),
-        [(one.name, one.kind, one_line(one.description)) for one in found],
         empty="No agent's description fits this task.",
     )
 

@@ -19,9 +19,8 @@ from toolcrib.cli.output import (
     print_shown,
     print_value,
 )
-from toolcrib.cli.table import print_listing
+from toolcrib.cli.table import facts, print_listing
 from toolcrib.errors import NotFoundError, TimedOut
-from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -50,11 +49,11 @@ def list_command(root: str | None, as_json: bool, state: Any, limit: int, before
     found = project.calls.page(state, limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
-        {"calls": [call.as_dict() for call in found]},
-        ("ID", "STATE", "TOOL", "CALLER", "SUBMITTED", "ARGUMENTS"),
-        [_row(call) for call in found],
+        "calls",
+        [call.as_dict() for call in found],
+        ("ID", "STATE", "TOOL", "CALLER", ("SUBMITTED", "submitted_at"), "ARGUMENTS"),
         empty="There are no such calls." if state else "No calls were submitted.",
-        more=found[-1].id if len(found) == limit else None,
+        limit=limit,
     )
 
 
@@ -139,14 +138,9 @@ async def _waited(project: Project, call_id: str, timeout_s: float | None) -> Du
         return await project.calls.wait(call_id, timeout_s)
 
 
-def _row(call: DurableCall) -> tuple[str, ...]:
-    at = written(call.submitted_at)
-    return call.id, call.state, call.tool, call.caller, at, one_line(call.arguments.decode())
-
-
 def _lines(project: Project, call_id: str) -> list[str]:
     call, stored = project.calls.find(call_id), project.calls.stored
-    facts = {
+    values = {
         "call": call.id,
         "tool": call.tool,
         "arguments": call.arguments.decode(),
@@ -157,8 +151,8 @@ def _lines(project: Project, call_id: str) -> list[str]:
     }
     if call.ended:
         outcome = call.outcome()
-        facts["error" if outcome.error else "result"] = str(outcome.error or outcome.value)
-    lines = [f"{name:10} {one_line(value)}" for name, value in facts.items() if value]
+        values["error" if outcome.error else "result"] = str(outcome.error or outcome.value)
+    lines = facts(values)
     for change in stored.changes(call_id):
         entry = change.as_dict()
         lines.append(f"  {entry['at']}  {entry['kind']} {one_line(entry['detail'] or '')}".rstrip())

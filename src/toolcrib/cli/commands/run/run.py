@@ -191,7 +191,7 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
         if call.wait == "raise":  # Otherwise somebody else decides.
             sheets = _waiting(project, tool)
             try:
-                seek_approval(project, call, approve=approve, ask=ask, sheets=sheets)
+                seek_approval(project, call, approve=approve, may_ask=ask, sheets=sheets)
             except ApprovalRequired as error:
                 refusal = error
     result = asyncio.run(_run(project, call))

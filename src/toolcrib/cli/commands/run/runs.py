@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from toolcrib.runs.sessions import Run, RunEvent
 
 _STATES = ("queued", "ready", "running", "waiting", "done", "failed", "cancelled")
-
 chosen_option = id_or_last("run", "runs")
 
 
@@ -97,11 +96,11 @@ def list_command(root: str | None, as_json: bool, session: str | None, limit: in
     found = project.runs.page(limit=limit, session_id=session_id, caller=whose, top=True, **filters)
     print_listing(
         as_json,
-        {"runs": [run.document for run in found]},
-        ("ID", "STATE", "AGENT", "STEPS", "TOKENS", "CREATED", "PROMPT"),
-        [_row(run) for run in found],
+        "runs",
+        [run.document for run in found],
+        ("ID", "STATE", "AGENT", ("STEPS", "iteration"), ("TOKENS", _tokens), ("CREATED", created), "PROMPT"),
         empty="There are no such runs." if session or any(filters.values()) else "There are no runs.",
-        more=found[-1].id if len(found) == limit else None,
+        limit=limit,
     )
 
 
@@ -278,9 +277,13 @@ def _print_end(run: Run, as_json: bool) -> int:
     return code
 
 
-def _row(run: Run) -> tuple[str, ...]:
-    tokens, created = f"{run.usage.tokens:,}", written(run.created_at)
-    return run.id, run.state, run.agent, str(run.iteration), tokens, created, one_line(run.prompt)
+def _tokens(run: Mapping[str, Any]) -> str:
+    return f"{run['input_tokens'] + run['output_tokens']:,}"
+
+
+def created(run: Mapping[str, Any]) -> str:
+    """Return the time at which a run or session was created."""
+    return written(float(run["created_at"]))
 
 
 def _event_line(event: RunEvent, depth: int) -> str:

@@ -7,10 +7,10 @@ import json
 import click
 
 from toolcrib.cli.caller import caller_of, seen_by
-from toolcrib.cli.options import open_project, project_options
-from toolcrib.cli.output import one_line, print_shown
+from toolcrib.cli.commands.run.runs import created
+from toolcrib.cli.options import open_project, page_options, project_options
+from toolcrib.cli.output import print_shown
 from toolcrib.cli.table import print_listing
-from toolcrib.spec.moment import written
 
 
 @click.group("sessions")
@@ -20,21 +20,18 @@ def command() -> None:
 
 @command.command("list")
 @project_options
-@click.option("--limit", type=click.IntRange(1, 500), default=100, help="At most so many (default: 100).")
-@click.option("--before", metavar="ID", help="Show the next page, after the session ID.")
+@page_options("session")
 def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
     """List sessions, the newest first."""
     project = open_project(root)
     found = project.runs.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
-        {"sessions": [one.document for one in found]},
-        ("ID", "CALLER", "CREATED", "ACTIVE RUN", "METADATA"),
-        [
-            (one.id, one.caller, written(one.created_at), one.active_run or "", one_line(one.metadata))
-            for one in found
-        ],
+        "sessions",
+        [one.document for one in found],
+        ("ID", "CALLER", ("CREATED", created), ("ACTIVE RUN", "active_run"), "METADATA"),
         empty="There are no sessions.",
+        limit=limit,
     )
 
 

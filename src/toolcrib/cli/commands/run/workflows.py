@@ -39,9 +39,9 @@ def list_command(root: str | None, as_json: bool) -> int:
         print_note(finding.render())
     print_listing(
         as_json,
-        {"workflows": [one.document for one in found]},
-        ("NAME", "STEPS", "DESCRIPTION"),
-        [(one.name, str(len(one.document["steps"])), one.description) for one in found],
+        "workflows",
+        [one.document for one in found],
+        ("NAME", ("STEPS", lambda one: len(one["steps"])), "DESCRIPTION"),
         empty="There are no workflows: a file in the folder workflows makes one.",
     )
     return 4 if findings else 0
