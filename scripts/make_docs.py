@@ -23,6 +23,7 @@ import click
 from toolcrib import errors
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
+from toolcrib.cli.options import project_options
 from toolcrib.manifest import DIALECTS, Dialect, Kind, tool_schema
 from toolcrib.manifest.dialects import mcp_servers
 from toolcrib.manifest.dialects.dialect import Fields
@@ -80,7 +81,10 @@ def command_reference() -> Iterator[str]:
     for name, (_, help_line) in sorted(COMMANDS.items()):
         yield f"| [`toolcrib {name}`](#toolcrib-{name}) | {help_line} |"
     yield ""
-    yield from options_of(toolcrib, top)
+    own = [one for one in records_of(toolcrib, top) if "--root" not in one[0]]
+    yield from table_of([*own, *SHARED])
+    yield ""
+    yield "The last three are options of most commands. `--root` may also be given before the command."
     for name in sorted(COMMANDS):
         command = toolcrib.get_command(top, name)
         assert command is not None
@@ -92,9 +96,7 @@ def reference(command: click.Command, context: click.Context, heading: str) -> I
     yield ""
     yield f"{heading} {context.command_path}"
     yield ""
-    yield "```text"
-    yield f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
-    yield "```"
+    yield f"`{context.command_path} {' '.join(command.collect_usage_pieces(context))}`"
     yield ""
     paragraphs = [" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n")]
     yield "\n\n".join(paragraphs)
@@ -102,27 +104,36 @@ def reference(command: click.Command, context: click.Context, heading: str) -> I
     yield "```text"
     yield from examples_of(context.command_path)
     yield "```"
-    if options := list(options_of(command, context)):
+    records = [one for one in records_of(command, context) if "--help" not in one[0]]
+    if own := [one for one in records if one not in SHARED]:
         yield ""
-        yield from options
+        yield from table_of(own)
+    if shared := [f"`{names.split()[0]}`" for names, meaning in records if (names, meaning) in SHARED]:
+        yield ""
+        yield f"{'Also' if own else 'Options:'} {', '.join(shared)}."
     if isinstance(command, click.Group):
         for name, one in sorted(command.commands.items()):
             yield from reference(one, click.Context(one, info_name=name, parent=context), f"{heading}#")
 
 
-def options_of(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the table of a command's own options. All have `--help`, so only the program's table has it."""
-    records = [
-        record
-        for option in command.get_params(context)
-        if isinstance(option, click.Option) and ("--help" not in option.opts or command is toolcrib)
-        if (record := option.get_help_record(context)) is not None
-    ]
-    if records:
-        yield "| option | meaning |"
-        yield "|---|---|"
-        for names, meaning in records:
-            yield f"| `{names.replace('|', chr(92) + '|')}` | {' '.join(meaning.split())} |"
+def records_of(command: click.Command, context: click.Context) -> list[tuple[str, str]]:
+    """Return the options of a command, each as its names and its meaning."""
+    options = (one for one in command.get_params(context) if isinstance(one, click.Option))
+    records = (one.get_help_record(context) for one in options)
+    return [(names, " ".join(meaning.split())) for names, meaning in filter(None, records)]
+
+
+_NOTHING = click.command(project_options(lambda **_: None))
+SHARED = [one for one in records_of(_NOTHING, click.Context(_NOTHING)) if "--help" not in one[0]]
+"""The options of nearly every command, which are described once."""
+
+
+def table_of(records: list[tuple[str, str]]) -> Iterator[str]:
+    """Yield a table of options."""
+    yield "| option | meaning |"
+    yield "|---|---|"
+    for names, meaning in records:
+        yield f"| `{names.replace('|', chr(92) + '|')}` | {meaning} |"
 
 
 def settings_table() -> Iterator[str]:
