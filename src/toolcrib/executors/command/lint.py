@@ -71,8 +71,9 @@ def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         yield document.diagnostic("shell", message, (*_COMMAND, "allow_dash"))
     place = (*_COMMAND, "shell")
     for problem in shell_problems(line, variables):
-        literal = config.shell[problem.offset : problem.offset + max(1, problem.length)]
-        at = document.locate_text(place, literal, config.shell.count(literal, 0, problem.offset))
+        offset = problem.details["offset"]
+        literal = config.shell[offset : offset + max(1, problem.details["length"])]
+        at = document.locate_text(place, literal, config.shell.count(literal, 0, offset))
         yield document.diagnostic("shell", problem.message, place, hint=problem.hint, at=at)
 
 

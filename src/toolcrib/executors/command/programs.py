@@ -20,7 +20,8 @@ Piece = str | Reference
 """A piece of a word: text without its quotes, or a value."""
 EXPANSION = "\1"
 """Stands in a word for text that only the shell knows."""
-_VALUE = "\0"
+VALUE = "\0"
+"""Stands in a word for a value."""
 
 _STEERING = re.compile(
     r"PATH|IFS|ENV|BASH_\w*|LD_\w+|SHELLOPTS|PS4|PYTHON\w*|PERL5\w*|NODE_OPTIONS|GIT_\w+|RUBYOPT|RUBYLIB"
@@ -147,7 +148,7 @@ def base_name(text: str) -> str:
 def marked(parts: Sequence[Piece], is_free: Callable[[Reference], bool] | None = None) -> str:
     """Return a word as text, with a mark for each value; one that is not free counts as an expansion."""
     return "".join(
-        part if isinstance(part, str) else _VALUE if is_free is None or is_free(part) else EXPANSION
+        part if isinstance(part, str) else VALUE if is_free is None or is_free(part) else EXPANSION
         for part in parts
     )
 
@@ -158,7 +159,7 @@ def code_word(command: Command, is_free: Callable[[Reference], bool]) -> CodeWor
     `is_free` returns True for a value that may be any text.
     """
     words = [marked(pieces, is_free) for pieces in command.words]
-    if not words or not (command.fed or any(_VALUE in word for word in words)):
+    if not words or not (command.fed or any(VALUE in word for word in words)):
         return None
     found = list(_found(words, 0, set(), fed=any(map(is_free, command.fed))))
     return min(found, key=lambda one: not one.known, default=None)
@@ -175,11 +176,11 @@ def _found(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterat
     seen.add(first)
     name = base_name(words[first])
     program = known_program(name)
-    if _VALUE in words[first]:
+    if VALUE in words[first]:
         yield CodeWord(first, "")
     elif len(seen) > _MOST_COMMANDS:
         if len(seen) == _MOST_COMMANDS + 1:  # Once is enough: a hostile line has thousands of commands.
-            yield from (CodeWord(at, name) for at, word in enumerate(words) if _VALUE in word)
+            yield from (CodeWord(at, name) for at, word in enumerate(words) if VALUE in word)
     elif program is None:
         yield from _unknown(name, words, first + 1, seen, fed=fed)
     elif name in FINDERS:
@@ -199,7 +200,7 @@ def _unknown(name: str, words: list[str], first: int, seen: set[int], *, fed: bo
             yield from _found(words, at, seen, fed=fed)
         # Only a warning: such an option of a program that nobody knows may mean anything.
         shape = _SHAPE.fullmatch(words[at])
-        if shape is not None and _VALUE in (shape[2] or following):
+        if shape is not None and VALUE in (shape[2] or following):
             yield CodeWord(at if shape[2] else at + 1, f"{name} {shape[1]}", known=False)
 
 
@@ -238,7 +239,7 @@ class _Reading:
             yield from self._read()
 
     def _is_value(self, at: int) -> bool:
-        return at < len(self._words) and _VALUE in self._words[at]
+        return at < len(self._words) and VALUE in self._words[at]
 
     def _as_code(self, at: int) -> CodeWord:
         return CodeWord(at, f"{self._name} {self._option}".rstrip())
@@ -273,7 +274,7 @@ class _Reading:
             return
         if position > program.script and not (program.rest or self._unsure):
             return
-        if _VALUE in word:
+        if VALUE in word:
             yield self._as_code(self._at)
         elif word not in ("-", "/dev/stdin") and not self._unsure:
             self._given = not self._reads
@@ -289,7 +290,7 @@ class _Reading:
         option = next((one for one in known if one == name or (len(name) > 4 and one.startswith(name))), None)
         if option is not None:
             yield from self._argument(option, attached if equals else None)
-        elif _VALUE in name:
+        elif VALUE in name:
             yield from self._any_option()
         elif name in self._takes:
             self._at += not equals
@@ -307,7 +308,7 @@ class _Reading:
             if option in self._takes:
                 self._at += attached is None
                 return
-            if letter == _VALUE:
+            if letter == VALUE:
                 yield from self._any_option()
                 return
             self._unsure |= letter not in self._program.flags
@@ -325,7 +326,7 @@ class _Reading:
         self._given |= option in self._code
         if attached is None:
             self._at += 1
-        if _VALUE in attached if attached is not None else self._is_value(self._at):
+        if VALUE in attached if attached is not None else self._is_value(self._at):
             yield self._as_code(self._at)
         elif option in self._program.modules.split() and self._at < len(self._words):
             name = attached or self._words[self._at]

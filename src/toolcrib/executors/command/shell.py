@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from toolcrib.errors import InvalidInput
+from toolcrib.errors import InvalidInput, ManifestError
 from toolcrib.executors.command.programs import Command, Piece, is_steering
 from toolcrib.executors.command.shell_grammar import ShellParser
-from toolcrib.executors.command.shell_words import PREFIX, Unsafe, mentioned
+from toolcrib.executors.command.shell_words import PREFIX, mentioned
 from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse_conditional
 from toolcrib.template.render import settled
@@ -125,50 +125,51 @@ def parse_shell(text: Text, variables: Iterable[str] = ()) -> ShellTemplate:
     Raises ManifestError (`details`: offset, length) for a value in a place that is not allowed.
     """
     names = frozenset(variables)
-    try:
-        return ShellTemplate(text, {variant: _parsed(variant, names) for variant in _variants(text, names)})
-    except Unsafe as unsafe:
-        raise unsafe.problem.error() from None
+    return ShellTemplate(text, {variant: _parsed(variant, names) for variant in _variants(text, names)})
 
 
-def shell_problems(text: Text, variables: Iterable[str] = ()) -> list[TemplateProblem]:
+def shell_problems(text: Text, variables: Iterable[str] = ()) -> list[ManifestError]:
     """Return everything that `parse_shell` would refuse, in order of place."""
     names = frozenset(variables)
-    found: dict[tuple[int, str], TemplateProblem] = {}
+    found: dict[tuple[int, str], ManifestError] = {}
     try:
         for variant in _variants(text, names):
             try:
                 _parsed(variant, names)
-            except Unsafe as unsafe:
-                found.setdefault((unsafe.problem.offset, unsafe.problem.message), unsafe.problem)
-    except Unsafe as unsafe:
-        return [unsafe.problem]
+            except ManifestError as error:
+                found.setdefault((error.details["offset"], error.message), error)
+    except ManifestError as error:
+        return [error]
     return [found[key] for key in sorted(found)]
 
 
 def _variants(text: Text, names: frozenset[str]) -> list[TextTemplate]:
-    """The lines that the conditions can give. Raises `Unsafe` for more than can be parsed in a moment."""
+    """Return the lines that the conditions give. Raises ManifestError for more than can be parsed at once."""
     variants = [text] if isinstance(text, TextTemplate) else text.variants()
     if len(variants) > MOST_VARIANTS:
-        raise Unsafe(f"the line has too many conditions: they give more than {MOST_VARIANTS} different lines")
+        raise _unusable(f"has too many conditions: they give more than {MOST_VARIANTS} different lines")
     length = sum(len(variant.literals) for variant in variants)
     if length > MOST_CHARACTERS and (names or text.literal is None):
-        message = (
-            f"a line with placeholders is longer than {MOST_CHARACTERS:,} characters in all its variants"
+        raise _unusable(
+            f"has placeholders and is longer than {MOST_CHARACTERS:,} characters in all its variants",
+            "move the long part to a script, and pass it the values as arguments",
         )
-        raise Unsafe(message, hint="move the long part to a script, and pass it the values as arguments")
     return variants
+
+
+def _unusable(reason: str, hint: str | None = None) -> ManifestError:
+    return TemplateProblem(f"the line {reason}", hint=hint).error()
 
 
 def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
     literal = variant.literals
     if "\0" in literal:
-        raise Unsafe("a shell line cannot hold NUL")
+        raise _unusable("holds NUL, which no shell line can")
     # No value in it: the line is the author's own, in whatever shell it is written.
     if not variant.references and mentioned(literal, variables) is None:
         return ShellLine(literal)
     if PREFIX in literal:
-        raise Unsafe(f"names that begin with `{PREFIX}` are for the values of the line")
+        raise _unusable(f"uses a name that begins with `{PREFIX}`, as those for its values do")
     # `a={{x}}; b=$a; c=$b`: only when a is known to hold a value does the next pass see that b does.
     for _ in range(MOST_PASSES):
         parser = ShellParser(variant, variables)
@@ -177,5 +178,5 @@ def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
             break
         variables |= parser.assigned  # A variable that the line gives a value is quoted wherever it is used.
     else:
-        raise Unsafe("variables of the line get values from one another in too long a chain")
+        raise _unusable("has variables that get values from one another in too long a chain")
     return ShellLine("".join(parser.out), tuple(parser.slots), tuple(parser.openings), tuple(parser.found))

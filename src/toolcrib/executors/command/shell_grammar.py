@@ -19,6 +19,8 @@ from toolcrib.template.tree import Reference, TextTemplate
 
 _MAX_DEPTH = 30
 _ENDS = frozenset("\n;&|)")
+_REDIRECTION = re.compile(r"([0-9]*)([<>][>|&]?)")
+_COMPOUND = ("{", "while", "until", "if", "for", "case")
 _SHELL_STATE = re.compile(
     "export|readonly|local|declare|typeset|let|read|mapfile|readarray|unset|set|getopts|hash|wait|enable"
     "|complete|bind|fc|shopt|ulimit|alias|unalias"
@@ -39,18 +41,12 @@ class ShellParser(WordReader):
         self._depth = 0
 
     def parse(self) -> None:
-        """Read the whole line. Raises `Unsafe` at the first value in a place that is not allowed."""
+        """Read the whole line. Raises ManifestError at the first value in a place that is not allowed."""
         self.commands()
-        if self.peek() is not None:
+        if self.peek():
             raise self.unsafe("this `)` closes nothing")
 
     # -- commands ------------------------------------------------------------------------------
-
-    def _expect(self, word: str) -> None:
-        self.blanks(lines=True)
-        if self.keyword() != word:
-            raise self.unsafe(f"`{word}` is missing here")
-        self.take(len(word))
 
     def commands(self, *ends: str) -> None:
         """Read commands up to one of these reserved words, a `)`, a `;;` or the end."""
@@ -59,12 +55,12 @@ class ShellParser(WordReader):
             raise self.unsafe("the line is nested too deep")
         while True:
             self.blanks(lines=True)
-            if self.peek() in (None, ")") or self.ahead(";;") or self.keyword() in ends:
+            if self.peek() in ("", ")") or self.ahead(";;") or self.keyword() in ends:
                 break
             self._pipeline()
             if self.ahead("&&") or self.ahead("||"):
                 self.take(2)
-            elif self.peek() in (None, ")") or self.ahead(";;"):
+            elif self.peek() in ("", ")") or self.ahead(";;"):
                 break
             else:
                 self.take()
@@ -106,67 +102,67 @@ class ShellParser(WordReader):
             self._compound(keyword)
         self.blanks()
         outer = Command()
-        while self._redirects():
+        while self.match(_REDIRECTION):
             self._redirect(outer)
             self.blanks()
         for command in self.found[first:]:
             command.values += outer.values
             command.fed += outer.fed
-        if self.peek() is not None and self.peek() not in _ENDS:
+        if self.peek() and self.peek() not in _ENDS:
             raise self.unsafe("a command cannot begin here: a `;` is missing")
 
+    def _expect(self, word: str) -> None:
+        self.blanks(lines=True)
+        if self.keyword() != word:
+            raise self.unsafe(f"`{word}` is missing here")
+        self.take(len(word))
+
+    def _until(self, word: str) -> None:
+        """Read commands, and the reserved word that ends them."""
+        self.commands(word)
+        self._expect(word)
+
     def _compound(self, keyword: str) -> None:
+        if keyword not in _COMPOUND:
+            raise self.unsafe(f"`{keyword}` cannot stand here in a line with placeholders")
+        self._expect(keyword)
         if keyword == "{":
-            self._expect("{")
-            self.commands("}")
-            self._expect("}")
-        elif keyword in ("while", "until"):
-            self._expect(keyword)
-            self.commands("do")
-            self._body()
+            self._until("}")
         elif keyword == "if":
             self._if()
-        elif keyword == "for":
-            self._for()
         elif keyword == "case":
             self._case()
         else:
-            raise self.unsafe(f"`{keyword}` cannot stand here in a line with placeholders")
-
-    def _body(self) -> None:
-        self._expect("do")
-        self.commands("done")
-        self._expect("done")
+            if keyword == "for":
+                self._for_words()
+                self._expect("do")
+            else:
+                self._until("do")
+            self._until("done")
 
     def _if(self) -> None:
-        branch = "if"
-        while branch in ("if", "elif"):
-            self._expect(branch)
-            self.commands("then")
-            self._expect("then")
+        branch = "elif"
+        while branch == "elif":
+            self._until("then")
             self.commands("elif", "else", "fi")
             branch = self.keyword()
+            self._expect(branch if branch in ("elif", "else") else "fi")
         if branch == "else":
-            self._expect("else")
-            self.commands("fi")
-        self._expect("fi")
+            self._until("fi")
 
-    def _for(self) -> None:
-        self._expect("for")
+    def _for_words(self) -> None:
         self._plain_word("the variable of `for`")
         self.blanks(lines=True)
         if self.keyword() == "in":
             self._expect("in")
             self.blanks()
-            while self.peek() not in (None, ";", "\n"):
+            while self.peek() not in ("", ";", "\n"):
                 self._plain_word("the words of `for`")
                 self.blanks()
         if self.peek() == ";":
             self.take()
-        self._body()
 
     def _case(self) -> None:
-        self._expect("case")
         self._plain_word("the word of `case`")
         self._expect("in")
         self.blanks(lines=True)
@@ -192,17 +188,17 @@ class ShellParser(WordReader):
         word = self.word()
         if word.values:
             raise self.unsafe(f"a placeholder cannot stand in {where}", AS_A_WORD, at=word.start)
-        if not word.closed and not word.bare:
+        if not word.pieces:
             raise self.unsafe(f"{where} is missing here")
 
     def _simple(self) -> None:
         command, start, words = Command(), self.at, list[Word]()
         assignments: list[Word] = []
         self.found.append(command)
-        while (sign := self.peek()) is not None and sign not in _ENDS:
+        while (sign := self.peek()) and sign not in _ENDS:
             if sign == "(":
                 raise self.unsafe("a function or an array cannot stand in a line with placeholders")
-            if self._redirects():
+            if self.match(_REDIRECTION):
                 self._redirect(command)
             else:
                 # Only before the name of the program: after it `a=b` is an argument.
@@ -232,7 +228,8 @@ class ShellParser(WordReader):
             )
         self.assigned.add(name)
         if lasting:
-            self._opens(word.pieces[len(name) + 1 :])
+            # The first piece is all of the text before a quote, an expansion or a value.
+            self._opens((word.bare[len(name) + 1 :], *word.pieces[1:]))
 
     def _check(self, words: Sequence[Word]) -> None:
         """Refuse a value in the name of the program, and in commands that change the shell itself."""
@@ -260,25 +257,18 @@ class ShellParser(WordReader):
         if pieces and isinstance(pieces[0], Reference):
             self.openings.append(pieces)
 
-    # -- redirections --------------------------------------------------------------------------
-
-    def _redirects(self) -> bool:
-        """Return True if a redirection comes next; a number may be its beginning."""
-        ahead = 0
-        while isinstance(sign := self.peek(ahead), str) and sign.isdigit():
-            ahead += 1
-        return sign in ("<", ">")
-
     def _redirect(self, command: Command) -> None:
-        while self.peek() not in ("<", ">"):
-            self.take()
+        """Read a redirection; a number may be its beginning."""
+        found = _REDIRECTION.match(self._line, self.at)
+        assert found is not None
+        self.take(len(found[1]))
         if self.ahead("<<"):
             hint = "use `printf '%s' … |`"
             raise self.unsafe("a here-document cannot stand in a line with placeholders", hint)
-        operator = self.take(2 if self.peek(1) in (">", "|", "&") else 1)
+        operator = self.take(len(found[2]))
         self.blanks()
         word = self.word()
-        if not word.pieces and not word.closed:
+        if not word.pieces:
             raise self.unsafe("the target of a redirection is missing here")
         if "&" in operator and word.values:
             raise self.unsafe(f"a placeholder cannot stand after `{operator}`", at=word.start)

@@ -3,8 +3,8 @@
 The quotes round a placeholder decide how its variable is written: `"${V}"` outside of quotes, `${V}` inside
 double quotes, `'"${V}"'` inside single quotes. In each case it stays one piece of one word.
 
-The input is a list of signs: single characters, and references where the values stand. Whatever is read is
-copied to `out` as it is, only values are replaced. `shell_grammar` puts the words together.
+The line is read as text with a NUL for each value. Whatever is read is copied to `out` as it is, only values
+are replaced. `shell_grammar` puts the words together.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from toolcrib.executors.command.programs import EXPANSION, Piece
+from toolcrib.errors import ManifestError
+from toolcrib.executors.command.programs import EXPANSION, VALUE, Piece
 from toolcrib.template.spellings import TemplateProblem
-from toolcrib.template.tree import LiteralText, Reference, TextTemplate
+from toolcrib.template.tree import Reference, TextTemplate
 
 PREFIX = "TOOLCRIB_"
 """The beginning of the variables for values; no line may name one itself."""
 MOST_VALUES = 500
 AS_A_WORD = "pass the value as a word of its own"
-_BREAKS = " \t\n;&|()<>"
+_BREAKS = frozenset(" \t\n;&|()<>")
+_BARE = re.compile(r"[^ \t\n;&|()<>'\"`$\\\0]+")
+_IN_SINGLE_QUOTES = re.compile(r"[^'\0]+")
+_IN_DOUBLE_QUOTES = re.compile(r'[^"`$\\\0]+')
+_BLANKS = re.compile(r"(?:[ \t]|\\\n|(#[^\n\0]*))*")
+_BLANKS_AND_LINES = re.compile(r"(?:[ \t\n]|\\\n|(#[^\n\0]*))*")
 _IDENTIFIER = re.compile(r"\w+")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
-_NAME_SIGN = re.compile(r"\w", re.ASCII)
-_ARITHMETIC = re.compile(r"[\w\s+\-*/%<>=!&|^~?:(),$]*")
+# `$12` is the first argument and a 2.
+_VARIABLE = re.compile(r"\$(\{?)((?:[A-Za-z_]\w*)?)", re.ASCII)
+_BACKTICKS = re.compile(r"`(?:[^`\\\0]|\\[^\0])*")
+_ARITHMETIC = re.compile(r"[\w\s+\-*/%<>=!&|^~?:(),$]")
+_IN_BRACES = re.compile(r"(?:\$(?!\{)|[^$'\"`\\(){}\n\0])*")
 _RESERVED = re.compile(
-    r"if|then|elif|else|fi|while|until|do|done|for|in|case|esac|\{|\}|!|\[\[|function|select|coproc"
+    r"(?:if|then|elif|else|fi|while|until|do|done|for|in|case|esac|\{|\}|!|\[\[|function|select|coproc)"
+    r"(?=[ \t\n;&|()<>]|\Z)"
 )
-
-
-class Unsafe(Exception):
-    """A value cannot stand at this place of the line."""
-
-    def __init__(self, message: str, offset: int = 0, length: int = 0, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.problem = TemplateProblem(message, (), offset, length, hint)
 
 
 def mentioned(text: str, names: frozenset[str]) -> str | None:
@@ -56,7 +58,6 @@ class Word:
     """The text before any quote, expansion or value."""
     closed: bool = False
     """`bare` has ended."""
-    braces: bool = False
 
     def add(self, text: str, *, bare: bool = False) -> None:
         """Add text; `bare` text is not quoted."""
@@ -87,61 +88,61 @@ class WordReader(ABC):
         self.at = 0
         self._variables = variables
         self._seen: list[Reference] = []
-        self._signs: list[tuple[str | Reference, int]] = []
+        self._line = "".join(VALUE if isinstance(one, Reference) else one.text for one in template.parts)
+        self._values: dict[int, Reference] = {}
+        """The values by their place in the line."""
+        self._offsets: list[int] = []
+        """The place in the manifest's text for each character of the line."""
         for part in template.parts:
-            if isinstance(part, LiteralText):
-                self._signs += [(sign, part.offset + at) for at, sign in enumerate(part.text)]
+            if isinstance(part, Reference):
+                self._values[len(self._offsets)] = part
+                self._offsets.append(part.offset)
             else:
-                self._signs.append((part, part.offset))
+                self._offsets += range(part.offset, part.offset + len(part.text))
 
     @abstractmethod
     def commands(self, *ends: str) -> None:
         """Read the commands of a substitution, up to its `)`."""
 
-    # -- signs ---------------------------------------------------------------------------------
+    # -- characters ----------------------------------------------------------------------------
 
-    def peek(self, ahead: int = 0) -> str | Reference | None:
-        """Return the next sign, or one after it; None at the end."""
-        at = self.at + ahead
-        return self._signs[at][0] if at < len(self._signs) else None
+    def peek(self) -> str:
+        """Return the next character; VALUE for a value, "" at the end."""
+        return self._line[self.at : self.at + 1]
 
     def ahead(self, text: str) -> bool:
         """Return True if this text comes next."""
-        return all(self.peek(at) == sign for at, sign in enumerate(text))
+        return self._line.startswith(text, self.at)
+
+    def match(self, pattern: re.Pattern[str]) -> str:
+        """Return what comes next, as far as it matches."""
+        found = pattern.match(self._line, self.at)
+        return "" if found is None else found[0]
 
     def take(self, count: int = 1) -> str:
-        """Copy literal characters to the line."""
-        taken = self._text(self.at, self.at + count)
+        """Copy characters, none of them a value, to the line."""
+        taken = self._line[self.at : self.at + count]
         self.at += count
         self.out.append(taken)
         return taken
 
-    def unsafe(self, message: str, hint: str | None = None, *, at: int | None = None) -> Unsafe:
-        """Return the error for this place, or for the place `at`."""
-        place = min(self.at if at is None else at, len(self._signs) - 1)
-        sign, offset = self._signs[place]
-        return Unsafe(message, offset, sign.length if isinstance(sign, Reference) else 1, hint)
+    def unsafe(self, message: str, hint: str | None = None, *, at: int | None = None) -> ManifestError:
+        """Return the error for a value or a character at this place, or at the place `at`."""
+        place = min(self.at if at is None else at, len(self._line) - 1)
+        length = self._values[place].length if place in self._values else 1
+        return TemplateProblem(message, (), self._offsets[place], length, hint).error()
 
     def keyword(self) -> str:
         """Return the reserved word that comes next, or ""."""
-        text = ""
-        while isinstance(sign := self.peek(len(text)), str) and sign not in _BREAKS:
-            text += sign
-        return text if _RESERVED.fullmatch(text) and not isinstance(sign, Reference) else ""
+        return self.match(_RESERVED)
 
     def blanks(self, *, lines: bool = False) -> None:
         """Skip blanks, continued lines and comments; with `lines` also line ends."""
-        while (sign := self.peek()) is not None:
-            if sign == "#":
-                while self.peek() not in (None, "\n"):
-                    self._refuse_value("a comment")
-                    self.take()
-            elif self.ahead("\\\n"):
-                self.take(2)
-            elif sign in (" ", "\t") or (lines and sign == "\n"):
-                self.take()
-            else:
-                return
+        found = (_BLANKS_AND_LINES if lines else _BLANKS).match(self._line, self.at)
+        assert found is not None
+        self.take(found.end() - self.at)
+        if found.end(1) == self.at:
+            self._refuse_value("a comment")
 
     def close(self, sign: str) -> None:
         """Read a closing sign."""
@@ -150,23 +151,18 @@ class WordReader(ABC):
             raise self.unsafe(f"a `{sign}` is missing here")
         self.take()
 
-    def _text(self, start: int, end: int) -> str:
-        return "".join(sign for sign, _ in self._signs[start:end] if isinstance(sign, str))
-
     def _refuse_value(self, where: str) -> None:
-        if isinstance(self.peek(), Reference):
+        if self.peek() == VALUE:
             raise self.unsafe(f"a placeholder cannot stand in {where}", AS_A_WORD)
 
     # -- words ---------------------------------------------------------------------------------
 
     def word(self, *, leads: bool = False) -> Word:
         """Read one word; `leads`: it may be an assignment."""
-        word = Word(self.at, leads)
-        while (sign := self.peek()) is not None:
-            if isinstance(sign, Reference):
-                self._value(word, sign, '"${%s}"')
-            elif sign in _BREAKS:
-                break
+        word, braces = Word(self.at, leads), False
+        while (sign := self.peek()) and sign not in _BREAKS:
+            if sign == VALUE:
+                self._value(word, '"${%s}"')
             elif sign in "'\"":
                 self._quoted(word, sign)
             elif sign in "`$":
@@ -174,18 +170,18 @@ class WordReader(ABC):
             elif sign == "\\":
                 self._escape(word)
             else:
-                word.braces |= sign == "{"
-                word.add(self.take(), bare=True)
+                word.add(text := self.take(len(self.match(_BARE))), bare=True)
+                braces |= "{" in text
         # bash expands `{a,b}` to two words before it looks at quotes, and dash does not: one value would be
         # in both.
-        if word.braces and word.values:
+        if braces and word.values:
             message = "a placeholder cannot stand in a word with an unquoted `{`"
             raise self.unsafe(message, "put the word in quotes", at=word.start)
         return word
 
-    def _value(self, word: Word, reference: Reference, form: str) -> None:
+    def _value(self, word: Word, form: str) -> None:
         """Write a value as a variable; `form` has `%s` in place of its name."""
-        name = f"{PREFIX}{len(self.slots) + 1}"
+        name, reference = f"{PREFIX}{len(self.slots) + 1}", self._values[self.at]
         self.slots.append((name, reference))
         self._place(word, reference, form % name)
         self.at += 1
@@ -200,8 +196,8 @@ class WordReader(ABC):
         self.out.append(text)
 
     def _escape(self, word: Word, *, quoted: bool = False) -> None:
-        following = self.peek(1)
-        if not isinstance(following, str) or (following == "\n" and not quoted):
+        following = self._line[self.at + 1 : self.at + 2]
+        if following in ("", VALUE) or (following == "\n" and not quoted):
             raise self.unsafe("a backslash cannot stand directly before a placeholder or in a broken word")
         taken = self.take(2)
         word.add(taken if quoted and following not in '$`"\\\n' else following.replace("\n", ""))
@@ -210,16 +206,16 @@ class WordReader(ABC):
         start, double = self.at, quote == '"'
         word.add(self.take()[1:])
         while (sign := self.peek()) != quote:
-            if sign is None:
+            if not sign:
                 raise self.unsafe("this quote is not closed", at=start)
-            if isinstance(sign, Reference):
-                self._value(word, sign, "${%s}" if double else "'\"${%s}\"'")
+            if sign == VALUE:
+                self._value(word, "${%s}" if double else "'\"${%s}\"'")
             elif double and sign in "`$":
                 self._expansion(word, quoted=True)
             elif double and sign == "\\":
                 self._escape(word, quoted=True)
             else:
-                word.add(self.take())
+                word.add(self.take(len(self.match(_IN_DOUBLE_QUOTES if double else _IN_SINGLE_QUOTES))))
         self.take()
 
     # -- expansions ----------------------------------------------------------------------------
@@ -235,10 +231,10 @@ class WordReader(ABC):
             self._substitution(word, quoted=quoted)
             return
         elif self.ahead("$[") or (not quoted and (self.ahead("$'") or self.ahead('$"'))):
-            raise self.unsafe(f"`${self.peek(1)}` means different things in different shells")
+            raise self.unsafe(f"`{self._line[start : start + 2]}` means different things in different shells")
         elif self._variable(word, quoted=quoted):
             return
-        name = mentioned(self._text(start, self.at), self._variables)
+        name = mentioned(self._line[start : self.at], self._variables)
         if name is not None:
             message = f"`{name}` has a value of the call in it, and cannot stand in an expansion of the shell"
             raise self.unsafe(message, at=start)
@@ -246,15 +242,12 @@ class WordReader(ABC):
 
     def _backticks(self) -> None:
         start = self.at
-        self.take()
-        while (sign := self.peek()) != "`":
-            if sign is None:
-                raise self.unsafe("this backtick is not closed", at=start)
-            self._refuse_value("backticks")
-            if sign == "\\":
-                self.take()
-                self._refuse_value("backticks")
+        self.take(len(self.match(_BACKTICKS)))
+        if self.ahead("\\"):
             self.take()
+        self._refuse_value("backticks")
+        if not self.ahead("`"):
+            raise self.unsafe("this backtick is not closed", at=start)
         self.take()
 
     def _arithmetic(self) -> None:
@@ -263,47 +256,34 @@ class WordReader(ABC):
         while depth:
             sign = self.peek()
             self._refuse_value("arithmetic `$((…))`")
-            if not isinstance(sign, str) or not _ARITHMETIC.fullmatch(sign):
+            if not _ARITHMETIC.fullmatch(sign):
                 raise self.unsafe("this `$((` has more than arithmetic in it, or is not closed", at=start)
             depth += (sign == "(") - (sign == ")")
             self.take()
 
     def _variable(self, word: Word, *, quoted: bool) -> bool:
         """Read `$name` or `${…}`. Return True for a variable with a value in it, which is put in quotes."""
-        start, brace = self.at, self.ahead("${")
-        name = self._name(1 + brace)
-        length = 1 + brace + len(name)
-        if name in self._variables and (not brace or self.peek(length) == "}"):
-            reference = Reference(name, self._signs[start][1], length + brace)
-            self.at += length + brace
+        start = self.at
+        found = _VARIABLE.match(self._line, start)
+        assert found is not None
+        brace, name = found.groups()
+        if name in self._variables and (not brace or self._line[found.end() : found.end() + 1] == "}"):
+            length = len(found[0]) + len(brace)
+            self.at += length
+            reference = Reference(name, self._offsets[start], length)
             self._place(word, reference, f"${{{name}}}" if quoted else f'"${{{name}}}"')
             return True
-        self.take(length)
+        self.take(len(found[0]))
         if brace:
-            self._rest_of_braces(start)
-        elif length == 1 and isinstance(self.peek(), Reference):
+            self.take(len(self.match(_IN_BRACES)))
+            self._refuse_value("an expansion `${…}`")
+            if not self.ahead("}"):
+                raise self.unsafe("this `${…}` is too complex for a line with placeholders", at=start)
+            self.take()
+        elif not name and self.peek() == VALUE:
             message = "a placeholder cannot stand directly after `$`"
             raise self.unsafe(message, "write `\\$` for a dollar sign")
         return False
-
-    def _name(self, ahead: int) -> str:
-        """The name of a variable that begins there, or ""."""
-        name = ""
-        while isinstance(sign := self.peek(ahead + len(name)), str) and _NAME_SIGN.fullmatch(sign):
-            # `$12` is the first argument and a 2.
-            if not name and sign.isdigit():
-                break
-            name += sign
-        return name
-
-    def _rest_of_braces(self, start: int) -> None:
-        taken = ""
-        while taken != "}":
-            self._refuse_value("an expansion `${…}`")
-            sign = self.peek()
-            if not isinstance(sign, str) or sign in "'\"`\\(){\n" or self.ahead("${"):
-                raise self.unsafe("this `${…}` is too complex for a line with placeholders", at=start)
-            taken = self.take()
 
     def _substitution(self, word: Word, *, quoted: bool) -> None:
         start, before = self.at, len(self._seen)
