@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolcrib.executors.command.imports import IMPORTING, imported_files, module_files
 from toolcrib.executors.command.programs import (
+    ASSIGNED,
     FIND_COMMANDS,
     FINDERS,
     Program,
@@ -22,6 +23,7 @@ from toolcrib.executors.command.programs import (
     known_program,
     module_program,
 )
+from toolcrib.executors.command.reading import Reading
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, first_line
 from toolcrib.spec import CommandExec, Tool
@@ -34,7 +36,6 @@ _MOST_WORDS = 2_000
 _DEEPEST = 5
 """Command lines inside of command lines, and scripts that name their own interpreter."""
 _PACKAGES = "node_modules"
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
 _INNER = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 _RESERVED = frozenset(
@@ -107,10 +108,12 @@ class _Reader:
 
     def command(self, words: list[str], folders: list[str], *, first: bool = False) -> None:
         """Collect the files of one command. `folders` are the working folders that it may have."""
+        fed = [word for word, before in zip(words, ["", *words], strict=False) if before == "<"]
+        words = [word for word, before in zip(words, ["", *words], strict=False) if "<" not in (word, before)]
         if not words or self._depth >= _DEEPEST or len(words) > _MOST_WORDS:
             return
         # Read again only from less deep, or `find -exec find -exec …` would take exponential time.
-        same = (*words, "", *folders)
+        same = (*words, "<", *fed, "", *folders)
         if self._read.get(same, _DEEPEST) <= self._depth:
             return
         self._read[same] = self._depth
@@ -120,14 +123,90 @@ class _Reader:
                 self._interpreter(words[0], folders)
             elif self._is_inside(words[0]):
                 self.file(words[0], folders)
-        _Command(self, words, folders).read()
+        if words[0].startswith("-m"):
+            program = module_program(words[0][2:])
+        else:
+            program = known_program(base_name(words[0]))
+        if program is None:
+            self._unknown(words, folders)
+        elif program.joins:
+            self.line(" ".join(words[1:]), folders)
+        elif base_name(words[0]) in FINDERS:
+            # The last first: then each inner one was read already.
+            for at in reversed(range(len(words))):
+                if words[at] in FIND_COMMANDS:
+                    self.command(words[at + 1 :], folders)
+        else:
+            self._known(program, words, fed, folders)
         self._depth -= 1
+
+    def _unknown(self, words: list[str], folders: list[str]) -> None:
+        """Collect what a program that is not in the table starts, as far as it looks like a program."""
+        for at, word in enumerate(words[1:], 1):
+            inner = None if word[:1] in "-+" else known_program(base_name(word))
+            if inner is not None and (inner.script is not None or inner.command is not None or inner.joins):
+                self.command(words[at:], folders)
+                return
+            if word[:1] not in "-+" and self.looks_executable(word, folders):
+                self.file(word, folders)
+
+    def _known(self, program: Program, words: list[str], fed: list[str], folders: list[str]) -> None:
+        """Collect the files of a program that is in the table; `fed` are files that it gets as its input."""
+        reading, ending = Reading(program, words, 1), ""
+        for role, text, option in reading.parts():
+            if role == "option":
+                folders = self._option(reading, text, option, folders)
+            elif role == "variable":
+                self.variable(*text.partition("=")[::2], folders)
+            elif role == "command":
+                self.command(words[reading.at :], folders)
+            if role == "script" or (role == "command" and program.script is not None):
+                if not reading.given:
+                    ending = os.path.splitext(text)[1]
+                    reading.given = self._script(reading, text, folders)
+            elif role == "rest" and ending and text.endswith(ending):
+                self.file(text, folders)
+            elif role == "rest" and not program.mixes:
+                return
+        if not reading.given:
+            for word in (*(fed if program.stdin else ()), *program.default):
+                self.file(word, folders)
+
+    def _script(self, reading: Reading, word: str, folders: list[str]) -> bool:
+        """Read the operand that is code. Return False if it may be the argument of an unknown option."""
+        if reading.is_line:
+            self.line(word, folders)
+        elif reading.program.module:
+            self.module(word, folders)
+        elif not reading.program.text:
+            return self.file(word, folders) or not (reading.unsure or word == "-")
+        return True
+
+    def _option(self, reading: Reading, text: str, option: str, folders: list[str]) -> list[str]:
+        """Read the argument of an option. Return the working folders after it."""
+        program = reading.program
+        if option in program.files:
+            for name in (text, *(text + suffix for suffix in _SUFFIXES)):
+                self.file(name, folders)
+        elif option in program.modules:
+            self.module(text, folders)
+            if module_program(text) is not None:
+                self.command([f"-m{text}", *reading.words[reading.at + 1 :]], folders)
+        elif option in program.lines:
+            self.line(text, folders)
+        elif option in program.code and (
+            ending := _TEXTS.get(base_name(reading.words[0]).rstrip("0123456789."))
+        ):
+            self.text(text, ending, folders)
+        elif option in program.chdir:
+            return self.entered(text, folders)
+        return folders
 
     def line(self, text: str, folders: list[str]) -> None:
         """Collect the files of a shell line."""
         folders = list(folders)
         for command in _commands(text):
-            while command and (command[0] == "export" or _ASSIGNED.match(command[0])):
+            while command and (command[0] == "export" or ASSIGNED.match(command[0])):
                 self.variable(*command.pop(0).partition("=")[::2], folders)
             if command and command[0] == "cd" and len(command) > 1:
                 folders = self.entered(command[1], folders)
@@ -241,149 +320,6 @@ class _Reader:
         """Return True for a file that is in the project, or is named as if it were."""
         written = os.path.normpath(os.path.join(self._root, path))
         return any(one.startswith(f"{self._root}/") for one in (written, self._paths.real(written)))
-
-
-class _Command:
-    """The words of one command, read as its program reads them."""
-
-    def __init__(self, reader: _Reader, words: list[str], folders: list[str]) -> None:
-        self._reader = reader
-        self._input = [words.pop(at + 1) for at in range(len(words) - 2, 0, -1) if words[at] == "<"]
-        self._words = [word for word in words if word != "<"]
-        self._folders = list(folders)
-        self._name = base_name(words[0])
-        known = module_program(words[0][2:]) if words[0].startswith("-m") else known_program(self._name)
-        self._program, self._known = known or Program(), known is not None
-        self._at = 1
-        self._operands = 0
-        self._given = False
-        """The code is known: further operands are its arguments."""
-        self._ending = ""
-        """The ending of the file of code that is an operand, such as `.go`."""
-        self._is_line = False
-        self._unsure = False
-        """An unknown option may have taken the operand before."""
-
-    def read(self) -> None:
-        """Collect the files of this command."""
-        program = self._program
-        if program.joins:
-            self._reader.line(" ".join(self._words[1:]), self._folders)
-            return
-        if self._name in FINDERS:
-            # The last first: then each inner one was read already.
-            for at in reversed(range(len(self._words))):
-                if self._words[at] in FIND_COMMANDS:
-                    self._reader.command(self._words[at + 1 :], self._folders)
-            return
-        ended = False
-        while self._at < len(self._words):
-            word = self._words[self._at]
-            if not ended and len(word) > 1 and word[0] in "-+":
-                ended = word == "--"
-                self._option(word)
-            elif self._operand(word):
-                return
-            self._at += 1
-        self._without_operand()
-
-    def _without_operand(self) -> None:
-        """Count what a program reads that was given no code by name."""
-        if self._given:
-            return
-        for word in self._input if self._program.stdin else ():
-            self._reader.file(word, self._folders)
-        for name in self._program.default.split():
-            self._reader.file(name, self._folders)
-
-    def _operand(self, word: str) -> bool:
-        """Read an operand; return True if the words after it are arguments of the code."""
-        program, at = self._program, self._operands
-        if self._name == "env" and _ASSIGNED.match(word) is not None:
-            self._reader.variable(*word.partition("=")[::2], self._folders)
-            return False
-        if at == 0 and word in program.skips.split():
-            return False
-        self._operands += 1
-        if not self._known:
-            return self._unknown(word)
-        if at == program.command:
-            self._reader.command(self._words[self._at :], self._folders)
-            if program.script is None:
-                return True
-        if at == program.script or (self._unsure and program.script is not None and at > program.script):
-            self._script(word)
-        elif self._ending and program.rest and word.endswith(self._ending):
-            self._reader.file(word, self._folders)
-            return False
-        return self._given and not program.mixes and not (at == program.script and program.rest)
-
-    def _script(self, word: str) -> None:
-        """Read the operand that is code. After an unknown option it may be the argument of that."""
-        if self._given:
-            return
-        if self._is_line:
-            self._reader.line(word, self._folders)
-            self._given = True
-        elif self._program.text:
-            self._given = True
-        elif self._program.module:
-            self._reader.module(word, self._folders)
-            self._given = True
-        else:
-            self._ending = os.path.splitext(word)[1]
-            self._given = self._reader.file(word, self._folders) or not (self._unsure or word == "-")
-
-    def _unknown(self, word: str) -> bool:
-        """Read an operand of a program that is not in the table."""
-        inner = known_program(base_name(word))
-        if inner is not None and (inner.script is not None or inner.command is not None or inner.joins):
-            self._reader.command(self._words[self._at :], self._folders)
-            return True
-        if self._reader.looks_executable(word, self._folders):
-            self._reader.file(word, self._folders)
-        return False
-
-    def _option(self, word: str) -> None:
-        """Read one word of options, with the word after it where that is the argument."""
-        if word == "--":
-            return
-        if word.startswith("--") or self._program.whole:
-            name, equals, attached = word.partition("=")
-            if not self._takes(name, attached if equals else None) and not equals:
-                self._unsure |= not self._program.whole
-            return
-        for at, letter in enumerate(word[1:], 2):
-            self._is_line |= letter in self._program.line
-            if self._takes(word[0] + letter, word[at:] or None):
-                return
-            # An unknown letter may take the next word as its argument, which then is not the script.
-            self._unsure |= letter not in self._program.flags and letter not in self._program.line
-
-    def _takes(self, option: str, attached: str | None) -> bool:
-        """Read the argument of an option; return False for one without."""
-        program, reader = self._program, self._reader
-        groups = (program.files, program.modules, program.lines, program.chdir, program.code, program.loads)
-        if not any(option in group.split() for group in (*groups, program.takes)):
-            return False
-        if attached is None:
-            self._at += 1
-            attached = self._words[self._at] if self._at < len(self._words) else ""
-        if option in program.files.split():
-            for name in (attached, *(attached + suffix for suffix in _SUFFIXES)):
-                reader.file(name, self._folders)
-        elif option in program.modules.split():
-            reader.module(attached, self._folders)
-            if module_program(attached) is not None:
-                reader.command([f"-m{attached}", *self._words[self._at + 1 :]], self._folders)
-        elif option in program.lines.split():
-            reader.line(attached, self._folders)
-        elif option in program.code.split() and (ending := _TEXTS.get(self._name.rstrip("0123456789."))):
-            reader.text(attached, ending, self._folders)
-        elif option in program.chdir.split():
-            self._folders = reader.entered(attached, self._folders)
-        self._given |= option in program.code.split()
-        return True
 
 
 def _joined(folder: str, name: str) -> str:

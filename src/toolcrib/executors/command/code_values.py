@@ -1,12 +1,27 @@
-"""The values of a tool that its programs take as code: found once, when the tool is bound or checked."""
+"""The values of a tool that its programs take as code: found once, when the tool is bound or checked.
+
+The table of `programs` is no guarantee: a program that is not in it can read any word as code. Options of
+such a program that look alike are a warning. Where it is unsure which word is the code, each value counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError
-from toolcrib.executors.command.programs import Command, Piece, code_word, is_steering
+from toolcrib.executors.command.programs import (
+    FIND_COMMANDS,
+    FINDERS,
+    Program,
+    base_name,
+    is_steering,
+    known_program,
+    module_program,
+)
+from toolcrib.executors.command.reading import VALUE, Reading
+from toolcrib.executors.command.shell_words import Command, Piece, marked
 from toolcrib.spec import CommandExec, Tool
 from toolcrib.spec.record import record
 from toolcrib.template.parser import Namespaces, parse, parse_conditional
@@ -14,6 +29,11 @@ from toolcrib.template.tree import Reference, Text, TextTemplate, references_in
 
 _CLOSED_TYPES = ("integer", "number", "boolean", "null")
 _FIXED = frozenset({"version", "name", "slug"})
+_SHAPE = re.compile(
+    r"(-[ce]|--(?:eval|exec|expression|command|cmd|code|script|shell|run|query|rsh)[\w-]*)(=.*)?", re.DOTALL
+)
+_MOST_COMMANDS = 20
+"""Commands that one command may start, as in `env nohup sh`; of more, each value counts as code."""
 
 
 @record
@@ -25,6 +45,17 @@ class CodeValue:
     message: str
     needs_approval: bool
     """True where each call needs approval; False where it is only likely that the word is code."""
+
+
+class _CodeWord(NamedTuple):
+    """A word with a value that a program takes as code, or may take so."""
+
+    word: int
+    """The position of the word in the command; -1: its standard input."""
+    where: str
+    """The program with its option, such as `sh -c`; "" where the value names the program to run."""
+    known: bool = True
+    """False for a program that is not in the table."""
 
 
 def code_reason(tool: Tool) -> str | None:
@@ -55,7 +86,7 @@ def _found(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[CodeV
         )
 
     for path, command in _commands(config, names):
-        found = code_word(command, is_free)
+        found = _code_word(command, is_free)
         if found is None:
             continue
         parts = command.fed if found.word < 0 else command.words[found.word]
@@ -90,6 +121,97 @@ def _parts(text: Text) -> list[Piece]:
     if isinstance(text, TextTemplate):
         return [part if isinstance(part, Reference) else part.text for part in text.parts]
     return list(text.references)
+
+
+def _code_word(command: Command, is_free: Callable[[Reference], bool]) -> _CodeWord | None:
+    """Return the first value of a command that is code to its program; known programs come first.
+
+    `is_free` returns True for a value that may be any text.
+    """
+    words = [marked(pieces, is_free) for pieces in command.words]
+    if not words or not (command.fed or any(VALUE in word for word in words)):
+        return None
+    found = _code_words(words, 0, set(), fed=any(map(is_free, command.fed)))
+    return min(found, key=lambda one: not one.known, default=None)
+
+
+def _code_words(words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterator[_CodeWord]:
+    """Yield the values that are code to the command that begins at position `first`.
+
+    `seen` holds the positions of the commands read so far: each is read once, or `find -exec find -exec …`
+    would take exponential time.
+    """
+    if first in seen:
+        return
+    seen.add(first)
+    name = base_name(words[first])
+    program = known_program(name)
+    if VALUE in words[first]:
+        yield _CodeWord(first, "")
+    elif len(seen) > _MOST_COMMANDS:
+        if len(seen) == _MOST_COMMANDS + 1:  # Once is enough: a hostile line has thousands of commands.
+            yield from (_CodeWord(at, name) for at, word in enumerate(words) if VALUE in word)
+    elif program is None:
+        yield from _unknown(name, words, first + 1, seen, fed=fed)
+    elif name in FINDERS:
+        starts = [at for at in range(first + 2, len(words)) if words[at - 1] in FIND_COMMANDS]
+        for at in starts:
+            yield from _code_words(words, at, seen, fed=False)
+    else:
+        yield from _of_program(name, program, words, first + 1, seen, fed=fed)
+
+
+def _unknown(name: str, words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterator[_CodeWord]:
+    """A program that is not in the table: a known one that it starts, and options that look like code."""
+    for at in range(first, len(words)):
+        following = words[at + 1] if at + 1 < len(words) else ""
+        inner = known_program(base_name(words[at]))
+        if inner is not None and (inner.script is not None or inner.every) and following.startswith("-"):
+            yield from _code_words(words, at, seen, fed=fed)
+        # Only a warning: such an option of a program that nobody knows may mean anything.
+        shape = _SHAPE.fullmatch(words[at])
+        if shape is not None and VALUE in (shape[2] or following):
+            yield _CodeWord(at if shape[2] else at + 1, f"{name} {shape[1]}", known=False)
+
+
+def _of_program(
+    name: str, program: Program, words: list[str], first: int, seen: set[int], *, fed: bool
+) -> Iterator[_CodeWord]:
+    """A known program, whose words after its name begin at position `first`."""
+    if program.every or not set(program.subcommands).isdisjoint(words[first:]):
+        yield from (_CodeWord(at, name) for at in range(first, len(words)) if VALUE in words[at])
+        if fed:
+            yield _CodeWord(-1, name)
+        return
+    reading = Reading(program, words, first)
+    for role, text, option in reading.parts():
+        if role == "command":
+            yield from _code_words(words, reading.at, seen, fed=fed)
+        elif option in program.modules and (runner := module_program(text)) is not None:
+            yield from _of_program(f"{name} -m {text}", runner, words, reading.at + 1, seen, fed=fed)
+            return
+        elif VALUE in text:
+            if _is_code(reading, role, text, option):
+                yield _CodeWord(reading.at, f"{name} {reading.shown}".rstrip())
+        elif role in ("script", "rest") and text not in ("-", "/dev/stdin") and not reading.unsure:
+            reading.given = not reading.reads_input
+            if reading.given and not program.mixes:
+                return
+    # Nothing else was the code, so such a program reads it from its input.
+    if fed and program.stdin and not reading.given:
+        yield _CodeWord(-1, name)
+
+
+def _is_code(reading: Reading, role: str, text: str, option: str) -> bool:
+    """Return True if the program takes a part with a value in it as code."""
+    program = reading.program
+    if role == "option":
+        return reading.takes_code(option)
+    if role == "any":
+        return bool(program.code or program.loads) or program.script is not None
+    if role == "variable":
+        return is_steering(text.partition("=")[0])
+    return role != "argument"
 
 
 def _is_closed(schema: Any, path: tuple[str | int, ...]) -> bool:

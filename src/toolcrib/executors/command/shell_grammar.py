@@ -13,8 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from toolcrib.executors.command.programs import EXPANSION, Command, Piece, base_name, is_steering, marked
-from toolcrib.executors.command.shell_words import AS_A_WORD, Word, WordReader
+from toolcrib.executors.command.programs import base_name, is_steering
+from toolcrib.executors.command.shell_words import (
+    AS_A_WORD,
+    EXPANSION,
+    Command,
+    Piece,
+    Word,
+    WordReader,
+    marked,
+)
 from toolcrib.template.tree import Reference, TextTemplate
 
 _MAX_DEPTH = 30

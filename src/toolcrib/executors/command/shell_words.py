@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from toolcrib.errors import ManifestError
-from toolcrib.executors.command.programs import EXPANSION, VALUE, Piece
+from toolcrib.executors.command.reading import VALUE
 from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.tree import Reference, TextTemplate
 
+Piece = str | Reference
+"""A piece of a word: text without its quotes, or a value."""
+EXPANSION = "\1"
+"""Stands in a word for text that only the shell knows."""
 PREFIX = "TOOLCRIB_"
 """The beginning of the variables for values; no line may name one itself."""
 MOST_VALUES = 500
@@ -39,6 +44,25 @@ _RESERVED = re.compile(
     r"(?:if|then|elif|else|fi|while|until|do|done|for|in|case|esac|\{|\}|!|\[\[|function|select|coproc)"
     r"(?=[ \t\n;&|()<>]|\Z)"
 )
+
+
+@dataclass(slots=True)
+class Command:
+    """One command with its words, and the values in it."""
+
+    words: list[list[Piece]] = field(default_factory=list)
+    values: list[Reference] = field(default_factory=list)
+    """All values in its words, assignments and redirections."""
+    fed: list[Reference] = field(default_factory=list)
+    """Values that may reach its standard input."""
+
+
+def marked(parts: Sequence[Piece], is_free: Callable[[Reference], bool] | None = None) -> str:
+    """Return a word as text, with a mark for each value; one that is not free counts as an expansion."""
+    return "".join(
+        part if isinstance(part, str) else VALUE if is_free is None or is_free(part) else EXPANSION
+        for part in parts
+    )
 
 
 def mentioned(text: str, names: frozenset[str]) -> str | None:

@@ -63,6 +63,8 @@ CODE = [
     ("python3 -mpdb -c {{x}} a.py", "python3 -m pdb -c"),
     ("go run {{x}}", "go"),
     ("dotnet {{x}}", "dotnet"),
+    ("dotnet --depsfile a.json {{x}}", "dotnet"),
+    ("coverage run {{x}}", "coverage"),
     ("perl -ne '{{x}}'", "perl -e"),
     ("perl -Mstrict {{x}}", "perl -M"),
     ("ruby -e {{x}}", "ruby -e"),

@@ -74,7 +74,7 @@ def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterato
     """Yield the arguments that may be paths; those of an interpreter count from its script on."""
     argv = launch.argv
     program = None if is_launcher(argv[0]) else known_program(base_name(argv[0]))
-    modules = () if program is None else program.modules.split()
+    modules = () if program is None else program.modules
     code = frozenset(code)
     started = [
         at
