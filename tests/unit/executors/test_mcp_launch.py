@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.mcp.launch import Launch, MachineView, launch_of
+from toolcrib.executors.mcp.launch.line import Launch, MachineView
+from toolcrib.executors.mcp.launch.needs import launch_of
 from toolcrib.executors.mcp.process.refusals import summary
 
 

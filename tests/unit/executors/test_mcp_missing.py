@@ -19,9 +19,7 @@ async def test_a_completion_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     def never() -> NoReturn:
         raise AssertionError
 
-    server = McpServer(
-        ServerSpec("one", "stdio", command="one"), never, on_tools=lambda *_: None, speed=1000.0
-    )
+    server = McpServer(ServerSpec("one", "stdio", command="one"), never, on_tools=lambda *_: None)
     try:
         with pytest.raises(ToolUnavailable) as caught:
             await server.complete("prompt:ask", "name", "a", None)

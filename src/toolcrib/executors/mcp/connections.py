@@ -14,10 +14,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from toolcrib.errors import ToolcribError, ToolUnavailable
-from toolcrib.executors.mcp.relay import CallRelay, CapabilitiesPassed, Relays
+from toolcrib.errors import ToolUnavailable
+from toolcrib.executors.mcp.process.stdio import StdioLink
+from toolcrib.executors.mcp.relay import CallRelay, Relays, passing_capabilities
+from toolcrib.executors.mcp.remote import HttpLink
 from toolcrib.spec import CallContext, CallSession
 
 _MODERN = "2026-07-28"
@@ -29,33 +31,8 @@ _MOST_SESSIONS = 256
 """Connections to one server at a time, local or remote. For one more the longest unused one is closed."""
 
 
-class Link(Protocol):
-    """One connection to a server: a transport of the official client, entered once."""
-
-    @property
-    def closed(self) -> asyncio.Event:
-        """Set when no further message can come."""
-
-    @property
-    def stderr(self) -> str:
-        """The end of its process's standard error."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status of the last answer that was an error; 0 if there is none."""
-
-    def failure(self) -> str | ToolcribError:
-        """Return the reason why the connection failed, or ""."""
-
-    def enforcement(self) -> dict[str, Any]:
-        """Return the enforcement report of its process."""
-
-    def explain(self, error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
-        """Add to an error of its server the permission that it lacks, if there is one."""
-
-    async def __aenter__(self) -> Any: ...
-
-    async def __aexit__(self, *exc_info: object) -> None: ...
+Link = StdioLink | HttpLink
+"""One connection to a server: a transport of the official client, entered once."""
 
 
 @dataclass
@@ -67,8 +44,6 @@ class Connected:
     relays: Relays
     stale: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the list of tools may have changed."""
-    broken: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set by a call that found the connection closed."""
     calls: int = 0
     """Calls that run."""
 
@@ -106,7 +81,7 @@ async def connected(
             relays.completed(inner.params.elicitation_id)
 
     client = Client(
-        CapabilitiesPassed(link, announced),
+        passing_capabilities(link, announced),
         mode=mode,
         cache=None,
         message_handler=on_message,
@@ -147,12 +122,7 @@ class CallerConnection:
         try:
             async with made(self.relays) as up:
                 self._ready.set_result(up)
-                ends = [asyncio.ensure_future(event.wait()) for event in (up.link.closed, up.broken)]
-                try:
-                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for end in ends:
-                        end.cancel()
+                await up.link.closed.wait()
         except BaseException as error:
             if self._ready.done():
                 if not isinstance(error, Exception):
@@ -170,10 +140,7 @@ class CallerConnection:
             return True
         if not self._ready.done():
             return False
-        if self._ready.exception() is not None:
-            return True
-        up = self._ready.result()
-        return up.link.closed.is_set() or up.broken.is_set()
+        return self._ready.exception() is not None or self._ready.result().link.closed.is_set()
 
     async def ready(self, relay: CallRelay) -> Connected:
         """Wait for the connection. What the server asks meanwhile goes to the client of this session."""

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import ArgumentCheck, SchemaCheck, to_json_text
 from toolcrib.spec import Annotations, ApprovalRule, McpExec, Output, Tool
@@ -14,6 +16,7 @@ from toolcrib.spec.tools.policies import MCP_HINTS, McpForms
 
 if TYPE_CHECKING:
     from mcp.shared.uri_template import UriTemplate
+    from pydantic import BaseModel
 
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 
@@ -28,6 +31,11 @@ PROMPT, RESOURCE = "prompt:", "resource:"
 """Beginnings of the names of definitions that are a prompt or a resource."""
 _ADDRESS = ("url", "urls", "uri")
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons")
+
+
+def as_json(model: BaseModel) -> dict[str, Any]:
+    """Return one of the official client's objects as it is on the wire."""
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
@@ -70,7 +78,7 @@ async def _fetch_list(
     for _ in range(_MAX_PAGES):
         page = await fetch_page(cursor=cursor)
         for entry in getattr(page, key):
-            shown = entry.model_dump(mode="json", by_alias=True, exclude_none=True)
+            shown = as_json(entry)
             try:
                 definition = write(shown)
                 reason = _why_unusable(definition)
@@ -163,13 +171,7 @@ def takes_address(definition: Definition) -> bool:
 
 def digest(definition: Definition) -> str:
     """Return the SHA-256 of a definition, in hex; the order of its keys does not count."""
-    return hashlib.sha256(to_json_text(_sorted(definition))).hexdigest()
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+    return hashlib.sha256(orjson.dumps(definition, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def names_of(server: str, tools: Iterable[str], *, prefix: bool = True) -> dict[str, str]:

@@ -8,13 +8,14 @@ one session of a client, or only one call runs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolUnavailable
+from toolcrib.executors.mcp.definitions import as_json
 from toolcrib.spec import CallClient, CallContext
 
 if TYPE_CHECKING:
@@ -67,10 +68,7 @@ class CallRelay:
             result = await self._unless_suspended(send(responses, state))
             if getattr(result, "result_type", "complete") != "input_required":
                 return result
-            requests = {
-                key: one.model_dump(mode="json", by_alias=True, exclude_none=True)
-                for key, one in (result.input_requests or {}).items()
-            }
+            requests = {key: as_json(one) for key, one in (result.input_requests or {}).items()}
             state = result.request_state
             responses = await self._answers(requests, state)
         raise ToolUnavailable(f"the server asked for input {_MOST_ROUNDS} times")
@@ -126,24 +124,16 @@ class CallRelay:
             self._client.notify(method, params)
 
 
-class CapabilitiesPassed:
-    """A transport whose requests of 2026-07-28 name the capabilities of the client that each is made for.
+@asynccontextmanager
+async def passing_capabilities(
+    link: AbstractAsyncContextManager[Any], announced: Mapping[str, Any] | None
+) -> AsyncIterator[Any]:
+    """Open a transport whose requests of 2026-07-28 name the capabilities of the client they are made for.
 
     `initialize` names `announced`; None for all.
     """
-
-    def __init__(
-        self, link: AbstractAsyncContextManager[Any], announced: Mapping[str, Any] | None = None
-    ) -> None:
-        self._link = link
-        self._announced = announced
-
-    async def __aenter__(self) -> Any:
-        incoming, outgoing = await self._link.__aenter__()
-        return incoming, _Outgoing(outgoing, self._announced)
-
-    async def __aexit__(self, *exc_info: Any) -> Any:
-        return await self._link.__aexit__(*exc_info)
+    async with link as (incoming, outgoing):
+        yield incoming, _Outgoing(outgoing, announced)
 
 
 class _Outgoing:
@@ -186,10 +176,18 @@ class Relays:
 
     def callbacks(self) -> dict[str, Any]:
         """Return the callbacks as arguments of the official client."""
+        import mcp_types as types
+
+        def asking(method: str, kind: Any) -> Callable[..., Awaitable[Any]]:
+            async def ask(_: Any, params: Any = None) -> Any:
+                return await self._ask(method, params, kind)
+
+            return ask
+
         return {
-            "elicitation_callback": self._elicit,
-            "sampling_callback": self._sample,
-            "list_roots_callback": self._roots,
+            "elicitation_callback": asking("elicitation/create", types.ElicitResult),
+            "sampling_callback": asking("sampling/createMessage", types.CreateMessageResult),
+            "list_roots_callback": asking("roots/list", types.ListRootsResult),
             "logging_callback": self._log,
         }
 
@@ -224,32 +222,17 @@ class Relays:
         sessions = {id(call.session or call) for call in calls}
         return calls[-1] if len(sessions) == 1 else None
 
-    async def _elicit(self, _: Any, params: Any) -> Any:
-        from mcp_types import ElicitResult
-
-        return await self._ask("elicitation/create", params, ElicitResult)
-
-    async def _sample(self, _: Any, params: Any) -> Any:
-        from mcp_types import CreateMessageResult
-
-        return await self._ask("sampling/createMessage", params, CreateMessageResult)
-
-    async def _roots(self, _: Any) -> Any:
-        from mcp_types import ListRootsResult
-
-        return await self._ask("roots/list", None, ListRootsResult)
-
     async def _ask(self, method: str, params: Any, kind: Any) -> Any | ErrorData:
         from mcp_types import INVALID_REQUEST, ErrorData
 
         self.asked = True
         if (call := self._asked_call()) is None:
             return ErrorData(code=INVALID_REQUEST, message="no single call is known that this belongs to")
-        shown = None if params is None else params.model_dump(mode="json", by_alias=True, exclude_none=True)
-        if shown is not None:
+        request: dict[str, Any] = {"method": method}
+        if params is not None:
+            request["params"] = shown = as_json(params)
             shown.pop("_meta", None)
             self._expect(shown, call)
-        request = {"method": method, **({} if shown is None else {"params": shown})}
         try:
             return kind.model_validate(await call.ask(request))
         except (ToolcribError, ValueError) as error:
@@ -271,5 +254,4 @@ class Relays:
 
     async def _log(self, params: Any) -> None:
         if (call := self._asked_call()) is not None:
-            shown = params.model_dump(mode="json", by_alias=True, exclude_none=True)
-            call.notify("notifications/message", shown)
+            call.notify("notifications/message", as_json(params))

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, HostNotAllowed, ToolcribError, ToolUnavailable
@@ -16,25 +16,13 @@ from toolcrib.spec import Network
 if TYPE_CHECKING:
     import httpx2
 
+    from toolcrib.executors.mcp.login import Login, OAuthTokens
+
 
 _EVENT_S = 300.0
 """Seconds that an open stream of events may be silent."""
 _EVENT_BYTES = 16 * 1024 * 1024
 """The longest message in a stream of events. The older transport, `sse`, has a fixed limit of 1 MiB."""
-
-
-class Authority(Protocol):
-    """A login at a server: the one that is stored, or one that is made now."""
-
-    @property
-    def error(self) -> ToolcribError | None:
-        """The reason why it does not suffice."""
-
-    def auth(self, url: str) -> httpx2.Auth | None:
-        """Return an object that signs requests; None if nobody has logged in."""
-
-    def login_host(self, host: str) -> bool:
-        """Return True for a host that a person has allowed to log them in."""
 
 
 class HttpLink:
@@ -51,7 +39,7 @@ class HttpLink:
         secrets: Callable[[], Mapping[str, str]],
         *,
         allowed_hosts: tuple[str, ...] | None = None,
-        login: Authority | None = None,
+        login: OAuthTokens | Login | None = None,
     ) -> None:
         self._spec = spec
         self._egress = egress
@@ -63,7 +51,7 @@ class HttpLink:
         self.status = 0
         self._home: Destination | None = None
         self.closed = asyncio.Event()
-        """Never set: no connection stays open between calls."""
+        """Set if it can be used no longer. No connection stays open between calls, so only callers set it."""
         self.stderr = ""
 
     async def __aenter__(self) -> Any:
@@ -73,12 +61,12 @@ class HttpLink:
 
         url, transport = self._transport()
 
-        auth = self._login.auth if self._login is not None else lambda _: None
+        auth = None if self._login is None else self._login.auth(url)
 
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
             limits = httpx2.Timeout(30.0, read=_EVENT_S)
             # `trust_env` would let variables choose a proxy, and .netrc add a password.
-            return httpx2.AsyncClient(transport=transport, auth=auth(url), timeout=limits, trust_env=False)
+            return httpx2.AsyncClient(transport=transport, auth=auth, timeout=limits, trust_env=False)
 
         async with AsyncExitStack() as stack:
             if self._spec.transport == "sse":
@@ -105,10 +93,8 @@ class HttpLink:
             self._policy_of(home)
         except ValueError as error:
             raise ConfigError(f"the URL of the MCP server {spec.name} cannot be called: {error}") from None
-        transport = guarded_transport(
-            self._egress(), self._policy_of, home=home, secrets=headers, seen=self._saw
-        )
-        return url, transport
+        egress = self._egress()
+        return url, guarded_transport(egress, self._policy_of, home=home, secrets=headers, seen=self._saw)
 
     def _policy_of(self, destination: Destination) -> HostPolicy:
         """Return the hosts that may be reached, among them `destination` if it may log a person in."""

@@ -19,7 +19,7 @@ from toolcrib.errors import (
     ToolUnavailable,
 )
 from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, connected
-from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, fetch, resource_uri
+from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, as_json, fetch, resource_uri
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.spec import Call, CallContext, McpExec, Outcome, Tool
@@ -72,7 +72,6 @@ class McpServer:
         on_tools: gets the definitions whenever the server has listed them, and the reasons why others are
             left out.
         on_event: gets an audit event (`MCP_SERVER_STARTED`, `MCP_SERVER_ENDED`) and its fields.
-        speed: factor by which pauses between starts are shortened, for tests.
         version: our version for the server.
     """
 
@@ -83,7 +82,6 @@ class McpServer:
         *,
         on_tools: Callable[[list[Definition], list[str]], None],
         on_event: Callable[..., None] = lambda *_, **__: None,
-        speed: float = 1.0,
         version: str = "",
     ) -> None:
         self.spec = spec
@@ -91,11 +89,9 @@ class McpServer:
         self._connect = connect
         self._on_tools = on_tools
         self._on_event = on_event
-        self._speed = speed
         self.state: ServerState = "stopped"
         self.error: ToolcribError | None = None
         """The last failure; None if it never failed, or is ready again."""
-        self._last_stderr = ""
         self.failures = 0
         """Failures in a row."""
         self.starts = 0
@@ -114,7 +110,7 @@ class McpServer:
     @property
     def stderr(self) -> str:
         """The end of the standard error of its present or last process."""
-        return (self._link.stderr if self._link is not None else "") or self._last_stderr
+        return "" if self._link is None else self._link.stderr
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -168,7 +164,7 @@ class McpServer:
         self._callers.renew(_DRAIN_S)
         if (up := self._up) is not None:
             self._renewing = True
-            asyncio.get_running_loop().call_later(_DRAIN_S if up.calls else 0, up.broken.set)
+            asyncio.get_running_loop().call_later(_DRAIN_S if up.calls else 0, up.link.closed.set)
 
     async def _keep_running(self) -> None:
         while True:
@@ -193,7 +189,7 @@ class McpServer:
             self._on_event("MCP_SERVER_ENDED", name=self.spec.name, failures=self.failures)
             self._set_state("waiting")
             # Not a secret: the random part only spreads the starts of many servers.
-            await asyncio.sleep(pause_s(self.failures, random.random()) / self._speed)  # noqa: S311
+            await asyncio.sleep(pause_s(self.failures, random.random()))  # noqa: S311
 
     async def _session(self) -> None:
         """Run one connection from its beginning to its end."""
@@ -207,7 +203,7 @@ class McpServer:
                 self._on_tools(*await fetch(up.client))
                 limit.reschedule(None)
                 self.protocol, self.enforcement = up.client.protocol_version, link.enforcement()
-                self._note_start(self.protocol, self.enforcement)
+                self._note_start(up)
                 self._up, self.error = up, None
                 self._set_state("ready")
                 await self._follow(up)
@@ -217,11 +213,10 @@ class McpServer:
             ) from None
         finally:
             self._up = None
-            self._last_stderr = link.stderr
         raise self._unavailable("its connection ended")
 
-    def _note_start(self, protocol: str, enforcement: Mapping[str, Any]) -> None:
-        level = enforcement.get("level")
+    def _note_start(self, up: Connected) -> None:
+        protocol, level = up.client.protocol_version, up.link.enforcement().get("level")
         self._on_event("MCP_SERVER_STARTED", name=self.spec.name, protocol=protocol, sandbox=level)
 
     @asynccontextmanager
@@ -236,7 +231,7 @@ class McpServer:
                 made = connected(link, relays, self._version, "legacy", capabilities)
                 up = await stack.enter_async_context(made)
                 limit.reschedule(None)
-                self._note_start(up.client.protocol_version, link.enforcement())
+                self._note_start(up)
                 # Only the shared connection lists the tools, so a change that is announced here must wake it.
                 if self._up is not None:
                     up.stale = self._up.stale
@@ -251,25 +246,20 @@ class McpServer:
 
     async def _follow(self, up: Connected) -> None:
         """Read its list of tools again after each change, until the connection ends."""
-        ends = [asyncio.ensure_future(event.wait()) for event in (up.link.closed, up.broken)]
-        listener = asyncio.create_task(self._listen(up))
-        try:
-            while not any(end.done() for end in ends):
-                stale = asyncio.ensure_future(up.stale.wait())
-                await asyncio.wait([stale, *ends], return_when=asyncio.FIRST_COMPLETED)
-                if not stale.done():
-                    stale.cancel()
-                    continue
-                up.stale.clear()
-                began = time.monotonic()
-                rest = _RELISTEN_S
-                if await self._relist(up):
-                    rest = min(_REST * (time.monotonic() - began), rest)
-                await asyncio.wait(ends, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (*ends, listener):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._listen(up)), group.create_task(self._relist_when_stale(up))]
+            await up.link.closed.wait()
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*ends, listener, return_exceptions=True)
+
+    async def _relist_when_stale(self, up: Connected) -> None:
+        while True:
+            await up.stale.wait()
+            up.stale.clear()
+            began = time.monotonic()
+            # The condition is evaluated first, so this is the time of the list.
+            rest = _REST * (time.monotonic() - began) if await self._relist(up) else _RELISTEN_S
+            await asyncio.sleep(min(rest, _RELISTEN_S))
 
     async def _relist(self, up: Connected) -> bool:
         """Read its list again. After an error answer the last list stays, and is read again later."""
@@ -389,7 +379,7 @@ class McpServer:
         finally:
             shared.calls -= 1
             if self._renewing and not shared.calls:
-                shared.broken.set()
+                shared.link.closed.set()
 
     async def _call_by(
         self, up: Connected, relay: CallRelay, tool: str, arguments: Mapping[str, Any], ctx: CallContext
@@ -397,12 +387,11 @@ class McpServer:
         async def on_progress(done: float, total: float | None, message: str | None) -> None:
             ctx.progress(done, total, message or "")
 
-        given = dict(arguments)
+        given, session = dict(arguments), up.client.session
 
         async def send(responses: Any, state: str | None) -> Any:
             more: dict[str, Any] = {"input_responses": responses, "request_state": state}
             more |= {"meta": relay.meta, "allow_input_required": True}
-            session = up.client.session
             if tool.startswith(PROMPT):
                 return await session.get_prompt(tool[len(PROMPT) :], given or None, **more)
             if tool.startswith(RESOURCE):
@@ -433,8 +422,9 @@ class McpServer:
         up = await self._available()
         from mcp_types import PromptReference, ResourceTemplateReference
 
+        empty: dict[str, Any] = {"completion": {"values": []}}
         if up.client.server_capabilities.completions is None:
-            return {"completion": {"values": []}}
+            return empty
         ref = (
             PromptReference(name=tool[len(PROMPT) :])
             if tool.startswith(PROMPT)
@@ -444,16 +434,16 @@ class McpServer:
             async with asyncio.timeout(_COMPLETE_S):
                 found = await up.client.complete(ref, argument, dict(given) if given else None)
         except TimeoutError:
-            return {"completion": {"values": []}}
+            return empty
         except Exception as error:
             raise self._call_failed(up, tool, _leaf(error)) from error
-        return {"completion": found.completion.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        return {"completion": as_json(found.completion)}
 
     async def _available(self) -> Connected:
         while True:
             # After its end a connection stays here until `_session` has run its clean-up.
             up = self._up
-            if up is not None and not (up.link.closed.is_set() or up.broken.is_set() or self._renewing):
+            if up is not None and not (up.link.closed.is_set() or self._renewing):
                 return up
             failing = self.state == "waiting" and self.failures > _PATIENCE
             if failing or self._task is None or self._task.done():
@@ -467,7 +457,7 @@ class McpServer:
             return error
         # The client's error hides the cause that the link saw, such as HTTP 401 or a login that has ended.
         if isinstance(found := up.link.failure(), ToolcribError) and not up.link.closed.is_set():
-            up.broken.set()
+            up.link.closed.set()
             return _copy_of(found)
         if isinstance(error, MCPError) and error.code == _CAPABILITY_MISSING:
             data = error.data if isinstance(error.data, dict) else {}
@@ -477,7 +467,7 @@ class McpServer:
         name = self.spec.name
         details: dict[str, Any] = {"server": name, "tool": tool}
         if not _is_answer(error) or up.link.closed.is_set():
-            up.broken.set()
+            up.link.closed.set()
             return (_SessionLost if _is_unknown_session(error) else ToolFailed)(
                 f"{name}: {tool}: the server ended before it answered",
                 hint="The call may have taken effect: check before you repeat it. The server starts again.",
@@ -515,10 +505,10 @@ def outcome_of(server: str, tool: str, result: Any) -> Outcome:
     For a prompt these are its messages, for a resource its contents. Raises ToolFailed for an error.
     """
     if hasattr(result, "messages"):
-        messages = [_as_json(one) for one in result.messages]
+        messages = [as_json(one) for one in result.messages]
         return Outcome({"messages": messages}, blocks=tuple(one["content"] for one in messages))
     if hasattr(result, "contents"):
-        contents = [_as_json(one) for one in result.contents]
+        contents = [as_json(one) for one in result.contents]
         blocks = tuple({"type": "resource", "resource": one} for one in contents)
         return Outcome({"contents": contents}, blocks=blocks)
     texts = [block.text for block in result.content if block.type == "text"]
@@ -528,18 +518,13 @@ def outcome_of(server: str, tool: str, result: Any) -> Outcome:
         if result.structured_content is not None:
             details["structured"] = result.structured_content
         raise ToolFailed(message, details=details)
-    blocks = tuple(_as_json(one) for one in result.content)
+    blocks = tuple(as_json(one) for one in result.content)
     plain = len(texts) == len(blocks)
     if result.structured_content is not None:
         return Outcome(result.structured_content, blocks=() if plain else blocks)
     if plain:
         return Outcome("\n".join(texts), blocks=blocks if len(blocks) > 1 else ())
     return Outcome({"content": list(blocks)}, blocks=blocks)
-
-
-def _as_json(one: Any) -> dict[str, Any]:
-    found: dict[str, Any] = one.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return found
 
 
 async def _import_client() -> None:

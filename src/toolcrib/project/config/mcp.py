@@ -93,8 +93,8 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
 
 def server_line(spec: ServerSpec, root: Path) -> CommandLine:
     """Return the command line of a local server, as it is really started."""
-    from toolcrib.executors.mcp.process.local import started_line, unconfined_program
+    from toolcrib.executors.mcp.process.local import started, unconfined_program
 
-    launch = started_line(spec, str(root))
+    launch = started(spec, str(root))[0]
     free = unconfined_program(spec, str(root))
     return CommandLine(launch.argv, launch.cwd, launch.env, free, spec.data)

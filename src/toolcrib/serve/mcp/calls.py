@@ -18,7 +18,7 @@ from toolcrib.errors import (
     ToolcribError,
     ToolNotFound,
 )
-from toolcrib.serve.mcp.forms import AS_TOOL, ResultForm
+from toolcrib.serve.mcp.forms import ResultForm
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.approval_page import AnswerPage
@@ -35,6 +35,7 @@ from toolcrib.serve.mcp.questions.elicitation import (
 )
 from toolcrib.serve.mcp.questions.state import StateSeal
 from toolcrib.serve.mcp.request import McpRequest
+from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.tasks import Tasks, protocol_error, url_needed
 from toolcrib.serve.mcp.wire import (
@@ -70,7 +71,7 @@ class ClientCall:
     listed: AdvertisedTool | None
     asks_by: Mode | None
     """The mode in which the client's user can be asked to approve the call."""
-    form: ResultForm = AS_TOOL
+    form: ResultForm = call_result
     about: Callable[[], bytes] = bytes
     """Describes the call, for the seal of its state."""
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -342,13 +343,13 @@ class ClientCalls:
 
     def _written(self, one: ClientCall, result: Result) -> bytes:
         try:
-            return self._encode(one, one.form.write(result, one.listed))
+            return self._encode(one, one.form(result, one.listed))
         except JsonRpcError:
             raise
         except Exception as broken:
             misfit = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
             failed = Result("error", error=misfit, duration_ms=result.duration_ms, call_id=result.call_id)
-            return self._encode(one, one.form.write(failed, None))
+            return self._encode(one, one.form(failed, None))
 
     def _asked(self, one: ClientCall, result: Result) -> dict[str, Any] | None:
         """Return the result of 2026-07-28 that asks for input; None if nothing is asked.

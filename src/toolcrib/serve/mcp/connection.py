@@ -14,18 +14,18 @@ from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.forms import (
-    AS_PROMPT,
-    AS_TOOL,
-    ResourceResult,
     ResultForm,
     completed_argument,
     completions,
+    prompt_result,
+    resource_result,
 )
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.questions.elicitation import Mode, mode_of
 from toolcrib.serve.mcp.request import (
+    LOCAL_USER,
     Channel,
     McpRequest,
     Reply,
@@ -35,6 +35,7 @@ from toolcrib.serve.mcp.request import (
     meta_of,
     options_of,
 )
+from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.tasks import TASKS, knows_tasks, require_tasks
 from toolcrib.serve.mcp.wire import (
@@ -72,7 +73,6 @@ _CAPABILITIES: dict[str, Any] = {
     "completions": {},
     "logging": {},
 }
-_LOCAL_USER = Sender()
 _Method = Callable[[McpRequest], None]
 
 
@@ -105,7 +105,7 @@ class Connection:
         """The caller of the last request."""
         self._session = new_id()
         """An approval with scope `session` holds as long as this connection."""
-        self._channel = Channel(_LOCAL_USER, send, congested)
+        self._channel = Channel(LOCAL_USER, send, congested)
         """Everything that belongs to no request goes here."""
         self._questions = OpenQuestions()
         self._client: SessionClient | None = None
@@ -153,7 +153,7 @@ class Connection:
         """The number of calls that have not ended."""
         return len(self._calls)
 
-    def receive(self, line: bytes, sender: Sender = _LOCAL_USER) -> None:
+    def receive(self, line: bytes, sender: Sender = LOCAL_USER) -> None:
         """Take one line from the client. Never raises and never waits."""
         channel = self._channel
         if channel.sender is not sender:
@@ -349,7 +349,7 @@ class Connection:
             request.channel.check(listed, arguments)
         if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
             require_tasks(request.meta)
-        self._call(request, caller, tool, listed, arguments, AS_TOOL)
+        self._call(request, caller, tool, listed, arguments, call_result)
 
     def _get_prompt(self, request: McpRequest) -> None:
         name = _text_of(request.params, "name")
@@ -357,12 +357,12 @@ class Connection:
         if listed is None:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"there is no prompt named {name[:200]!r}")
         caller = self._caller_of(request)
-        self._call(request, caller, listed.tool.name, listed, _arguments_of(request.params), AS_PROMPT)
+        self._call(request, caller, listed.tool.name, listed, _arguments_of(request.params), prompt_result)
 
     def _read_resource(self, request: McpRequest) -> None:
         uri = _text_of(request.params, "uri")
         listed, arguments = self._resource(request, uri)
-        form = ResourceResult(uri, request.modern)
+        form = partial(resource_result, uri, request.modern)
         self._call(request, self._caller_of(request), listed.tool.name, listed, arguments, form)
 
     def _complete(self, request: McpRequest) -> None:
@@ -422,7 +422,7 @@ class Connection:
             if isinstance(sealed := params.get("requestState"), str):
                 state = self._calls.open_state(sealed, about())
         wait, key, dry_run = options_of(request.meta)
-        tasks = form is AS_TOOL and caller.knows_tasks and self._calls.tasks is not None
+        tasks = form is call_result and caller.knows_tasks and self._calls.tasks is not None
         # Keywords would more than double the time that this takes.
         call = Context(tool, arguments, caller.name)
         call.session_id, call.identity = self._session, caller.identity

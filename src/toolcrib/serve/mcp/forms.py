@@ -2,75 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from toolcrib.errors import ToolcribError
 from toolcrib.serve.mcp.lists import AdvertisedTool
-from toolcrib.serve.mcp.results import call_result
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, mounted_error
 from toolcrib.spec import Result
-from toolcrib.spec.record import record
 from toolcrib.spec.views import error_text, pending_error, value_text
 
 # MCP, Completion: at most 100 values in one answer.
 _MOST_VALUES = 100
 
 
-class ResultForm(Protocol):
-    """Writes a result as the result of one method."""
-
-    def write(self, result: Result, listed: AdvertisedTool | None, /) -> dict[str, Any]:
-        """Return the method's result. Raises JsonRpcError if that cannot report a failed call."""
+ResultForm = Callable[[Result, AdvertisedTool | None], dict[str, Any]]
+"""Returns the result of one method. Raises JsonRpcError if that cannot report a failed call."""
 
 
-class _ToolResult:
-    write = staticmethod(call_result)
+def prompt_result(result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
+    """Return a `GetPromptResult`: each block of content is one message of the user."""
+    value = _value(result)
+    blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
+    messages: Any = [{"role": "user", "content": block} for block in blocks]
+    # A mounted server's prompt has messages with roles of its own, which stay as they are.
+    if listed is not None and listed.tool.kind == "mcp" and isinstance(value, dict):
+        messages = value.get("messages", messages)
+    about = {} if listed is None else {"description": listed.tool.description}
+    return {**about, "messages": messages, "_meta": {"toolcrib/call": result.meta}}
 
 
-class _PromptResult:
-    def write(self, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
-        """Return a `GetPromptResult`: each block of content is one message of the user."""
-        value = _value(result)
-        blocks = result.blocks or ({"type": "text", "text": value_text(value)},)
-        messages: Any = [{"role": "user", "content": block} for block in blocks]
-        # A mounted server's prompt has messages with roles of its own, which stay as they are.
-        if listed is not None and listed.tool.kind == "mcp" and isinstance(value, dict):
-            messages = value.get("messages", messages)
-        about = {} if listed is None else {"description": listed.tool.description}
-        return {**about, "messages": messages, "_meta": {"toolcrib/call": result.meta}}
+def resource_result(uri: str, modern: bool, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
+    """Return a `ReadResourceResult` for the resource at `uri`."""
+    value = _value(result)
+    kind = None if listed is None else listed.tool.mcp.mime_type
+    contents = [_content(block, uri, kind) for block in result.blocks]
+    if not contents:
+        media_type = kind or ("text/plain" if isinstance(value, str) else "application/json")
+        contents = [{"uri": uri, "mimeType": media_type, "text": value_text(value)}]
+    caching = {"ttlMs": 0, "cacheScope": "private"} if modern else {}
+    return {"contents": contents, **caching, "_meta": {"toolcrib/call": result.meta}}
 
 
-AS_TOOL: ResultForm = _ToolResult()
-AS_PROMPT: ResultForm = _PromptResult()
-
-
-@record
-class ResourceResult:
-    """The form of `resources/read`."""
-
-    uri: str
-    modern: bool
-
-    def write(self, result: Result, listed: AdvertisedTool | None) -> dict[str, Any]:
-        """Return a `ReadResourceResult`."""
-        value = _value(result)
-        kind = None if listed is None else listed.tool.mcp.mime_type
-        if result.blocks:
-            contents = [self._content(block, kind) for block in result.blocks]
-        else:
-            media_type = kind or ("text/plain" if isinstance(value, str) else "application/json")
-            contents = [{"uri": self.uri, "mimeType": media_type, "text": value_text(value)}]
-        caching = {"ttlMs": 0, "cacheScope": "private"} if self.modern else {}
-        return {"contents": contents, **caching, "_meta": {"toolcrib/call": result.meta}}
-
-    def _content(self, block: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
-        if block.get("type") == "resource":
-            inner: dict[str, Any] = block["resource"]
-            return inner
-        named = {"uri": self.uri, "mimeType": block.get("mimeType") or kind or "text/plain"}
-        content = {"blob": block["data"]} if "data" in block else {"text": block.get("text", "")}
-        return {**named, **content}
+def _content(block: Mapping[str, Any], uri: str, kind: str | None) -> dict[str, Any]:
+    if block.get("type") == "resource":
+        inner: dict[str, Any] = block["resource"]
+        return inner
+    content = {"blob": block["data"]} if "data" in block else {"text": block.get("text", "")}
+    return {"uri": uri, "mimeType": block.get("mimeType") or kind or "text/plain", **content}
 
 
 def _value(result: Result) -> Any:

@@ -44,6 +44,9 @@ class Sender:
     """Raises InvalidToken once that token is no longer valid."""
 
 
+LOCAL_USER = Sender()
+
+
 @dataclass(eq=False, slots=True)
 class Channel:
     """The way on which a message came, and on which everything about it goes back."""

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from toolcrib import __version__
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.questions.elicitation import Approver
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 
 if TYPE_CHECKING:
+    from toolcrib.project import Project
     from toolcrib.project.durable.calls import ProjectCalls
 
 Completer = Callable[[Tool, str, str, Mapping[str, Any] | None], Awaitable[dict[str, Any]]]
@@ -44,6 +46,17 @@ class ServerSettings:
     """Completes arguments of prompts and resource templates of mounted servers; None if there are none."""
     task_after_s: float = 0.5
     """Seconds after which a call becomes a task, if its client knows tasks."""
+
+    @classmethod
+    def of_project(cls, project: Project) -> ServerSettings:
+        """Return the settings of a server of an open project."""
+        return cls(
+            version=__version__,
+            approver=project.elicitation,
+            tasks=lambda: project.calls,
+            state_key=project.vault.key(),
+            complete=None if project.servers is None else project.servers.complete,
+        )
 
     @property
     def server_info(self) -> dict[str, str]:

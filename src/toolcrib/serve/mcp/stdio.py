@@ -11,18 +11,13 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
-from toolcrib.serve.mcp.questions.elicitation import Approver
-from toolcrib.serve.mcp.request import Sender
-from toolcrib.serve.mcp.settings import Completer, ServerSettings
-from toolcrib.spec import Caller, Catalog
-
-if TYPE_CHECKING:
-    from toolcrib.project.durable.calls import ProjectCalls
+from toolcrib.serve.mcp.request import LOCAL_USER, Sender
+from toolcrib.serve.mcp.settings import ServerSettings
+from toolcrib.spec import Catalog
 
 MAX_LINE = 16 << 20
 """Bytes of the longest message."""
@@ -39,33 +34,21 @@ async def serve_stdio(
     version: str = "0",
     instructions: str | None = None,
     page_size: int = DEFAULT_PAGE_SIZE,
-    identity: Caller | None = None,
-    verify: Callable[[], object] | None = None,
-    approver: Approver | None = None,
-    tasks: Callable[[], ProjectCalls] | None = None,
-    complete: Completer | None = None,
-    state_key: bytes | None = None,
 ) -> int:
     """Serve `catalog` on this process's standard input and output until the client goes. Return 0.
 
+    `name`, `version` and `instructions` describe the server to its client; `page_size` is the number of tools
+    in one page of `tools/list`.
+    """
+    return await serve_pipes(catalog, ServerSettings(name, version, instructions, page_size))
+
+
+async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender = LOCAL_USER) -> int:
+    """Serve `catalog` to `sender` on this process's standard input and output until it goes. Return 0.
+
     Meanwhile descriptor 1 leads to standard error and descriptor 0 to nothing, so neither a tool's `print`
     nor a child process can write or read between the messages.
-
-    Args:
-        name, version, instructions: the description that the server gives of itself.
-        page_size: tools in one page of `tools/list`.
-        identity: the permissions of the client's token; None for this machine's own user.
-        verify: raises InvalidToken once that token is no longer valid; called before the tools are listed.
-        approver: lets the client's user approve calls, if the project allows that.
-        tasks: returns the store in which calls go on that are answered as tasks.
-        complete: completes arguments of the prompts and resource templates of mounted servers.
-        state_key: seals the state of calls that continue in a later request; by default one of this process.
     """
-    key = state_key or os.urandom(32)
-    settings = ServerSettings(
-        name, version, instructions, page_size, approver, tasks=tasks, complete=complete, state_key=key
-    )
-    sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
     ended = asyncio.Event()
     with ExitStack() as undo:
         output, source = _divert_output(undo), _divert_input(undo)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp
 
-from toolcrib import __version__
 from toolcrib.guard import Tokens
 from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
@@ -89,18 +88,11 @@ async def rest_app(
     services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
-        settings = ServerSettings(
-            version=__version__,
-            approver=project.elicitation,
-            tasks=lambda: project.calls,
-            state_key=project.vault.key(),
-            complete=None if project.servers is None else project.servers.complete,
-        )
         endpoint = McpEndpoint(
             rest,
             McpCatalog(project),
             access,
-            settings,
+            ServerSettings.of_project(project),
             outside=None if oauth is None else OutsideTokens(oauth),
             body_s=body_s,
         )

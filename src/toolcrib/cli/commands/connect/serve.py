@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
-from toolcrib import __version__
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import root_option
@@ -136,24 +135,17 @@ def _announce(address: str, link: str) -> None:
 async def _serve_stdio(root: str | None, data: Path | None) -> int:
     from toolcrib.guard import Tokens
     from toolcrib.project import McpCatalog, Project
-    from toolcrib.serve import serve_stdio
+    from toolcrib.serve.mcp import Sender, ServerSettings
+    from toolcrib.serve.mcp.stdio import serve_pipes
 
     token = given_token()
     async with Project.open(root, data=data) as project:
         verify = None if token is None else partial(Tokens(project.vault).verify, token)
         identity = None if verify is None else verify()
+        sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
         watching = _start(project)
         try:
-            return await serve_stdio(
-                McpCatalog(project),
-                version=__version__,
-                identity=identity,
-                verify=verify,
-                approver=project.elicitation,
-                tasks=lambda: project.calls,
-                state_key=project.vault.key(),
-                complete=None if project.servers is None else project.servers.complete,
-            )
+            return await serve_pipes(McpCatalog(project), ServerSettings.of_project(project), sender)
         finally:
             watching.cancel()
 

@@ -191,12 +191,12 @@ def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> 
 
 def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
     """Yield lines about what is started and what its process may use."""
-    from toolcrib.executors.mcp.process.local import grants_of, started_line, unconfined_program
+    from toolcrib.executors.mcp.process.local import grants_of, started, unconfined_program
 
     yield f"{spec.name}: {spec.where}"
     if not spec.is_local:
         return
-    line = " ".join(started_line(spec, str(root)).argv)
+    line = " ".join(started(spec, str(root))[0].argv)
     if line != spec.where:
         yield f"  starts {line}"
     if program := unconfined_program(spec, str(root)):

@@ -9,45 +9,42 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from getopt import GetoptError, getopt
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch import packages
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
-from toolcrib.spec.record import record
 
 _DEEPEST = 5
 _CLIENTS = frozenset(("docker", "docker-compose", "podman", "nerdctl", "lima", "limactl", "ctr", "kubectl"))
 
 
-@record
-class _Words:
-    """The words of a launcher: its options by their long names, and what follows them."""
+def _read_options(
+    launcher: str, words: Iterable[str], short: str, long: str
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the options before the first other word with their values, and the rest.
 
-    options: Mapping[str, list[str]]
-    rest: tuple[str, ...]
+    Raises ToolUnavailable for any other option: it may take the next word, and a wrong guess would start
+    another program.
+    """
+    try:
+        given, rest = getopt(list(words), short, long.split())
+    except GetoptError as error:
+        option = f"{'-' if len(error.opt) == 1 else '--'}{error.opt}"
+        raise ToolUnavailable(
+            f"the option {option} of {launcher} is not supported for a server",
+            hint="Name the program itself as `command`, for example the one in a virtual environment.",
+            details={"option": option},
+        ) from None
+    options: dict[str, list[str]] = {}
+    for name, value in given:
+        options.setdefault(name, []).append(value)
+    return options, rest
 
-    @classmethod
-    def of(
-        cls, launcher: str, words: Iterable[str], taking: Mapping[str, str], flags: Iterable[str]
-    ) -> _Words:
-        """Read options up to the first other word. `taking`: short or long name to the long one."""
-        options: dict[str, list[str]] = {}
-        left, known = list(words), frozenset(flags)
-        while left and left[0].startswith("-") and len(left[0]) > 1:
-            word = left.pop(0)
-            if word == "--":
-                break
-            name, equals, value = word.partition("=")
-            if name in taking and (equals or left):
-                options.setdefault(taking[name], []).append(value if equals else left.pop(0))
-            # An unknown option may take the next word; a wrong guess would start another program.
-            elif word not in known:
-                raise _unreadable(launcher, word)
-        return cls(options, tuple(left))
 
-    def one(self, name: str) -> str | None:
-        """Return the last value of an option."""
-        return self.options.get(name, [None])[-1]
+def _last(options: Mapping[str, list[str]], *names: str) -> str | None:
+    """Return the last value of an option, which may have several names."""
+    return next((options[name][-1] for name in names if name in options), None)
 
 
 def is_daemon_client(program: str) -> bool:
@@ -108,23 +105,18 @@ def _uvx(launch: Launch, path: str, machine: MachineView) -> Launch | None:
 
 
 def _uv(launch: Launch, path: str, machine: MachineView) -> Launch | None:
-    flags = ("-q", "--quiet", "--offline", "--no-progress", "--no-config")
-    folders = {"--directory": "--directory", "--project": "--project"}
-    words = _Words.of("uv", launch.argv[1:], folders, flags)
-    if words.rest[:2] == ("tool", "run"):
-        return _uv_tool(launch, path, words.rest[2:], machine)
-    if words.rest[:1] != ("run",):
+    common = "quiet offline no-progress no-config directory= project="
+    options, words = _read_options("uv", launch.argv[1:], "q", common)
+    if words[:2] == ["tool", "run"]:
+        return _uv_tool(launch, path, words[2:], machine)
+    if words[:1] != ["run"]:
         return None
-    own = _Words.of(
-        "uv run",
-        words.rest[1:],
-        {**folders, "-p": "--python", "--python": "--python", "-m": "-m", "--module": "-m"},
-        (*flags, "--no-sync", "--frozen", "--locked", "--active", "--script", "-s"),
-    )
-    start = own.one("--directory") or words.one("--directory")
+    more = " no-sync frozen locked active script python= module="
+    own, words = _read_options("uv run", words[1:], "qsp:m:", common + more)
+    options |= own
+    start = _last(options, "--directory")
     cwd = os.path.join(launch.cwd, start) if start else launch.cwd
-    project = own.one("--project") or words.one("--project") or "."
-    env = machine.absolute(f"{project}/.venv", cwd)
+    env = machine.absolute(f"{_last(options, '--project') or '.'}/.venv", cwd)
     if not os.path.isfile(f"{env}/pyvenv.cfg"):
         raise ToolUnavailable(
             f"`uv run` starts the server from {env}, which does not exist",
@@ -132,11 +124,11 @@ def _uv(launch: Launch, path: str, machine: MachineView) -> Launch | None:
             details={"path": env},
         )
     launch = replace(launch, cwd=cwd, project=os.path.dirname(env))
-    if (module := own.one("-m")) is not None:
-        return replace(launch, argv=(f"{env}/bin/python", "-m", module, *own.rest))
-    if not own.rest:
+    if (module := _last(own, "-m", "--module")) is not None:
+        return replace(launch, argv=(f"{env}/bin/python", "-m", module, *words))
+    if not words:
         return None
-    name, *rest = own.rest
+    name, *rest = words
     is_script = name.endswith(".py") or ("/" in name and not os.access(machine.absolute(name, cwd), os.X_OK))
     program = (f"{env}/bin/python", name) if is_script else (_in_bin(env, name, machine, cwd),)
     return replace(launch, argv=(*program, *rest))
@@ -150,29 +142,23 @@ def _in_bin(env: str, name: str, machine: MachineView, cwd: str) -> str:
 
 
 def _uv_tool(launch: Launch, path: str, given: Iterable[str], machine: MachineView) -> Launch:
-    taking = {"--from": "--from", "--with": "--with", "-p": "--python", "--python": "--python"}
-    flags = ("-q", "--quiet", "--offline", "--no-progress", "--isolated", "--refresh", "-U", "--upgrade")
-    words = _Words.of("uvx", given, taking, (*flags, "--no-config", "--native-tls", "--system-certs"))
-    if not words.rest:
+    flags = "quiet offline no-progress isolated refresh upgrade no-config native-tls system-certs"
+    options, words = _read_options("uvx", given, "qUp:", f"{flags} from= with= python=")
+    if not words:
         raise ToolUnavailable("the command line of uvx names no program", hint="Name a package after `uvx`.")
-    name, *rest = words.rest
-    wanted = [
-        packages.Requirement.of(one)
-        for one in (words.one("--from") or name, *words.options.get("--with", ()))
-    ]
-    command = packages.Requirement.of(name).name if words.one("--from") is None else name
-    python_version = words.one("--python")
-    env = packages.uv_environment(wanted, command, python_version, machine)
+    source, others = _last(options, "--from"), options.get("--with", [])
+    wanted = [packages.requirement(one) for one in (source or words[0], *others)]
+    command = words[0] if source else wanted[0].name
+    version = _last(options, "-p", "--python")
+    env = packages.uv_environment(wanted, command, version, machine)
     if env is None:
-        spec = [word for one in words.options.get("--with", ()) for word in ("--with", one)]
         # No code of the package may run while it is downloaded: `--no-build` refuses source packages, and
         # Python with `-S` runs no .pth files.
-        line = ["tool", "run", "--no-config", "--no-build", "--compile-bytecode", *spec]
-        line += ["--from", words.one("--from") or name]
-        python = ["--python", python_version] if python_version else []
-        uv = os.path.join(os.path.dirname(path), "uv")
-        raise packages.missing("uvx", wanted[0].name, [uv, *line, *python, "python", "-I", "-S", "-c", ""])
-    return replace(launch, argv=(f"{env}/bin/{command}", *rest))
+        line = [os.path.join(os.path.dirname(path), "uv"), "tool", "run", "--no-config", "--no-build"]
+        line += ["--compile-bytecode", *(word for one in others for word in ("--with", one))]
+        line += ["--from", source or words[0], *(["--python", version] if version else [])]
+        raise packages.missing("uvx", wanted[0].name, [*line, "python", "-I", "-S", "-c", ""])
+    return replace(launch, argv=(f"{env}/bin/{command}", *words[1:]))
 
 
 def _npx(launch: Launch, path: str, machine: MachineView) -> Launch:
@@ -185,15 +171,14 @@ def _npm(launch: Launch, path: str, machine: MachineView) -> Launch | None:
 
 
 def _npm_package(launch: Launch, path: str, given: Iterable[str], machine: MachineView) -> Launch:
-    taking = {"-p": "--package", "--package": "--package"}
-    flags = ("-y", "--yes", "-q", "--quiet", "-s", "--silent", "--no", "--prefer-offline", "--offline")
-    words = _Words.of("npx", given, taking, (*flags, "--prefer-online"))
-    rest = words.rest[1:] if words.rest[:1] == ("--",) else words.rest
-    if not rest:
+    flags = "yes quiet silent no prefer-offline prefer-online offline"
+    options, words = _read_options("npx", given, "yqsp:", f"{flags} package=")
+    if not words:
         raise ToolUnavailable("the command line of npx names no program", hint="Name a package after `npx`.")
-    wanted = [packages.NpmSpec.of(one) for one in words.options.get("--package", (rest[0],))]
-    command = rest[0] if "--package" in words.options else None
+    named = [*options.get("-p", ()), *options.get("--package", ())]
+    wanted = [packages.NpmSpec.of(one) for one in named or words[:1]]
     node = _beside(path, "node", machine)
+    command = words[0] if named else None
     script = packages.npm_script(wanted, command, node, machine.absolute(".", launch.cwd), machine)
     if script is None:
         specs = [f"--package={one.written}" for one in wanted]
@@ -202,7 +187,7 @@ def _npm_package(launch: Launch, path: str, given: Iterable[str], machine: Machi
         line = [npm, "exec", "--yes", "--ignore-scripts", *specs, "--", node, "-e", "0"]
         raise packages.missing("npx", wanted[0].name, line)
     interpreter = (node,) if packages.is_for_node(script) else ()
-    return replace(launch, argv=(*interpreter, script, *rest[1:]))
+    return replace(launch, argv=(*interpreter, script, *words[1:]))
 
 
 def _beside(path: str, name: str, machine: MachineView) -> str:
@@ -214,33 +199,21 @@ def _beside(path: str, name: str, machine: MachineView) -> str:
 def _conda(launch: Launch, path: str, machine: MachineView) -> Launch | None:
     if launch.argv[1:2] != ("run",):
         return None
-    words = _Words.of(
-        "conda run",
-        launch.argv[2:],
-        {"-n": "--name", "--name": "--name", "-p": "--prefix", "--prefix": "--prefix"},
-        ("--no-capture-output", "--live-stream", "-v", "--verbose"),
-    )
+    flags = "no-capture-output live-stream verbose"
+    options, words = _read_options("conda run", launch.argv[2:], "n:p:v", f"{flags} name= prefix=")
     base = os.path.dirname(os.path.dirname(os.path.realpath(path)))
-    name, prefix = words.one("--name"), words.one("--prefix")
+    name, prefix = _last(options, "-n", "--name"), _last(options, "-p", "--prefix")
     places = [machine.absolute(prefix)] if prefix else [base] if name in (None, "base") else []
     if name and "/" not in name:
         places += [f"{base}/envs/{name}", f"{machine.home}/.conda/envs/{name}"]
     for place in places:
-        if os.path.isdir(f"{place}/conda-meta") and words.rest:
-            program = _in_bin(place, words.rest[0], machine, launch.cwd)
-            return replace(launch, argv=(program, *words.rest[1:])).beside(path=(f"{place}/bin",))
+        if os.path.isdir(f"{place}/conda-meta") and words:
+            program = _in_bin(place, words[0], machine, launch.cwd)
+            return replace(launch, argv=(program, *words[1:]), path=(*launch.path, f"{place}/bin"))
     raise ToolUnavailable(
         f"there is no conda environment {name or prefix!r}",
         hint=f"Create it: conda create -n {name or 'NAME'}",
         details={"path": places[0] if places else base},
-    )
-
-
-def _unreadable(launcher: str, word: str) -> ToolUnavailable:
-    return ToolUnavailable(
-        f"the option {word} of {launcher} is not supported for a server",
-        hint="Name the program itself as `command`, for example the one in a virtual environment.",
-        details={"option": word},
     )
 
 

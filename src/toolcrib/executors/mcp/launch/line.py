@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec.record import record
@@ -27,10 +27,6 @@ class Launch:
     """Folders that its `PATH` has before those of the system."""
     project: str = ""
     """The folder of the package that `uv run` starts."""
-
-    def beside(self, *, path: tuple[str, ...]) -> Launch:
-        """Return the same with these folders in its `PATH` as well."""
-        return replace(self, path=tuple(dict.fromkeys((*self.path, *path))))
 
 
 @record
@@ -54,10 +50,6 @@ class MachineView:
     def absolute(self, path: str, cwd: str = ".") -> str:
         """Return a path as it is written, from the project's root and a working folder in it."""
         return os.path.normpath(os.path.join(self.root, cwd, path))
-
-    def folder(self, variable: str, *default: str) -> str:
-        """Return a folder that a variable names, or the default below the home folder."""
-        return self.env.get(variable) or os.path.join(self.home, *default)
 
     def is_system(self, path: str) -> bool:
         """Return True for what every confined process sees."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch.launchers import launched
@@ -25,15 +25,13 @@ _PACKAGE = ("package.json", "pyproject.toml", "setup.py", "requirements.txt")
 _DEEPEST = 5
 
 
-class Needs(NamedTuple):
-    """The places that a program reads, as written, and the folders that its `PATH` needs."""
+def launch_of(launch: Launch, machine: MachineView) -> tuple[Launch, tuple[str, ...]]:
+    """Return what a command line really starts, and the files and folders that it reads by itself.
 
-    read: tuple[str, ...]
-    path: tuple[str, ...]
-
-
-def needs_of(launch: Launch, machine: MachineView) -> Needs:
-    """Return what the program of a command line and the scripts among its arguments read by themselves."""
+    Those are what its program and the scripts among its arguments are made of. Raises ToolUnavailable if a
+    launcher's package is not on this machine, or if the line cannot be read.
+    """
+    launch = launched(launch, machine)
     finder = _Finder(machine)
     if launch.argv[0].startswith("/"):
         finder.program(launch.argv[0])
@@ -42,10 +40,9 @@ def needs_of(launch: Launch, machine: MachineView) -> Needs:
             finder.script(machine.absolute(file.path))
     if launch.project:
         finder.package(finder.paths.real(launch.project))
-    read = (
-        one for one in finder.read if not any(one != other and within(one, other) for other in finder.read)
-    )
-    return Needs(tuple(read), tuple(finder.path))
+    read = finder.read
+    outermost = (one for one in read if not any(one != other and within(one, other) for other in read))
+    return replace(launch, path=tuple(dict.fromkeys((*launch.path, *finder.path)))), tuple(outermost)
 
 
 class _Finder:
@@ -76,19 +73,18 @@ class _Finder:
             self._environment(place)
         name = os.path.basename(real)
         start = first_line(real)
-        if start.startswith(b"#!"):
-            words = start[2:].decode(errors="replace").split()
-            self._first_line(words, depth)
+        if start.startswith(b"#!") and (words := start[2:].decode(errors="replace").split()):
+            self._interpreter(words, depth)
         if start.startswith(b"\x7fELF") and _PYTHON.fullmatch(name):
             self._python(path)
         elif start.startswith(b"\x7fELF") and name in _NODE:
             self._node(real)
-        self._packages(real)
+        around, found, _ = real.partition("/node_modules/")
+        if found and around:  # The outermost one.
+            self._grant(f"{around}/node_modules")
 
-    def _first_line(self, words: list[str], depth: int) -> None:
-        """Add the interpreter that a script names, or has `env` search."""
-        if not words:
-            return
+    def _interpreter(self, words: list[str], depth: int) -> None:
+        """Add the interpreter that the first line of a script names, or has `env` search."""
         if os.path.basename(words[0]) != "env":
             self.program(words[0], depth + 1)
             return
@@ -104,13 +100,12 @@ class _Finder:
         folder = os.path.dirname(os.path.dirname(path))
         if self._machine.is_too_wide(folder):
             return
-        if os.path.isfile(f"{folder}/pyvenv.cfg"):
+        is_virtual = os.path.isfile(f"{folder}/pyvenv.cfg")
+        if is_virtual or os.path.isdir(f"{folder}/conda-meta"):
             self._grant(folder)
             self.path[f"{folder}/bin"] = None
+        if is_virtual:
             self._python(f"{folder}/bin/python")
-        elif os.path.isdir(f"{folder}/conda-meta"):
-            self._grant(folder)
-            self.path[f"{folder}/bin"] = None
 
     def _python(self, python: str) -> None:
         """Add an interpreter with its libraries. The folder around them may be a home folder, so not that."""
@@ -139,12 +134,6 @@ class _Finder:
         self._grant(f"{prefix}/lib/node_modules")
         if not self._machine.is_system(real):
             self.path[os.path.dirname(real)] = None
-
-    def _packages(self, real: str) -> None:
-        """Add the outermost `node_modules` around a file."""
-        before, found, _ = real.partition("/node_modules/")
-        if found and before:
-            self._grant(f"{before}/node_modules")
 
     def script(self, path: str) -> None:
         """Add a script outside of the project: with its package if it has one, else the file alone."""

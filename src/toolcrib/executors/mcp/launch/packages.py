@@ -7,12 +7,16 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.mcp.launch.line import MachineView
 from toolcrib.sandbox.files.paths import beginning, first_line, within
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _NPM = re.compile(r"((?:@[a-z0-9._~-]+/)?[a-z0-9._~-]+)(?:@([A-Za-z0-9.+^~*_-]+))?", re.IGNORECASE)
 _MOST_BYTES = 1_048_576
@@ -40,40 +44,25 @@ def offline_variables(environments: Iterable[str]) -> dict[str, str]:
     return {"npm_config_usage": "true"} if any(map(any, packages)) else {}
 
 
-class Requirement(NamedTuple):
-    """A Python package by name, as uvx takes it, and the versions that satisfy it."""
+def requirement(text: str) -> Requirement:
+    """Read `NAME`, `NAME[EXTRA]`, `NAME<2` (bounds) or `NAME@VERSION`; nothing else is supported."""
+    from packaging.requirements import InvalidRequirement, Requirement
 
-    name: str
-    versions: str
+    name, at, version = text.partition("@")
+    exact = f"=={version.strip()}" if at and version.strip() != "latest" else ""
+    try:
+        found = Requirement(name + exact)
+    except InvalidRequirement:
+        raise _unsupported("uvx", text) from None
+    if found.marker is not None or (exact and len(found.specifier) > 1):
+        raise _unsupported("uvx", text)
+    return found
 
-    @classmethod
-    def of(cls, text: str) -> Requirement:
-        """Read `NAME`, `NAME[EXTRA]`, `NAME<2` (bounds) or `NAME@VERSION`; nothing else is supported."""
-        from packaging.requirements import InvalidRequirement
-        from packaging.requirements import Requirement as Parsed
 
-        name, at, version = text.partition("@")
-        exact = f"=={version.strip()}" if at and version.strip() != "latest" else ""
-        try:
-            read = Parsed(name + exact)
-        except InvalidRequirement:
-            raise _unsupported("uvx", text) from None
-        if read.marker is not None or (exact and len(read.specifier) > 1):
-            raise _unsupported("uvx", text)
-        return cls(read.name, str(read.specifier))
-
-    def is_in(self, site: Path) -> bool:
-        """Return True if it is installed in a folder of packages."""
-        from packaging.specifiers import SpecifierSet
-
-        # PEP 503: case and these characters do not distinguish names. In the folder's name the first `-`
-        # comes before the version.
-        plain = re.sub(r"[-_.]+", "_", self.name).lower()
-        for entry in site.glob("*.dist-info"):
-            name, _, version = entry.stem.partition("-")
-            if re.sub(r"[-_.]+", "_", name).lower() == plain:
-                return SpecifierSet(self.versions).contains(version, prereleases=True)
-        return False
+def _is_installed(wanted: Requirement, site: Path) -> bool:
+    """Return True if a folder of packages has a version that is wanted."""
+    found = next(iter(distributions(name=wanted.name, path=[str(site)])), None)
+    return found is not None and wanted.specifier.contains(found.version, prereleases=True)
 
 
 def uv_environment(
@@ -83,15 +72,15 @@ def uv_environment(
     # It becomes a part of a glob pattern below.
     if python is not None and not re.fullmatch(r"\d+(\.\d+)?", python):
         raise _unsupported("uvx --python", python)
-    tools = machine.folder("UV_TOOL_DIR", ".local", "share", "uv", "tools")
-    cache = machine.env.get("UV_CACHE_DIR") or os.path.join(machine.folder("XDG_CACHE_HOME", ".cache"), "uv")
-    installed = [Path(tools, wanted[0].name)]
+    env, home = machine.env, machine.home
+    tools = env.get("UV_TOOL_DIR") or f"{home}/.local/share/uv/tools"
+    cache = env.get("UV_CACHE_DIR") or f"{env.get('XDG_CACHE_HOME') or f'{home}/.cache'}/uv"
     cached = (one.parent for one in Path(cache).glob("archive-v*/*/pyvenv.cfg"))
-    for env in (*installed, *sorted(cached, key=_changed, reverse=True)):
-        sites = list(env.glob(f"lib/python{python or 3}*/site-packages"))
-        has_all = any(all(one.is_in(site) for one in wanted) for site in sites)
-        if has_all and "/" not in command and os.access(f"{env}/bin/{command}", os.X_OK):
-            return str(env)
+    for place in (Path(tools, wanted[0].name), *sorted(cached, key=_changed, reverse=True)):
+        sites = list(place.glob(f"lib/python{python or 3}*/site-packages"))
+        has_all = any(all(_is_installed(one, site) for one in wanted) for site in sites)
+        if has_all and "/" not in command and os.access(f"{place}/bin/{command}", os.X_OK):
+            return str(place)
     return None
 
 

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors.command.code_files import code_files
-from toolcrib.executors.mcp.launch import Launch, MachineView, is_daemon_client, launch_of
 from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 from toolcrib.executors.mcp.launch.data import data_named
+from toolcrib.executors.mcp.launch.launchers import is_daemon_client
+from toolcrib.executors.mcp.launch.line import Launch, MachineView
+from toolcrib.executors.mcp.launch.needs import launch_of
 from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.python.executor import runs_in
@@ -39,22 +40,20 @@ def process_of(spec: ServerSpec) -> Tool:
     )
 
 
-def needs(spec: ServerSpec, root: str) -> tuple[str, ...]:
-    """Return what a local server reads because of what it is: its program, interpreter and packages."""
-    return _launched(spec, root)[1] if spec.is_local else ()
+def started(spec: ServerSpec, root: str) -> tuple[Launch, tuple[str, ...]]:
+    """Return the command line that a local server's launcher really runs, and what its program reads.
 
-
-def _launched(spec: ServerSpec, root: str) -> tuple[Launch, tuple[str, ...]]:
-    """Return the command line that is really started and what it reads; nothing where that is unknown."""
-    launch = Launch(*line_of(spec))
+    As it is written, and nothing, where that is unknown.
+    """
+    launch = _line_of(spec)
     try:
         return launch_of(launch, MachineView(root))
     except ToolUnavailable:  # It is not started either.
         return launch, ()
 
 
-def line_of(spec: ServerSpec) -> tuple[tuple[str, ...], str, dict[str, str]]:
-    """Return command line, folder and environment, with the variables that are no secrets filled in."""
+def _line_of(spec: ServerSpec) -> Launch:
+    """Return the command line as it is written, with the variables that are no secrets filled in."""
     values = spec.permissions.environment(os.environ)
 
     def filled(text: str) -> str:
@@ -64,7 +63,7 @@ def line_of(spec: ServerSpec) -> tuple[tuple[str, ...], str, dict[str, str]]:
             return text
 
     argv = tuple(map(filled, (spec.command, *spec.args)))
-    return argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()}
+    return Launch(argv, spec.cwd, {name: filled(text) for name, text in spec.env.items()})
 
 
 def grants_of(spec: ServerSpec, root: str) -> list[str]:
@@ -78,7 +77,7 @@ def grants_of(spec: ServerSpec, root: str) -> list[str]:
         if ".git" in path.split("/")
     }
     lines = [named.get(line, line) for line in may_touch(process_of(spec))]
-    return [*lines, *(f"read {path} (its program)" for path in needs(spec, root))]
+    return [*lines, *(f"read {path} (its program)" for path in started(spec, root)[1])]
 
 
 def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
@@ -88,7 +87,7 @@ def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
     """
     if not spec.is_local or spec.states_files or unconfined_program(spec, root):
         return spec
-    launch, read = _launched(spec, root)
+    launch, read = started(spec, root)
     code = code_files(launch.argv, root, launch.cwd, Paths(), launch.env)
     # A folder with any of these is not granted: the server could change code that runs later.
     written = (*closed, *read, *(os.path.join(root, file.path) for file in code))
@@ -102,7 +101,7 @@ def unconfined_program(spec: ServerSpec, root: str) -> str:
 
     Empty for every other program, and for one that is in the project or that a link in the project leads to.
     """
-    found = _launched(spec, root)[0].argv[0] if spec.is_local else ""
+    found = started(spec, root)[0].argv[0] if spec.is_local else ""
     if not found.startswith("/"):
         return ""
     real, machine = os.path.realpath(found), MachineView(os.path.realpath(root))
@@ -115,15 +114,10 @@ def missing_package(spec: ServerSpec, root: str) -> ToolUnavailable | None:
     """Return the error of a launcher that cannot be replaced by its program, if there is one."""
     if spec.is_local:
         try:
-            launch_of(Launch(*line_of(spec)), MachineView(root))
+            launch_of(_line_of(spec), MachineView(root))
         except ToolUnavailable as error:
             return error
     return None
-
-
-def started_line(spec: ServerSpec, root: str) -> Launch:
-    """Return the command line that a server's launcher runs; as it is written where that is unknown."""
-    return _launched(spec, root)[0]
 
 
 def files_of(spec: ServerSpec, root: Path) -> list[str]:
@@ -134,7 +128,7 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     """
     if not spec.is_local:
         return []
-    launch, read = _launched(spec, str(root))
+    launch, read = started(spec, str(root))
     paths = Paths()
     code = code_files(launch.argv, str(root), launch.cwd, paths, launch.env)
     written = [*(str(root / file.path) for file in code), *read]
@@ -156,8 +150,7 @@ def environment_of(spec: ServerSpec, secrets: Mapping[str, str]) -> dict[str, st
     with values_needed():
         named = {name: expand(text, {**plain, **secrets}) for name, text in spec.env.items()}
     usual = {name: os.environ[name] for name in _USUAL if name in os.environ}
-    used = _used(spec)
-    return {**usual, **plain, **{n: v for n, v in secrets.items() if n not in used}, **named}
+    return {**usual, **plain, **_unused(spec, secrets), **named}
 
 
 def job_of(
@@ -179,19 +172,27 @@ def job_of(
     with values_needed():
         command, *args = (expand(text, values) for text in (spec.command, *spec.args))
         env = {name: expand(text, values) for name, text in spec.env.items()}
-    used = _used(spec)
-    given = {name: value for name, value in secrets.items() if name not in used}
     launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
     path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
     # The variables of the server's own entry win, `PATH` among them.
     env = {**offline_variables(read), **path, **plain, **env}
     network = workspace.network(tool)
-    more: dict[str, Any] = {"read": read, "network": network, "pinned": pinned, "stays": True}
-    job = process_job(workspace, tool, launch.argv, launch.cwd, env, given, **more)
+    job = process_job(
+        workspace,
+        tool,
+        launch.argv,
+        launch.cwd,
+        env,
+        _unused(spec, secrets),
+        read=read,
+        network=network,
+        pinned=pinned,
+        stays=True,
+    )
     return LocalProcess(spec, tool, workspace, job, network)
 
 
-def _used(spec: ServerSpec) -> frozenset[str]:
-    """Return the secrets in texts of its environment: their values go there and nowhere else."""
+def _unused(spec: ServerSpec, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets that no text of its environment names: the others go there and nowhere else."""
     texts = " ".join(spec.env.values())
-    return frozenset(s.name for s in spec.permissions.secrets if f"${{{s.name}" in texts)
+    return {name: value for name, value in secrets.items() if f"${{{name}" not in texts}

@@ -46,10 +46,10 @@ class StdioLink:
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.ReadTransport | None = None
         self.closed = asyncio.Event()
-        """Set when no message can come any more."""
+        """Set if it can be used no longer."""
         self._junk = b""
         self._fault = ""
-        self._ended_by_us = False
+        self._lost = self._ended_by_us = False
         self.status = 0  # No HTTP here.
 
     async def __aenter__(self) -> Any:
@@ -78,7 +78,7 @@ class StdioLink:
     async def __aexit__(self, *_: object) -> None:
         assert self._stream is not None
         # `failure` must not report an end that we cause ourselves.
-        self._ended_by_us = not self.closed.is_set()
+        self._ended_by_us = not self._lost
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -119,8 +119,7 @@ class StdioLink:
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
-            self.closed.set()
-            came.close()
+            self._note_end(came)
 
     async def _write(
         self, leaving: MemoryObjectReceiveStream[SessionMessage], came: MemoryObjectSendStream[Any]
@@ -132,8 +131,12 @@ class StdioLink:
                 self._writer.write(text.encode() + b"\n")
                 await self._writer.drain()
         except OSError:
-            self.closed.set()
-            came.close()
+            self._note_end(came)
+
+    def _note_end(self, came: MemoryObjectSendStream[Any]) -> None:
+        self._lost = True
+        self.closed.set()
+        came.close()
 
     @property
     def stderr(self) -> str:
