@@ -5,7 +5,6 @@ It is one plain ASGI callable, so it can be mounted below any prefix of another 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import inspect
 import logging
@@ -22,16 +21,14 @@ from starlette.routing import Route as PathRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import MethodNotAllowed, NotFoundError, PreconditionFailed, SlowRequest, ToolcribError
+from toolcrib.errors import MethodNotAllowed, NotFoundError, PreconditionFailed, ToolcribError
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http.problems import problem
-from toolcrib.serve.http.reading import JSON, check_coding, check_length, media_type_of, read_query
+from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
 BODY_S = 30.0
-_SLOWEST = 16_384
-"""Bytes of a body that give it another second."""
 
 _log = logging.getLogger("toolcrib.serve.http")
 # The id of a client is written to the log, so it has nothing that could look like a line of its own.
@@ -140,32 +137,13 @@ class _Address:
             allowed = [*([] if route.body is None else [JSON]), *route.raw]
             check_coding(http.headers.get("content-encoding", ""))
             media_type = media_type_of(http.headers.get("content-type", ""), allowed)
-            data = await _body(http, route.max_body, self._body_s)
+            length = http.headers.get("content-length", "")
+            data = await receive_body(http.receive, length, route.max_body, self._body_s)
         request = HttpRequest(http, route, self._services, client, query, data, media_type)
         if inspect.iscoroutinefunction(route.handler):
             answer: Handled = await route.handler(request)
             return answer
         return await run_in_threadpool(route.handler, request)  # type: ignore[arg-type]
-
-
-async def _body(http: Request, limit: int, seconds: float) -> bytes:
-    """Read the whole body. Raises TooLarge as soon as it is known to be so, and SlowRequest."""
-    # A body in chunks names no length, so the bytes that come are counted below too.
-    length = http.headers.get("content-length", "0")
-    check_length(int(length) if length.isdecimal() else 0, limit)
-    parts, size = [], 0
-    # A client that sends a byte now and then would occupy a connection for ever.
-    until = asyncio.get_running_loop().time() + seconds
-    try:
-        async with asyncio.timeout_at(until) as timer:
-            async for part in http.stream():
-                size += len(part)
-                check_length(size, limit)
-                parts.append(part)
-                timer.reschedule(until + size / _SLOWEST)
-    except TimeoutError:
-        raise SlowRequest(f"{size} bytes of the body came in time", hint="Send it faster.") from None
-    return b"".join(parts)
 
 
 def _response(answer: Answer, http: Request) -> Response:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
+from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
 from toolcrib.errors import (
     InvalidError,
     InvalidInput,
     MissingField,
+    SlowRequest,
     TooLarge,
     UnsupportedMediaType,
     Violation,
@@ -24,6 +29,9 @@ from toolcrib.spec.naming import suggestion
 JSON = "application/json"
 # `int` also takes spaces, underscores and digits of other scripts. At most 19 digits fit in 64 bits.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_SLOWEST = 16_384
+"""Bytes of a body that give it another second."""
+_LONGEST_S = 24 * 3600.0
 _TRUTH = {"true": True, "false": False}
 
 
@@ -47,6 +55,43 @@ def check_length(length: int, limit: int) -> None:
     """Raise TooLarge for a body of more bytes than the limit."""
     if length > limit:
         raise TooLarge(f"the body has more than {limit} bytes", details={"limit": limit})
+
+
+async def receive_body(
+    receive: Receive, length: str, limit: int, seconds: float, count: Callable[[int], None] = lambda _: None
+) -> bytes:
+    """Receive the whole body of a request. Raises TooLarge as soon as it is known to be so, and SlowRequest.
+
+    `length` is the header Content-Length. The body has `seconds` to arrive, and one more for each 16 KiB.
+    `count` gets the bytes of each part, and in the end all of them as a negative number.
+    """
+    # A body in chunks names no length, so the bytes that come are counted too.
+    check_length(int(length) if length.isdecimal() else 0, limit)
+    parts: list[bytes] = []
+    size, now = 0, asyncio.get_running_loop().time
+    until = now() + seconds
+
+    async def read() -> None:
+        nonlocal size
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            count(len(parts[-1]))
+            check_length(size, limit)
+            more = message.get("more_body", False)
+
+    try:
+        # A client that sends a byte now and then would occupy a connection for ever.
+        await run_with_deadline(read(), lambda: _LONGEST_S, lambda: until + size / _SLOWEST - now())
+    except DeadlineExceeded:
+        raise SlowRequest(f"{size} bytes of the body came in time", hint="Send it faster.") from None
+    finally:
+        count(-size)
+    return b"".join(parts)
 
 
 def read_json(data: bytes) -> Any:

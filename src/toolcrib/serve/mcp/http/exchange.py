@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Send
 
-from toolcrib.core.deadline import DeadlineExceeded, run_with_deadline
-from toolcrib.errors import SlowRequest, TooLarge, ToolcribError, UsageError
+from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.serve.auth import Client
-from toolcrib.serve.http import SECURITY_HEADERS
+from toolcrib.serve.http import SECURITY_HEADERS, receive_body
 from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.wire import busy
 
@@ -38,9 +36,15 @@ _SSE_HEAD = [
 
 
 class Incoming:
-    """The bytes of all messages that have come in part."""
+    """Limits the bytes of all messages that have come in part: slow clients could hold them for long."""
 
-    bytes: int = 0
+    _bytes = 0
+
+    def count(self, size: int) -> None:
+        """Count bytes that came, or, as a negative number, those that are not held any longer."""
+        self._bytes += size
+        if size > 0 and self._bytes > _MOST_BYTES:
+            raise busy("too many long messages come at once", "Send it again later.")
 
 
 class Exchange:
@@ -71,41 +75,9 @@ class Exchange:
         return bool(kinds & {"*/*", media_type, f"{media_type.partition('/')[0]}/*"})
 
     async def body(self, seconds: float) -> bytes:
-        """Read the whole body. Raises TooLarge as soon as it is known, SlowRequest after the time."""
-        try:
-            return await run_with_deadline(self._body(), lambda: seconds)
-        except DeadlineExceeded:
-            raise SlowRequest("the message did not come in time", hint="Send it faster.") from None
-
-    async def _body(self) -> bytes:
-        # A long body is refused before it is read. The header may be wrong, so the bytes are counted too.
-        length = self.headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > MAX_BODY:
-            raise _too_large()
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        data: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            return data
-        # Only bodies that come in parts are counted: slow clients could hold their bytes for long.
-        parts, size, incoming = [data], len(data), self._incoming
-        incoming.bytes += size
-        try:
-            while message.get("more_body"):
-                message = await self._receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                incoming.bytes += len(parts[-1])
-                if size > MAX_BODY:
-                    raise _too_large()
-                if incoming.bytes > _MOST_BYTES:
-                    raise busy("too many long messages come at once", "Send it again later.")
-            return b"".join(parts)
-        finally:
-            incoming.bytes -= size
+        """Receive the whole body, as `receive_body` does. Raises JsonRpcError if too much comes at once."""
+        length = self.text(b"content-length")
+        return await receive_body(self._receive, length, MAX_BODY, seconds, self._incoming.count)
 
     async def settle(self, stream: EventStream, gone: Callable[[], None] | None = None) -> bool:
         """Wait until there is something to send, or for some seconds. Return True for a plain answer.
@@ -184,7 +156,3 @@ async def _until_invalid(require_valid: Callable[[], Awaitable[object]]) -> None
         while True:
             await asyncio.sleep(_CHECK_S)
             await require_valid()
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(f"the message is longer than {MAX_BODY:,} bytes")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from toolcrib.serve.auth import Client
 from toolcrib.serve.mcp.connection import Connection
-from toolcrib.serve.mcp.http.streams import MOST_HELD, EventStream, HeldEvents
+from toolcrib.serve.mcp.http.streams import EventStream, HeldEvents
 from toolcrib.serve.mcp.wire import busy
 
 IDLE_S = 3600.0
@@ -18,8 +18,6 @@ _MOST = 2_000
 _MOST_STREAMS = 32
 """Ended streams that are kept for a client that comes back."""
 _SWEEP_S = 60.0
-_ROOM_S = 0.5
-"""Seconds between two searches for streams to drop."""
 
 
 class McpSession:
@@ -55,17 +53,6 @@ class McpSession:
         for name in ended[:-_MOST_STREAMS]:
             self._streams.pop(name).forget()
 
-    @property
-    def size(self) -> int:
-        """Bytes of its events in memory."""
-        return sum(one.size for one in self._streams.values())
-
-    def forget_ended(self) -> None:
-        """Drop the streams that have ended and that nobody reads: they cannot be read on any longer."""
-        for name, one in list(self._streams.items()):
-            if one.done and not one.is_read:
-                self._streams.pop(name).forget()
-
     def find(self, event: str) -> tuple[EventStream, int] | None:
         """Return the stream of an event and the event's number; None if it cannot be read on from there."""
         name, _, number = event.rpartition("-")
@@ -94,8 +81,7 @@ class McpSessions:
         self._open: dict[str, McpSession] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        self.held = HeldEvents(self._make_room)
-        self._room_made = float("-inf")
+        self.held = HeldEvents()
 
     def __len__(self) -> int:
         """Return the number of sessions."""
@@ -134,17 +120,6 @@ class McpSessions:
         await asyncio.gather(
             *(session.end("the server is shutting down") for session in sessions), *self._ending
         )
-
-    def _make_room(self) -> None:
-        """Drop streams that nobody reads, those of the sessions with most in memory first."""
-        # Not at each event: running calls may hold all of it, of which nothing can be dropped.
-        if self._now() < self._room_made + _ROOM_S:
-            return
-        self._room_made = self._now()
-        for session in sorted(self._open.values(), key=lambda one: one.size, reverse=True):
-            session.forget_ended()
-            if self.held.bytes <= MOST_HELD // 2:
-                return
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 
 _HIGH = 1 << 20
 """Unread bytes above which progress and messages are left out."""
@@ -27,12 +27,12 @@ _RETRY_MS = 1_000
 class HeldEvents:
     """The memory that the events of all streams of a server take, at most `MOST_HELD` or a little more.
 
-    `make_room` is called whenever an event is above that.
+    Above that, the streams that ended first and that nobody reads lose their events.
     """
 
-    def __init__(self, make_room: Callable[[], None] = lambda: None) -> None:
+    def __init__(self) -> None:
         self.bytes = 0
-        self._make_room = make_room
+        self.ended: dict[EventStream, None] = {}
 
     @property
     def is_full(self) -> bool:
@@ -42,8 +42,8 @@ class HeldEvents:
     def add(self, size: int) -> None:
         """Count bytes of an event that is kept from now on; negative for one that is not any longer."""
         self.bytes += size
-        if size > 0 and self.is_full:
-            self._make_room()
+        while size > 0 and self.is_full and self.ended:
+            next(iter(self.ended)).forget()
 
 
 class EventStream:
@@ -57,7 +57,7 @@ class EventStream:
     """True once nothing more will come."""
     is_read = False
     """True while a client reads it as events."""
-    size = 0
+    _size = 0
     """Bytes of its events in memory."""
     _is_final = False
     _begun = False
@@ -96,7 +96,7 @@ class EventStream:
         self._changed.set()
 
     def _count(self, size: int) -> None:
-        self.size += size
+        self._size += size
         self._held.add(size)
 
     def discard(self) -> None:
@@ -108,9 +108,10 @@ class EventStream:
 
     def forget(self) -> None:
         """Drop all events: nobody can read them any longer."""
+        self._held.ended.pop(self, None)
         self._events.clear()
         self._unread = self._kept = 0
-        self._count(-self.size)
+        self._count(-self._size)
 
     def reply(self, data: bytes | None, error: int | None = None, /) -> None:
         """Add the answer, which ends the stream."""
@@ -124,6 +125,11 @@ class EventStream:
         """End the stream."""
         self.done = True
         self._changed.set()
+        self._note_unread()
+
+    def _note_unread(self) -> None:
+        if self.done and self._events and not self.is_read:
+            self._held.ended[self] = None
 
     async def settle(self, seconds: float) -> bool:
         """Wait until there is something to send, at most so long. Return True if there is."""
@@ -143,6 +149,7 @@ class EventStream:
         # The newest reader gets the stream: after a broken connection the old one may still seem alive.
         me = self._reader = object()
         self._begun = self.is_read = True
+        self._held.ended.pop(self, None)
         self._changed.set()
         if after is None and self.name:
             yield b"id: %s-0\nretry: %d\ndata: \n\n" % (self.name.encode(), _RETRY_MS)
@@ -168,6 +175,7 @@ class EventStream:
         finally:
             if self._reader is me:
                 self.is_read = False
+                self._note_unread()
                 if self._is_final:
                     self.forget()
 
