@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib import Content, Context, McpForms, Project, Toolset
 from toolcrib.errors import InputRequired
-from toolcrib.serve.http import HttpServer, open_socket
+from toolcrib.serve.http import open_socket, serve_app
 from toolcrib.serve.process import run_until_end
 from toolcrib.serve.rest import rest_app
 
@@ -407,7 +407,7 @@ async def serve(project: Project) -> None:
     async with rest_app(project, port=port, closing=closing) as (app, _):
         print(f"http://127.0.0.1:{port}/mcp", flush=True)
         served = with_token(app, os.environ["CONFORMANCE_TOKEN"])
-        await HttpServer(served, listening, closing).serve()
+        await serve_app(served, listening, closing)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,7 @@ def test_bad_tokens_are_refused(server: HttpServerProcess, issuer: Authorization
         issuer.token(iss="https://evil.example"),
         issuer.token(aud="https://other.example/mcp"),
         issuer.token(exp=int(time.time()) - 60),
+        issuer.token(exp=float("nan")),  # No comparison with it is true.
         issuer.token(nbf=int(time.time()) + 600),
         issuer.token(sub=None),
         issuer.token(stranger),

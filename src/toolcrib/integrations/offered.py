@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.builtin.names import READER
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.provider_shapes import shape_tools
-from toolcrib.spec import Call, Result, Tool
+from toolcrib.spec import Call, Result
 from toolcrib.spec.views import text_view
 
+if TYPE_CHECKING:
+    from toolcrib.core.toolset import Toolset
+    from toolcrib.project import Project
 
-class ToolProvider(Protocol):
-    """A `Toolset` or a `Project`."""
 
-    @property
-    def invoke(self) -> Callable[[Call], Awaitable[Result]]:
-        """Makes a call."""
-
-    def tools(self, caller: str = ...) -> Sequence[Tool]:
-        """Return the tools that a caller may see."""
+ToolProvider: TypeAlias = "Toolset | Project"
 
 
 class Offered:

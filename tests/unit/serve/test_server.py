@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from starlette.types import Receive, Scope, Send
 
-from toolcrib.serve.http.server import MAX_HEAD, HttpServer, open_socket
+from toolcrib.serve.http.server import MAX_HEAD, open_socket, serve_app
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 
@@ -28,7 +28,7 @@ async def served(
         await send({"type": "http.response.body", "body": b"ok"})
 
     listening = open_socket("127.0.0.1", 0)
-    serving = asyncio.create_task(HttpServer(app, listening, asyncio.Event(), head_s).serve())
+    serving = asyncio.create_task(serve_app(app, listening, asyncio.Event(), head_s))
     try:
         yield listening.getsockname()[1]
     finally:

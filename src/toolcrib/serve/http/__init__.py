@@ -5,4 +5,4 @@ from toolcrib.serve.http.openapi import describe, errors_of
 from toolcrib.serve.http.problems import problem
 from toolcrib.serve.http.reading import check_coding, receive_body
 from toolcrib.serve.http.route import Answer, HttpRequest, Route, Routes
-from toolcrib.serve.http.server import GRACE_S, HttpServer, open_socket
+from toolcrib.serve.http.server import GRACE_S, open_socket, serve_app

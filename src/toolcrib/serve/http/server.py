@@ -136,66 +136,53 @@ class _JoinedWrites:
         return getattr(self._transport, name)
 
 
-class HttpServer:
-    """Serves one application until SIGINT or SIGTERM.
+async def serve_app(
+    app: ASGIApp, listening: socket.socket, closing: asyncio.Event, head_seconds: float = HEAD_S
+) -> None:
+    """Serve one application until SIGINT or SIGTERM. Running requests then get ten seconds to end.
 
-    `head_s` are the seconds that a client has to send the head of a request.
+    `closing` is set when the server stops: requests that last long must end then. `head_seconds` is the time
+    that a client has to send the head of a request.
     """
+    import uvicorn
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-    def __init__(
-        self, app: ASGIApp, listening: socket.socket, closing: asyncio.Event, head_s: float = HEAD_S
-    ) -> None:
-        self._app, self._head_s = app, head_s
-        self._socket = listening
-        self._closing = closing
-        """Set when the server stops: requests that last long must end then."""
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # First, since uvicorn waits for running responses, and streams end only when they see this.
+            closing.set()
+            await super().shutdown(sockets)
 
-    async def serve(self) -> None:
-        """Serve. Running requests get ten seconds to end; later ones are not accepted."""
-        import uvicorn
-        from uvicorn.protocols.http.auto import AutoHTTPProtocol
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Stop on signals. uvicorn would raise them again, and the project would stay open."""
+            # Python lets only the main thread set signal handlers.
+            is_main = threading.current_thread() is threading.main_thread()
+            numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+            before = [(number, signal.signal(number, self.handle_exit)) for number in numbers]
+            try:
+                yield
+            finally:
+                for number, handler in before:
+                    signal.signal(number, handler)
 
-        closing = self._closing
+    class Protocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        head_s = head_seconds
 
-        class Server(uvicorn.Server):
-            async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-                # First, since uvicorn waits for running responses, and streams end only when they see this.
-                closing.set()
-                await super().shutdown(sockets)
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(_JoinedWrites(transport))
 
-            @contextmanager
-            def capture_signals(self) -> Iterator[None]:
-                """Stop on signals. uvicorn would raise them again, and the project would stay open."""
-                # Python lets only the main thread set signal handlers.
-                numbers = (
-                    (signal.SIGINT, signal.SIGTERM)
-                    if threading.current_thread() is threading.main_thread()
-                    else ()
-                )
-                before = [(number, signal.signal(number, self.handle_exit)) for number in numbers]
-                try:
-                    yield
-                finally:
-                    for number, handler in before:
-                        signal.signal(number, handler)
-
-        class Protocol(HeadLimits, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-            head_s = self._head_s
-
-            def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                super().connection_made(_JoinedWrites(transport))
-
-        config = uvicorn.Config(
-            self._app,
-            http=Protocol,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            # uvicorn would believe X-Forwarded-For and -Proto of any program on this machine.
-            proxy_headers=False,
-            ws="none",
-            timeout_graceful_shutdown=GRACE_S + _ANSWERS_S,
-        )
-        gc.freeze()  # What is there by now stays, so no collection has to look at it.
-        await Server(config).serve([self._socket])
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # uvicorn would believe X-Forwarded-For and -Proto of any program on this machine.
+        proxy_headers=False,
+        ws="none",
+        timeout_graceful_shutdown=GRACE_S + _ANSWERS_S,
+    )
+    gc.freeze()  # What is there by now stays, so no collection has to look at it.
+    await Server(config).serve([listening])

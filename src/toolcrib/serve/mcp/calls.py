@@ -11,13 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import (
-    Cancelled,
-    InputRequired,
-    InvalidOutput,
-    ToolcribError,
-    ToolNotFound,
-)
+from toolcrib.errors import Cancelled, InputRequired, InvalidOutput, ToolcribError, ToolNotFound
 from toolcrib.serve.mcp.forms import ResultForm
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.load import CallLoad
@@ -91,25 +85,19 @@ class ClientCalls:
     """The calls of one client that have not been answered."""
 
     def __init__(
-        self,
-        catalog: Catalog,
-        settings: ServerSettings,
-        questions: OpenQuestions,
-        load: CallLoad,
+        self, catalog: Catalog, settings: ServerSettings, questions: OpenQuestions, load: CallLoad
     ) -> None:
-        self._catalog = catalog
-        self._settings = settings
-        self._questions = questions
+        self._catalog, self._settings, self._questions, self._load = catalog, settings, questions, load
         self.tasks = None if settings.tasks is None else Tasks(settings.tasks, settings.approver)
         """The calls that were answered as tasks; None if there is no store for them."""
         self._page = None if settings.approver is None else AnswerPage(settings.approver)
-        self._seal = StateSeal(settings.state_key)
+        self.seal = StateSeal(settings.state_key)
+        """Seals what a call leaves for its next round."""
         self._server_info = settings.server_info
         self._slots = asyncio.Semaphore(settings.max_running)
         self._open: dict[object, ClientCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Also those of cancelled calls, until they have ended."""
-        self._load = load
         self._ended = ""
         """Says why the calls that ran were ended."""
 
@@ -123,12 +111,10 @@ class ClientCalls:
 
     def start(self, one: ClientCall) -> None:
         """Run a call as soon as a slot is free. Raises JsonRpcError if too many calls wait already."""
-        if self._settings.approver is not None:
-            answers = one.request.params.get("inputResponses")
-            if one.asks_by == "url" and opens_page(answers):
-                # The user goes to the page now, so this request waits for the decision and asks no more.
-                one.asks_by = None
-                one.call.wait = "pending" if one.may_be_task else "block"
+        if one.asks_by == "url" and opens_page(one.request.params.get("inputResponses")):
+            # The user goes to the page now, so this request waits for the decision and asks no more.
+            one.asks_by = None
+            one.call.wait = "pending" if one.may_be_task else "block"
         token = one.request.meta.get("progressToken")
         if is_request_id(token):
             one.call.on_event = self._progress(one, token)
@@ -155,10 +141,6 @@ class ClientCalls:
             self._tasks.add(task)
             task.add_done_callback(ended)
         return task
-
-    def open_state(self, text: str, about: bytes) -> dict[str, Any]:
-        """Return the state that a call brings. Raises JsonRpcError if it was changed."""
-        return self._seal.open(text, about)
 
     def cancel(self, key: object) -> None:
         """Cancel a call at the client's wish. It gets no answer."""
@@ -221,10 +203,9 @@ class ClientCalls:
 
     async def _take_answer(self, one: ClientCall) -> None:
         """Take the user's answer that came with a request."""
-        approver, approval = self._settings.approver, one.state.get("approval")
-        answers = one.request.params.get("inputResponses")
-        if approver is not None and approval is not None and answers is not None:
-            await asyncio.to_thread(take_answer, approver, approval, answers, one.call.caller)
+        if (approver := self._settings.approver) is not None:
+            answers = one.request.params.get("inputResponses")
+            await asyncio.to_thread(take_answer, approver, one.state["approval"], answers, one.call.caller)
 
     async def _result(self, one: ClientCall) -> Result | dict[str, Any]:
         """Make a call that may be a task, and return its result, or the task that continues with it."""
@@ -301,7 +282,7 @@ class ClientCalls:
         if question is None:
             return result if call.wait == "pending" else await self._catalog.invoke(call)
         send = one.request.channel.send
-        answered = await self._questions.ask(question.request(), send)
+        answered = (await self._questions.send(question.request(), send)).get("result")
         if question.url is not None and accepts(answered):
             # The client says only that its user opens the page. The decision comes from there, later.
             result = await self._catalog.invoke(replace(call, wait="block"))
@@ -366,13 +347,13 @@ class ClientCalls:
             return None
         if isinstance(error, InputRequired) and isinstance(client, ModernClient):
             state = client.kept(error.details)
-            sealed = self._seal.seal(state, one.about()) if state else None
+            sealed = self.seal.seal(state, one.about()) if state else None
             return input_required(error.details, sealed)
         question = one.question
         if question is None or question.approval != waiting_for(result):
             return None
         # Sealed, so that a client cannot answer one question and have another call approved by it.
-        sealed = self._seal.seal({"approval": question.approval}, one.about())
+        sealed = self.seal.seal({"approval": question.approval}, one.about())
         return input_required({"requests": question.input_requests()}, sealed)
 
     def _encode(self, one: ClientCall, result: dict[str, Any]) -> bytes:

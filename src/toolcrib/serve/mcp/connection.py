@@ -15,7 +15,6 @@ from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
 from toolcrib.serve.mcp.forms import (
     ResultForm,
-    completed_argument,
     completions,
     prompt_result,
     resource_result,
@@ -366,20 +365,18 @@ class Connection:
         self._call(request, self._caller_of(request), listed.tool.name, listed, arguments, form)
 
     def _complete(self, request: McpRequest) -> None:
-        ref = request.params.get("ref")
-        ref = ref if isinstance(ref, dict) else {}
+        ref, argument = _object_of(request.params, "ref"), _object_of(request.params, "argument")
         listing = self._verified_listing(request)
         if ref.get("type") == "ref/resource":
             listed = listing.template(_text_of(ref, "uri"))
         else:
             listed = listing.prompt(_text_of(ref, "name"))
-        name, typed = completed_argument(request.params.get("argument"))
+        name, typed = _text_of(argument, "name"), _text_of(argument, "value")
         tool, complete = None if listed is None else listed.tool, self._settings.complete
         # A completion is computed by the mounted server, so none is asked for before a person has
         # reviewed the tool.
         if complete is not None and tool is not None and tool.kind == "mcp" and not tool.approval.required:
-            context = request.params.get("context")
-            given = context.get("arguments") if isinstance(context, dict) else None
+            given = _object_of(request.params, "context").get("arguments")
             self._calls.answer_later(request, lambda: complete(tool, name, typed, given))
             return
         result = completions(listed, name, typed)
@@ -420,7 +417,7 @@ class Connection:
             # Not computed yet: most calls neither bring nor leave a state.
             about = partial(_about, caller.name, tool, arguments)
             if isinstance(sealed := params.get("requestState"), str):
-                state = self._calls.open_state(sealed, about())
+                state = self._calls.seal.open(sealed, about())
         wait, key, dry_run = options_of(request.meta)
         tasks = form is call_result and caller.knows_tasks and self._calls.tasks is not None
         # Keywords would more than double the time that this takes.
@@ -516,6 +513,11 @@ def _text_of(params: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"the request needs {key}, a string")
     return value
+
+
+def _object_of(params: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = params.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _arguments_of(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,15 +63,6 @@ def _value(result: Result) -> Any:
     raise JsonRpcError(code, error_text(error), {"error": error.as_dict()})
 
 
-def completed_argument(argument: Any) -> tuple[str, str]:
-    """Return the name of an argument, and the text that the client's user began to type."""
-    name = argument.get("name") if isinstance(argument, dict) else None
-    typed = argument.get("value") if isinstance(argument, dict) else None
-    if not isinstance(name, str) or not isinstance(typed, str):
-        raise JsonRpcError(ErrorCode.INVALID_PARAMS, "completion needs argument.name and argument.value")
-    return name, typed
-
-
 def completions(listed: AdvertisedTool | None, name: str, typed: str) -> dict[str, Any]:
     """Return the values of an argument that begin as the client's user began to type."""
     schema = {} if listed is None else listed.tool.input_schema.get("properties", {}).get(name, {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import Cancelled, CapabilityMissing, ConflictError, NotFoundError, ToolcribError
@@ -77,8 +78,8 @@ class Tasks:
         # Without a worker in this process the stored call would wait for another process.
         calls.serve()
 
-        def submit() -> str:
-            return calls.submit(
+        def submit() -> dict[str, Any]:
+            task = calls.submit(
                 call.tool,
                 call.arguments,
                 caller=call.caller,
@@ -89,8 +90,9 @@ class Tasks:
                 approval=approval,
                 client=call.client,
             )
+            return self._created(task)
 
-        return await asyncio.to_thread(lambda: self._created(submit()))
+        return await asyncio.to_thread(submit)
 
     async def adopt(self, call: Call, running: asyncio.Task[None]) -> ClaimedCall | None:
         """Store a call that runs already, as `ProjectCalls.adopt` does."""
@@ -153,13 +155,9 @@ class Tasks:
     async def cancel(self, task: str, caller: str) -> dict[str, Any]:
         """Cancel a task. One that has ended stays as it is."""
 
-        def end() -> None:
-            try:
-                self._calls().cancel(self._find(task, caller).id)
-            except ConflictError:
-                pass
-
-        await asyncio.to_thread(end)
+        found = await asyncio.to_thread(self._find, task, caller)
+        with suppress(ConflictError):
+            await asyncio.to_thread(self._calls().cancel, found.id)
         return {}
 
     def _find(self, task: str, caller: str) -> DurableCall:

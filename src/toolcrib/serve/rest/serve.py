@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from toolcrib.guard import Tokens
 from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
-from toolcrib.serve.http import BODY_S, GRACE_S, HttpServer, create_app, open_socket
+from toolcrib.serve.http import BODY_S, GRACE_S, create_app, open_socket, serve_app
 from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
@@ -63,7 +63,7 @@ async def serve_http(
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             address = f"http://{host}:{port}"
             announce(address, address + login)
-        await HttpServer(app, listening, closing).serve()
+        await serve_app(app, listening, closing)
 
 
 @asynccontextmanager

@@ -7,7 +7,6 @@ on the message, so a request in which they differ is refused.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -19,18 +18,8 @@ from toolcrib.serve.mcp.request import meta_of
 from toolcrib.serve.mcp.wire import VERSION_KEY, ErrorCode, JsonRpcError
 
 _SINGLE = frozenset(
-    (
-        b"accept",
-        b"authorization",
-        b"content-type",
-        b"host",
-        b"last-event-id",
-        b"mcp-method",
-        b"mcp-name",
-        b"mcp-protocol-version",
-        b"mcp-session-id",
-        b"origin",
-    )
+    b"accept authorization content-type host last-event-id mcp-method mcp-name mcp-protocol-version"
+    b" mcp-session-id origin".split()
 )
 """Headers on which two readers could disagree if they came twice."""
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -99,7 +88,7 @@ def _decoded(text: str, header: str) -> str:
     try:
         # Strict: a lenient decoder skips wrong characters, and a proxy might read another value.
         return base64.b64decode(found[1], validate=True).decode()
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise _mismatch(f"the header {header} is not Base64 of UTF-8") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -19,12 +19,8 @@ from toolcrib.spec import Caller, Catalog, Tool
 _Match = Callable[[str], dict[str, Any] | None]
 ListName = Literal["tools", "prompts", "resources", "resourceTemplates"]
 DEFAULT_PAGE_SIZE = 500
-
-
 _MAX_LISTINGS = 8
 """Lists kept for callers, who may give themselves another name in each request."""
-
-
 PARAM_PREFIX = b"mcp-param-"
 ParamHeader = tuple[tuple[str, ...], bytes]
 """Path of an argument of a tool, and the header of HTTP that repeats it."""
@@ -105,10 +101,8 @@ class CallerListing:
     ) -> None:
         if page_size < 1:
             raise ValueError("page_size must be at least 1")
-        self._catalog = catalog
-        self._caller = caller
-        self._identity = identity
-        self._page_size = page_size
+        self._catalog, self._page_size = catalog, page_size
+        self._caller, self._identity = caller, identity
         self._revision: int | None = None
         self._tools: dict[str, Tool | memoryview] = {}
         self._kept: dict[str, AdvertisedTool] = {}
@@ -120,9 +114,8 @@ class CallerListing:
     def get(self, wire_name: str) -> AdvertisedTool | None:
         """Return the tool of this wire name, or None."""
         self._refresh()
-        return self._kept.get(wire_name) or self._advertised(wire_name)
-
-    def _advertised(self, wire_name: str) -> AdvertisedTool | None:
+        if (found := self._kept.get(wire_name)) is not None:
+            return found
         tool = self._tools.get(wire_name)
         # The list has only its JSON so far. It may be gone since the list was made.
         if isinstance(tool, memoryview):
@@ -164,45 +157,39 @@ class CallerListing:
     def _refresh(self) -> None:
         # The revision is read first: a change while the list is read is seen by the next request.
         revision = self._catalog.revision
-        if revision != self._revision:
-            every = self._catalog.listed(self._caller, self._identity)
-            made = wire_names(tool for tool in every.values() if isinstance(tool, Tool))
-            wires = {tool.name: wire for wire, tool in made.items()}
-            self._tools = tools = {wires.get(name, name): tool for name, tool in every.items()}
-            self._kept, self._resources, self._templates = {}, {}, {}
-            listed, prompts = [], []
-            for name, tool in tools.items():
-                if not isinstance(tool, Tool):
-                    listed.append(name)
-                    continue
-                forms = tool.mcp
-                if forms.listed:
-                    listed.append(name)
-                if forms.prompt:
-                    prompts.append(name)
-                if forms.resource is not None and "{" in forms.resource:
-                    found = (_match(forms.resource), AdvertisedTool(tool, name))
-                    self._templates.setdefault(forms.resource, found)
-                elif forms.resource is not None:
-                    self._resources.setdefault(forms.resource, AdvertisedTool(tool, name))
-            self._pages = {
-                "tools": Pages("tools", listed, self._page_size, lambda name: _entry(tools[name], name)),
-                "prompts": self._listed(
-                    "prompts", prompts, lambda name: AdvertisedTool(made[name], name).prompt
-                ),
-                "resources": self._listed(
-                    "resources", list(self._resources), lambda uri: self._resources[uri].resource("uri")
-                ),
-                "resourceTemplates": self._listed(
-                    "resourceTemplates",
-                    list(self._templates),
-                    lambda uri: self._templates[uri][1].resource("uriTemplate"),
-                ),
-            }
-            self._revision = revision
-
-    def _listed(self, key: ListName, names: Sequence[str], write: Callable[[str], Any]) -> Pages:
-        return Pages(key, names, self._page_size, lambda name: to_json(write(name)))
+        if revision == self._revision:
+            return
+        every = self._catalog.listed(self._caller, self._identity)
+        made = wire_names(tool for tool in every.values() if isinstance(tool, Tool))
+        wires = {tool.name: wire for wire, tool in made.items()}
+        self._tools = tools = {wires.get(name, name): tool for name, tool in every.items()}
+        self._kept, self._resources, self._templates = {}, {}, {}
+        resources, templates = self._resources, self._templates
+        listed, prompts = [], []
+        for name, tool in tools.items():
+            if not isinstance(tool, Tool) or tool.mcp.listed:
+                listed.append(name)
+            if not isinstance(tool, Tool):
+                continue
+            if tool.mcp.prompt:
+                prompts.append(name)
+            if (uri := tool.mcp.resource) is not None and "{" in uri:
+                templates.setdefault(uri, (_match(uri), AdvertisedTool(tool, name)))
+            elif uri is not None:
+                resources.setdefault(uri, AdvertisedTool(tool, name))
+        lists: dict[ListName, tuple[list[str], Callable[[str], bytes | memoryview]]] = {
+            "tools": (listed, lambda name: _entry(tools[name], name)),
+            "prompts": (prompts, lambda name: to_json(AdvertisedTool(made[name], name).prompt)),
+            "resources": (list(resources), lambda uri: to_json(resources[uri].resource("uri"))),
+            "resourceTemplates": (
+                list(templates),
+                lambda uri: to_json(templates[uri][1].resource("uriTemplate")),
+            ),
+        }
+        self._pages = {
+            key: Pages(key, names, self._page_size, write) for key, (names, write) in lists.items()
+        }
+        self._revision = revision
 
 
 def _entry(tool: Tool | memoryview, name: str) -> bytes | memoryview:

@@ -26,10 +26,6 @@ class OpenQuestions(CallSession):
         self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._sent = 0
 
-    async def ask(self, request: Mapping[str, Any], send: Callable[[bytes], None]) -> Any:
-        """Send a request, and return the result; None for an error."""
-        return (await self.send(request, send)).get("result")
-
     async def send(self, request: Mapping[str, Any], send: Callable[[bytes], None]) -> dict[str, Any]:
         """Send a request, and return the whole answer. If cancelled, withdraw the request."""
         self._sent += 1
