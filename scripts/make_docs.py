@@ -24,9 +24,7 @@ from toolcrib import errors
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.group import COMMANDS, toolcrib
 from toolcrib.cli.options import project_options
-from toolcrib.manifest import DIALECTS, Dialect, Kind, tool_schema
-from toolcrib.manifest.dialects import mcp_servers
-from toolcrib.manifest.dialects.dialect import Fields
+from toolcrib.manifest import Dialect, Kind, tool_schema
 from toolcrib.project import Config
 from toolcrib.serve.http import Route, errors_of
 from toolcrib.serve.rest import ROUTES, openapi
@@ -255,19 +253,6 @@ def shown_value(value: Any) -> str:
     return str(value) if isinstance(value, str) else json.dumps(value)
 
 
-def dialect_fields(fields: Fields) -> Iterator[str]:
-    """Yield a row for each field of another format."""
-    yield "| Field | Type | Default | Here |"
-    yield "|---|---|---|---|"
-    for where, keys in fields.items():
-        place, bracket, kind = where.partition(" (")
-        for key, field in keys.items():
-            path = f"{place}.{key}" if place else key
-            name = f"`{path}`" if key != "*" else f"others of `{place}`"
-            cells = (field.type, field.default, field.means)
-            yield f"| {name}{bracket}{kind} | {' | '.join(cells)} |"
-
-
 def record_table(record: type) -> Iterator[str]:
     """Yield a row for each field of a record, with the docstring below it."""
     yield "| Field | Default | Meaning |"
@@ -379,11 +364,6 @@ NATIVE: dict[str, tuple[str, ...]] = {
     "examples": ("examples",),
 }
 """The tables of a manifest's fields, by name."""
-FORMATS: dict[str, Fields] = {
-    **{dialect.name: table for dialect in DIALECTS.builtin if (table := dialect.fields())},
-    "mcp_servers": mcp_servers.FIELDS,
-}
-"""The fields of other formats, from the tables that read them."""
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "commands": command_reference,
     "errors": error_table,
@@ -395,7 +375,6 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "rest_routes": rest_table,
     "rest": rest_reference,
     **{f"native_{name}": partial(native_fields, *roots) for name, roots in NATIVE.items()},
-    **{f"fields_{name}": partial(dialect_fields, fields) for name, fields in FORMATS.items()},
 }
 
 

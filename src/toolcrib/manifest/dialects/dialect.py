@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from toolcrib.manifest.dialects.base import Entry
 from toolcrib.manifest.kinds import kind_of
 from toolcrib.manifest.yaml.source import Document, load
 from toolcrib.spec import Permissions, Spelling, Tool
-
-
-class Field(NamedTuple):
-    """One key of a format."""
-
-    type: str
-    """The type in words: text, whole number, list of texts, …"""
-    default: str
-    """`required`, the default as it is written, or an empty text."""
-    means: str
-    """Its meaning here, as Markdown: one sentence or more."""
-    kept: bool = False
-    """True if a manifest has no such key: it stays under `extensions` and does nothing there."""
-
-
-Fields = Mapping[str, Mapping[str, Field]]
-"""Fields by the position of their block (`impl`, `params[]`, `implementation (http)`), then by key."""
-
-
-def known(fields: Mapping[str, Field], *, kept: bool | None = None) -> tuple[str, ...]:
-    """Return the keys of one block: all, or only those that are `kept` or not."""
-    return tuple(key for key, field in fields.items() if kept is None or field.kept is kept)
 
 
 def load_any(raw: bytes, path: str) -> Document:
@@ -56,8 +34,6 @@ class Dialect:
     """Return every tool of a file, usable or not."""
     load: Callable[[bytes, str], Document] = load_any
     """Read a file. Raises ManifestError if it is not in the form of the format."""
-    fields: Callable[[], Fields] = dict
-    """Return the table of its fields, for the documentation."""
     spelling: Spelling = Spelling.DOLLAR_BRACE
     """The way placeholders are written in its files."""
 

@@ -11,7 +11,6 @@ from dataclasses import field
 from typing import Any, Literal
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.spec import Network, Permissions, SecretSpec
 from toolcrib.spec.naming import did_you_mean
 from toolcrib.spec.record import record
@@ -29,55 +28,11 @@ _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
 }
 _MOST = 100
 _LONGEST = 8_192
-FIELDS: Fields = {
-    "mcpServers.NAME": {
-        "type": Field("`stdio`, `http` or `sse`", "`stdio` with a `command`, else `http`", "The transport."),
-        "command": Field("text", "required for `stdio`", "The program, started and confined by Toolcrib."),
-        "args": Field("list of texts", "", "Its arguments."),
-        "env": Field("mapping of texts", "", "Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`."),
-        "cwd": Field("text", "`.`", "Where it starts, from the project's root."),
-        "url": Field("text", "required for `http` and `sse`", "The address of a remote server."),
-        "headers": Field("mapping of texts", "", "Sent to the origin of `url` and nowhere else."),
-        "oauth": Field(
-            "mapping", "", "The client for a [login](mcp-servers.md#log-in), by the fields below."
-        ),
-        "permissions": Field(
-            "mapping",
-            "for `stdio`: the project is read",
-            "Permissions of its process, by the fields below.",
-        ),
-        "prefix": Field("true or false", "`true`", "`false`: its tools keep their own names."),
-        "start_timeout_s": Field("seconds", "`30`", "Time limit for it to list its tools: 0.1 to 600."),
-        "disabled": Field("true or false", "`false`", "`true`, in `.mcp.json` only: the server is left out."),
-    },
-    "mcpServers.NAME.oauth": {
-        "client_id": Field(
-            "text", "a registration made at the login", "A client id, or the `https` URL of one."
-        ),
-        "client_secret": Field("text", "", "Its secret, as `${NAME}`."),
-        "callback_port": Field("number", "any free one", "The port of the listener on this machine."),
-    },
-    "mcpServers.NAME.permissions": {
-        "network": Field(
-            "as in a manifest",
-            "for `stdio`: [hosts that a person allows](mcp-servers.md#hosts-of-a-server)",
-            "`permissions.network`",
-        ),
-        "fs": Field(
-            "as in a manifest",
-            "for `stdio`: `{read: [.]}`, and [its data](mcp-servers.md#data-of-a-server)",
-            "`permissions.fs`",
-        ),
-        "secrets": Field("list of texts", "the `${NAME}` of its texts", "Names of `permissions.secrets`."),
-        "env": Field("list of texts", "", "`permissions.env`"),
-    },
-    "mcpServers.NAME.permissions.fs": {
-        "read": Field("list of texts", "", "`permissions.fs.read`"),
-        "write": Field("list of texts", "", "`permissions.fs.write`"),
-    },
-}
-"""Every key of a server. In `.mcp.json` other keys are ignored: they may belong to other clients."""
-_KEYS = tuple(key for key in FIELDS["mcpServers.NAME"] if key != "disabled")
+KEYS = (
+    "type", "command", "args", "env", "cwd", "url", "headers", "oauth", "permissions", "prefix",
+    "start_timeout_s",
+)  # fmt: skip
+"""The keys of a server. In `.mcp.json` others are ignored: they may belong to other clients."""
 
 
 @record
@@ -149,9 +104,9 @@ def read_servers(raw: Any) -> tuple[list[ServerSpec], dict[str, str]]:
             continue
         try:
             started = isinstance(entry, dict) and not {"command", "url"}.isdisjoint(entry)
-            if name in _KEYS and not started:
+            if name in KEYS and not started:
                 raise ValueError(f"is not a server; write `{name}` inside of one, beside its `command`")
-            known = {key: entry[key] for key in entry if key in _KEYS} if started else entry
+            known = {key: entry[key] for key in entry if key in KEYS} if started else entry
             found.append(read_server(name, known))
         except ValueError as error:
             wrong[name] = str(error)
@@ -167,8 +122,8 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
     if not isinstance(entry, dict):
         raise ValueError("must be a mapping with `command` or `url`")
     for key in entry:
-        if key not in _KEYS:
-            hint = did_you_mean(str(key), _KEYS, f"known: {', '.join(_KEYS)}")
+        if key not in KEYS:
+            hint = did_you_mean(str(key), KEYS, f"known: {', '.join(KEYS)}")
             raise ValueError(f"`{key}` is not a key of a server; {hint}")
     if {"command", "url"}.isdisjoint(entry):
         raise ValueError("a server has `command` or `url`")

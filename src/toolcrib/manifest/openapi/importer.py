@@ -13,7 +13,7 @@ from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.operation import METHODS, Operation, ToolBuilder, checked
 from toolcrib.manifest.openapi.parameters import Unusable
-from toolcrib.manifest.openapi.slim import Slimmer
+from toolcrib.manifest.openapi.slim import slimmed
 from toolcrib.spec import Tool
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -51,7 +51,6 @@ def import_document(
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)
     builder = ToolBuilder(document, out.losses, server=server, secrets=secrets, bind=bind)
-    slimmer = None if slim is None else Slimmer(slim)
     taken: set[str] = set()
     for operation, made in _operations(document):
         name = _name(operation, made, prefix, taken)
@@ -62,8 +61,8 @@ def import_document(
         if made.reason or operation is None:
             continue
         tool = _build(builder, operation, name, made)
-        if tool is not None and slimmer is not None:
-            tool, lost = slimmer.slim(tool)
+        if tool is not None and slim is not None:
+            tool, lost = slimmed(tool, slim)
             made.notes += lost
         if tool is not None:
             made.tool = tool.name

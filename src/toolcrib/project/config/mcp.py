@@ -11,7 +11,7 @@ import orjson
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import SourceFiles, read
-from toolcrib.manifest.dialects.mcp_servers import FIELDS, ServerSpec, read_server, read_servers
+from toolcrib.manifest.dialects.mcp_servers import KEYS, ServerSpec, read_server, read_servers
 from toolcrib.project.config.reader import KeyPath, Reader
 from toolcrib.project.config.started import CommandLine
 from toolcrib.spec.record import record
@@ -78,7 +78,7 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
         if isinstance(entry, dict) and set(entry) == {"permissions"}:
             narrowing[str(name)] = entry["permissions"]
             continue
-        known = isinstance(entry, dict) and set(entry) <= set(FIELDS["mcpServers.NAME"])
+        known = isinstance(entry, dict) and set(entry) <= set(KEYS)
         if known and not {"command", "url", "type"} & set(entry):
             others = ", ".join(f"`{key}`" for key in entry if key != "permissions")
             text = f"has no `command` and no `url`: beside a server of {FILE} only `permissions` counts here"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -401,11 +402,14 @@ def test_secrets_are_what_is_no_parameter_and_no_name_known_everywhere() -> None
 
 def test_each_documented_field_is_allowed_and_no_other() -> None:
     schema = json.loads(Path(form.__file__).with_name("schema.json").read_bytes())
-    common = form.FIELDS["implementation"].keys()
+    table = (Path(__file__).parents[4] / "docs/manifest.md").read_text().partition("\n### Vega\n")[2]
+    documented = re.findall(r"^\| `([^`]+)`(?: \((\w+)\))? \|", table.partition("\n### ")[0], re.MULTILINE)
+    common = {"type", "timeout", "retry"}
     for kind in schema["properties"]["implementation"]["properties"]["type"]["enum"]:
-        allowed = schema["$defs"][kind]["properties"].keys() - common
-        assert allowed == form.FIELDS[f"implementation ({kind})"].keys()
-    assert schema["$defs"]["param"]["properties"].keys() == form.FIELDS["params[]"].keys()
+        allowed = {f"implementation.{key}" for key in schema["$defs"][kind]["properties"].keys() - common}
+        assert allowed == {place for place, of in documented if of == kind}
+    params = {f"params[].{key}" for key in schema["$defs"]["param"]["properties"]}
+    assert params == {place for place, _ in documented if place.startswith("params[].")}
 
 
 def test_nested_parameters() -> None:

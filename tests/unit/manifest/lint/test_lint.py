@@ -126,7 +126,7 @@ def test_lint_tells_what_is_wrong_at_its_place_with_the_fix(
     assert (rule, line, column) in places
     finding = found[places.index((rule, line, column))]
     assert expected in f"{finding.message}\n{finding.hint}"
-    assert finding.severity == RULES[rule].severity
+    assert finding.severity == RULES[rule]
 
 
 def test_a_value_that_a_program_takes_as_code() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest import RULES, Diagnostic, diagnostics_of, failure, load, report
+from toolcrib.manifest import Diagnostic, diagnostics_of, failure, load, report
 from toolcrib.spec.naming import nearest, printable
 
 
@@ -69,13 +69,6 @@ def test_the_first_error_leads_even_after_warnings() -> None:
 def test_the_nearest_name(name: str, near: str | None) -> None:
     assert nearest(name, ["name", "on_violation", "tags"]) == near
     assert nearest("x" * 100_000, ["name"]) is None
-
-
-def test_rules_are_named_alike() -> None:
-    for rule, (severity, meaning) in RULES.items():
-        assert rule == rule.lower().replace("_", "-")
-        assert severity in ("error", "warning")
-        assert meaning.endswith(".")
 
 
 @pytest.mark.parametrize("text", ["- " + "[" * 200_000, "a: " + "{a: " * 200_000])

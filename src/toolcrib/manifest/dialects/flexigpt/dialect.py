@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect
-from toolcrib.manifest.plugins import on_call, on_use
+from toolcrib.manifest.plugins import on_call
 
 _FOLDER = "toolcrib.manifest.dialects.flexigpt"
 
@@ -14,7 +14,6 @@ DIALECT = Dialect(
     meaning="FlexiGPT's tool.json",
     load=on_call("toolcrib.manifest.yaml.json_source:load_json"),
     entries=finished(on_call(f"{_FOLDER}.reader:drafts"), shared=False),
-    fields=on_use(f"{_FOLDER}.reader:FIELDS"),
     detect=lambda data: isinstance(data, dict) and "impl" in data and ("argSchema" in data or "slug" in data),
     own_file="tool.json",
     endings=(".json", ".jsonc"),

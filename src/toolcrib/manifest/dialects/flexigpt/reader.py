@@ -8,55 +8,16 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, json_template
-from toolcrib.manifest.dialects.dialect import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
-FIELDS: Fields = {
-    "": {
-        "schemaVersion": Field("text", "", "Kept.", kept=True),
-        "bundleID": Field("text", "", "Kept; it must be a UUID of version 7.", kept=True),
-        "id": Field("text", "", "As `bundleID`.", kept=True),
-        "toolID": Field("text", "", "As `bundleID`.", kept=True),
-        "slug": Field("text", "required", "`name`: 1 to 64 letters, digits and dashes."),
-        "version": Field("text", "required", "`version`: as `slug`, and dots."),
-        "displayName": Field("text", "", "Kept; used as `description` if there is none.", kept=True),
-        "description": Field("text", "`displayName`", "`description`"),
-        "type": Field("`go` or `http`", "required", "`kind`: `function` or `http`."),
-        "isEnabled": Field("true or false", "`true`", "`false`: the tool is not loaded. Kept.", kept=True),
-        "isBuiltIn": Field("true or false", "", "Kept.", kept=True),
-        "argSchema": Field("JSON Schema", "`{type: object}`", "`inputs.schema`"),
-        "outputSchema": Field("JSON Schema", "", "`outputs.schema`, with `on_violation: fail`."),
-        "impl": Field("object", "required", "`exec`, by the fields below."),
-        "tags": Field("list of texts", "", "`tags`"),
-        "createdAt": Field("text", "", "Kept.", kept=True),
-        "modifiedAt": Field("text", "", "Kept.", kept=True),
-    },
-    "impl (go)": {
-        "goFunc": Field("text", "required", "`exec.function.reference`"),
-    },
-    "impl (http)": {
-        "method": Field("text", "`GET`", "`exec.http.method`"),
-        "urlTemplate": Field(
-            "text",
-            "required",
-            "`exec.http.url`; its host is `permissions.network`. `${NAME}` is an argument, or else a secret.",
-        ),
-        "headers": Field("object of texts", "", "`exec.http.headers`"),
-        "bodyTemplate": Field(
-            "text", "", "`exec.http.body`: JSON, a form or text, see [FlexiGPT](formats.md#flexigpt)."
-        ),
-        "successCodes": Field("list of whole numbers", "any 2xx", "`exec.http.success_codes`"),
-        "timeoutMs": Field("whole number", "the project's limit", "`exec.http.timeout_ms`"),
-        "responseEncoding": Field("`json` or `text`", "`json`", "`outputs.format`"),
-        "extractExpr": Field(
-            "text", "", "`exec.http.response`: `jsonpath` if it begins with `$`, else `regex`."
-        ),
-        "errorMode": Field("`fail` or `empty`", "`fail`", "`exec.http.error_mode`"),
-    },
-}
-"""Every field of a record. Others are kept and reported."""
+_KEPT = (
+    "schemaVersion", "bundleID", "id", "toolID", "displayName", "isEnabled", "isBuiltIn", "createdAt",
+    "modifiedAt",
+)  # fmt: skip
+"""Keys without a meaning in a manifest: they are kept, and not reported."""
+_READ = ("slug", "version", "description", "type", "argSchema", "outputSchema", "impl", "tags")
 _TEXT, _MAP = {"type": "string"}, {"type": "object"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -91,7 +52,7 @@ def drafts(document: Document) -> list[Draft]:
     if not draft.fits(record, _FORM):
         return [draft]
     _identity(draft, record)
-    draft.keep(record, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
+    draft.keep(record, _READ, _KEPT)
     draft.enabled = record.get("isEnabled") is not False
     arguments = record.get("argSchema") or {"type": "object"}
     draft.put(("inputs", "schema"), arguments, ("argSchema",))
@@ -138,7 +99,7 @@ def _bad_label(value: str, *, dot: bool) -> str | None:
 def _go(draft: Draft, impl: dict[str, Any]) -> None:
     draft.put(("kind",), "function", ("type",))
     draft.put(("exec", "function", "reference"), impl.get("goFunc"), ("impl", "goFunc"))
-    _keep_rest(draft, impl, known(FIELDS["impl (go)"]))
+    _keep_rest(draft, impl, {"goFunc"})
 
 
 def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
@@ -164,10 +125,10 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
         draft.put((*at, "response", key), expression, ("impl", "extractExpr"))
     draft.grant_host(url, ("impl", "urlTemplate"))
     draft.grant_secrets(draft.manifest["exec"], arguments_of(arguments), ("impl",))
-    _keep_rest(draft, impl, known(FIELDS["impl (http)"]))
+    _keep_rest(draft, impl, _FORM["properties"]["impl"]["properties"].keys() - {"goFunc"})
 
 
-def _keep_rest(draft: Draft, impl: dict[str, Any], known: tuple[str, ...]) -> None:
+def _keep_rest(draft: Draft, impl: dict[str, Any], known: set[str]) -> None:
     rest = {key: value for key, value in impl.items() if key not in known}
     for key in rest:
         draft.unmapped(("impl", key), kept=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect
-from toolcrib.manifest.plugins import on_call, on_use
+from toolcrib.manifest.plugins import on_call
 
 _FILE = "SKILL.md"
 _READER = "toolcrib.manifest.dialects.skill.reader"
@@ -21,7 +21,6 @@ DIALECT = Dialect(
     meaning="a folder of Agent Skills, SKILL.md",
     load=on_call(f"{_READER}:load_skill"),
     entries=finished(on_call(f"{_READER}:drafts"), shared=False),
-    fields=on_use(f"{_READER}:FIELDS"),
     claims=_claims,
     own_file=_FILE,
     endings=(_FILE,),

@@ -12,7 +12,6 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft
-from toolcrib.manifest.dialects.dialect import Field, Fields, known
 from toolcrib.manifest.yaml.diagnostics import failure
 from toolcrib.manifest.yaml.source import Document, decode, load
 from toolcrib.spec.naming import HOMES
@@ -20,18 +19,7 @@ from toolcrib.spec.naming import HOMES
 SKILL_FILE = "SKILL.md"
 _FRONT = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-FIELDS: Fields = {
-    "": {
-        "name": Field("text", "required", "`name`: a-z, 0-9 and single dashes, the folder's name."),
-        "description": Field("text", "required", "`description`"),
-        "license": Field("text", "", "Kept.", kept=True),
-        "metadata": Field("mapping", "", "Kept.", kept=True),
-        "compatibility": Field("text", "", "Kept.", kept=True),
-        "allowed-tools": Field("text", "", "Kept; it grants nothing.", kept=True),
-        "version": Field("text", "", "Kept; the tool's version is 1.", kept=True),
-    },
-}
-"""Every field of the front matter. Others are kept and reported."""
+_KEPT = ("license", "metadata", "compatibility", "allowed-tools", "version")
 
 
 def load_skill(raw: bytes, path: str) -> Document:
@@ -75,7 +63,7 @@ def drafts(document: Document) -> list[Draft]:
     draft.put(("permissions", "fs"), {"read": [place]})
     draft.put(("annotations",), {"read_only": True})
     draft.put(("mcp",), {"prompt": True})
-    draft.keep(data, known(FIELDS[""], kept=False), known(FIELDS[""], kept=True))
+    draft.keep(data, ("name", "description"), _KEPT)
     return [draft]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect
-from toolcrib.manifest.plugins import on_call, on_use
+from toolcrib.manifest.plugins import on_call
 
 _FOLDER = "toolcrib.manifest.dialects.sympozium"
 
@@ -23,7 +23,6 @@ DIALECT = Dialect(
     name="sympozium",
     meaning="Sympozium's SkillPack, its sidecar's tools",
     entries=finished(on_call(f"{_FOLDER}.reader:drafts"), shared=True),
-    fields=on_use(f"{_FOLDER}.reader:FIELDS"),
     detect=_detect,
     endings=(".yaml", ".yml"),
     several=True,

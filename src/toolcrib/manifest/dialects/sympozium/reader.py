@@ -11,44 +11,9 @@ import shlex
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft, arguments_of, milliseconds
-from toolcrib.manifest.dialects.dialect import Field, Fields, known
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 
-FIELDS: Fields = {
-    "": {
-        "kind": Field("`SkillPack`", "", "Identifies the file, unless it is only a `sidecar`."),
-        "spec": Field("mapping", "the file itself", "Has `skills` and `sidecar`; other keys are ignored."),
-    },
-    "spec": {
-        "skills": Field("list", "", "Not tools: instructions for an agent, ignored."),
-        "sidecar": Field("mapping", "", "Has `tools`. Image and rights are ignored: tools run here."),
-    },
-    "spec.sidecar": {"tools": Field("list", "", "A tool each, by the fields below.")},
-    "spec.sidecar.tools[]": {
-        "name": Field("text", "required", "`name`"),
-        "description": Field("text", "required", "`description`"),
-        "parameters": Field("JSON Schema", "no arguments", "`inputs.schema`"),
-        "inputSchema": Field("JSON Schema", "", "`inputs.schema` if there are no `parameters`."),
-        "command": Field(
-            "list of texts, or text",
-            "required",
-            "`exec.command.entrypoint` and `args`. A text is split at its spaces; one that needs a shell is "
-            "refused. `{{name}}` and `{{.name}}` are `${name}`; a name that is not an argument is a secret.",
-        ),
-        "args": Field("list of texts", "", "Further `exec.command.args`."),
-        "workdir": Field("text", "`/workspace`", "`exec.command.cwd`; `/workspace` is the project's root."),
-        "workDir": Field("text", "", "As `workdir`."),
-        "timeout": Field(
-            "seconds, or a duration",
-            "the project's limit",
-            "`exec.command.timeout_ms`: below 1 s it is 30 s, above 120 s it is 120 s.",
-        ),
-        "timeoutSeconds": Field("seconds", "", "As `timeout`."),
-        "env": Field("mapping of texts, or list of `{name, value}`", "", "`exec.command.env`"),
-    },
-}
-"""Every field that is read. Others of a tool are kept and reported."""
 _TEXT = {"type": "string"}
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -120,7 +85,7 @@ def _tool(draft: Draft, tool: dict[str, Any]) -> None:
         draft.put((*at, "env"), env, ("env",))
     draft.grant_secrets(draft.manifest.get("exec", {}), arguments_of(schema), ("command",))
     draft.put(("permissions", "fs"), {"read": ["."]})
-    draft.keep(tool, known(FIELDS["spec.sidecar.tools[]"]))
+    draft.keep(tool, _FORM["properties"])
 
 
 def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib.manifest.dialects.base import finished
 from toolcrib.manifest.dialects.dialect import Dialect, load_any
-from toolcrib.manifest.plugins import on_call, on_use
+from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.source import Document
 
 _FOLDER = "toolcrib.manifest.dialects.toolbox"
@@ -40,7 +40,6 @@ DIALECT = Dialect(
     meaning="tools.yaml of MCP Toolbox",
     load=_load,
     entries=finished(on_call(f"{_FOLDER}.reader:drafts"), shared=True),
-    fields=on_use(f"{_FOLDER}.reader:FIELDS"),
     claims=_claims,
     detect=_detect,
     endings=(".yaml", ".yml"),

@@ -9,7 +9,6 @@ import re
 from typing import Any
 
 from toolcrib.manifest.dialects.base import Draft, json_template, milliseconds
-from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
@@ -22,73 +21,17 @@ TYPES: dict[str, dict[str, Any]] = {
     "float": {"type": "number"},
     "boolean": {"type": "boolean"},
 }
-_LISTED = "list of parameters"
-FIELDS: Fields = {
-    "": {
-        "sources": Field("mapping", "", "Databases and HTTP servers, by name."),
-        "tools": Field("mapping", "required", "A tool each, by `name`."),
-        "toolsets": Field("mapping of lists", "", "`tags`: a tool has the names of its toolsets as tags."),
-    },
-    "sources.NAME (sql)": {
-        "kind": Field(
-            "text", "required", "`exec.sql.engine`; only `sqlite` tools run, others are only listed."
-        ),
-        "database": Field(
-            "text", "", "`exec.sql.database`; of `sqlite` its folder is `permissions.fs.read`."
-        ),
-        "*": Field("any", "", "`exec.sql.connection`; each `${NAME}` is a secret."),
-    },
-    "sources.NAME (http)": {
-        "kind": Field("`http`", "required", "Identifies an HTTP source."),
-        "baseUrl": Field("text", "required", "Begins `exec.http.url`; its host is `permissions.network`."),
-        "headers": Field("mapping of texts", "", "`exec.http.headers`, unless the tool has the same."),
-        "queryParams": Field("mapping of texts", "", "`exec.http.query`"),
-        "timeout": Field("duration", "`30s`", "`exec.http.timeout_ms`"),
-    },
-    "tools.NAME": {
-        "kind": Field("text", "required", "`kind`: `http`, or `sql` for any kind with a `statement`."),
-        "type": Field("text", "", "Ignored; `kind` is used."),
-        "name": Field("text", "", "Ignored; the key of the tool in `tools` is its `name`."),
-        "source": Field("text", "required", "A name in `sources`."),
-        "description": Field("text", "required", "`description`"),
-        "annotations": Field("mapping of true or false", "", "`annotations`: `readOnlyHint` and so on."),
-        "authRequired": Field("list of texts", "", "Refused: anybody could call the tool without it."),
-        "templateParameters": Field("list", "", "Refused: values never become part of a statement."),
-    },
-    "tools.NAME (sql)": {
-        "statement": Field("text", "required", "`exec.sql.statement`; a placeholder in it is refused."),
-        "parameters": Field(_LISTED, "", "`inputs.schema`, and `exec.sql.parameters` in this order."),
-    },
-    "tools.NAME (http)": {
-        "method": Field("text", "`GET`", "`exec.http.method`"),
-        "path": Field("text", "", "Ends `exec.http.url`; `{{.name}}` is an argument."),
-        "headers": Field("mapping of texts", "", "`exec.http.headers`"),
-        "requestBody": Field("text", "", "`exec.http.body`: JSON with `{{.name}}` or `{{json .name}}`."),
-        "pathParams": Field(_LISTED, "", "`inputs.schema`"),
-        "queryParams": Field(_LISTED, "", "`inputs.schema`, and `exec.http.query`."),
-        "bodyParams": Field(_LISTED, "", "`inputs.schema`"),
-        "headerParams": Field(_LISTED, "", "`inputs.schema`, and `exec.http.headers`."),
-    },
-    "PARAMETER": {
-        "name": Field("text", "required", "The argument."),
-        "type": Field(
-            "`string`, `integer`, `float`, `boolean`, `array` or `map`",
-            "required",
-            "`type`; `float` is number.",
-        ),
-        "description": Field("text", "", "`description`"),
-        "default": Field("any", "", "`default`"),
-        "required": Field("true or false", "`true` without a default", "`true`: it is in `required`."),
-        "items": Field("PARAMETER", "required for `array`", "`items`"),
-        "valueType": Field("a type", "", "`additionalProperties` of a `map`."),
-        "allowedValues": Field("list", "", "`anyOf`: values, or patterns that match the whole text."),
-        "excludedValues": Field("list", "", "`not`, likewise."),
-        "minValue": Field("number", "", "`minimum`"),
-        "maxValue": Field("number", "", "`maximum`"),
-        "authServices": Field("list", "", "Refused: the value would come from another system's login."),
-    },
-}
-"""Every field that is read. Others of a tool are kept and reported."""
+_OF_TOOL = (
+    "kind", "type", "name", "source", "description", "annotations", "authRequired", "templateParameters"
+)  # fmt: skip
+_OF_SQL = (*_OF_TOOL, "statement", "parameters")
+_GROUPS = ("pathParams", "queryParams", "bodyParams", "headerParams")
+_OF_HTTP = (*_OF_TOOL, "method", "path", "headers", "requestBody", *_GROUPS)
+_OF_SOURCE = ("kind", "baseUrl", "headers", "queryParams", "timeout")
+_OF_PARAMETER = (
+    "name", "type", "description", "default", "required", "items", "valueType", "allowedValues",
+    "excludedValues", "minValue", "maxValue", "authServices",
+)  # fmt: skip
 _TEXT = {"type": "string"}
 _LIST = {
     "type": ["array", "null"],
@@ -101,7 +44,7 @@ _TOOL_FORM: dict[str, Any] = {
         **dict.fromkeys(
             ("kind", "source", "description", "statement", "method", "path", "requestBody"), _TEXT
         ),
-        **dict.fromkeys(("parameters", "pathParams", "queryParams", "bodyParams", "headerParams"), _LIST),
+        **dict.fromkeys(("parameters", *_GROUPS), _LIST),
         "headers": {"type": "object", "additionalProperties": _TEXT},
         "annotations": {"type": "object", "additionalProperties": {"type": "boolean"}},
     },
@@ -183,12 +126,12 @@ def _toolsets(whole: Draft, data: dict[str, Any]) -> dict[str, list[str]]:
 def _rest(whole: Draft, data: dict[str, Any], sources: dict[str, Any]) -> None:
     """Report the keys of the file and of its HTTP sources that have no meaning here."""
     for key in data:
-        if key not in FIELDS[""]:
+        if key not in ("sources", "tools", "toolsets"):
             whole.unmapped((key,))
     for name, source in sources.items():
         if isinstance(source, dict) and source.get("kind") == "http":
             for key in source:
-                if key not in FIELDS["sources.NAME (http)"]:
+                if key not in _OF_SOURCE:
                     whole.unmapped(("sources", name, key))
 
 
@@ -258,12 +201,11 @@ def _sql(draft: Draft, tool: dict[str, Any], engine: str, source: dict[str, Any]
     if rest:
         draft.put((*at, "connection"), rest, ("source",))
     draft.grant_secrets(rest, (), ("source",))
-    draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (sql)"]))
+    draft.keep(tool, _OF_SQL)
 
 
 def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
-    groups = ("pathParams", "queryParams", "bodyParams", "headerParams")
-    names = _inputs(draft, {group: tool.get(group) for group in groups})
+    names = _inputs(draft, {group: tool.get(group) for group in _GROUPS})
     at: KeyPath = ("exec", "http")
     draft.put(("kind",), "http", ("kind",))
     base, path = str(source.get("baseUrl", "")), str(tool.get("path", ""))
@@ -283,7 +225,7 @@ def _http(draft: Draft, tool: dict[str, Any], source: dict[str, Any]) -> None:
         draft.put((*at, "timeout_ms"), timeout)
     draft.grant_host(base, ("source",))
     draft.grant_secrets(draft.manifest["exec"], names)
-    draft.keep(tool, (*FIELDS["tools.NAME"], *FIELDS["tools.NAME (http)"]))
+    draft.keep(tool, _OF_HTTP)
 
 
 def _dynamic(tool: dict[str, Any], group: str) -> dict[str, str]:
@@ -361,7 +303,7 @@ def _rule(draft: Draft, entry: dict[str, Any], origin: KeyPath) -> dict[str, Any
     if entry.get("excludedValues"):
         rule["not"] = {"anyOf": [_value(value) for value in _several(entry["excludedValues"])]}
     for key in entry:
-        if key not in FIELDS["PARAMETER"]:
+        if key not in _OF_PARAMETER:
             draft.unmapped((*origin, key))
     return rule
 

@@ -7,7 +7,7 @@ import re
 from toolcrib.manifest.dialects.base import Entry
 from toolcrib.manifest.dialects.dialect import Dialect
 from toolcrib.manifest.kinds import kind_of
-from toolcrib.manifest.plugins import on_call, on_use
+from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import FileExec, Permissions, Spelling, Tool
 
@@ -52,7 +52,6 @@ DIALECT = Dialect(
     meaning="Vega's definitions, one tool a file or those of a team file",
     load=_load,
     entries=_entries,
-    fields=on_use(f"{_FOLDER}.form:FIELDS"),
     spelling=Spelling.DOUBLE_BRACE,
     claims=_claims,
     claims_unreadable=on_call(f"{_FOLDER}.conditions:has_control_line"),

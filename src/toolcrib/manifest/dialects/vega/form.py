@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.manifest.dialects import base
-from toolcrib.manifest.dialects.dialect import Field, Fields
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.manifest.yaml.positions import KeyPath
@@ -22,68 +21,6 @@ PASSED = (
     "pattern",
 )  # fmt: skip
 """Keys of a parameter with the same meaning in JSON Schema."""
-FIELDS: Fields = {
-    "": {
-        "name": Field("text", "required", "`name`"),
-        "description": Field("text", "required", "`description`"),
-        "params": Field(
-            "list, or mapping by name", "no arguments", "`inputs.schema`, which allows no others."
-        ),
-        "implementation": Field("mapping", "required", "`kind` and `exec`, by the fields below."),
-    },
-    "params[]": {
-        "name": Field("text", "required", "The argument."),
-        "type": Field(", ".join(f"`{name}`" for name in TYPES), "`string`", "`type`"),
-        "description": Field("text", "", "`description`"),
-        "required": Field("true or false", "`false`", "`true`: it is in `required`."),
-        "properties": Field("mapping, or list with `name`", "", "`properties`, by these same fields."),
-        "items": Field("mapping", "", "`items`, by these same fields but `name`."),
-        **{key: Field("as in JSON Schema", "", f"`{key}`") for key in PASSED},
-    },
-    "implementation": {
-        "type": Field("`http`, `exec`, `file_read`, `file_write` or `builtin`", "required", "`kind`"),
-        "timeout": Field(
-            "duration, or seconds", "the project's limit", "`timeout_ms`: `30s`, `1m30s`, `500ms`."
-        ),
-        "retry": Field("mapping", "one attempt", "`retry`, by the fields below."),
-    },
-    "implementation.retry": {
-        "attempts": Field("whole number", "`1`", "`retry.max_attempts`: all tries, 1 to 100."),
-        "backoff": Field("duration, or seconds", "at once", "`retry.backoff_ms`"),
-    },
-    "implementation (http)": {
-        "method": Field("text", "`GET`", "`exec.http.method`"),
-        "url": Field(
-            "text", "required", "`exec.http.url`; its host, which must be literal, is `permissions.network`."
-        ),
-        "headers": Field("mapping", "", "`exec.http.headers`; entries may be conditional."),
-        "query": Field("mapping", "", "`exec.http.query`; entries may be conditional."),
-        "body": Field("any", "", "`exec.http.body`; entries may be conditional."),
-    },
-    "implementation (exec)": {
-        "command": Field(
-            "text", "required", "A [shell line](vega.md#shell-lines), which manifests do not have."
-        ),
-        "env": Field("mapping", "", "`exec.command.env`; entries may be conditional."),
-        "allow_dash": Field("list of texts", "", "Arguments that may begin with `-`."),
-        "allow_code": Field("true or false", "`false`", "`exec.command.allow_code`"),
-    },
-    "implementation (file_read)": {
-        "path": Field("text", "required", "`exec.file.path`, with `action: read`."),
-        "encoding": Field("`utf-8`, `base64`, `binary`", "`utf-8`", "`exec.file.encoding`"),
-    },
-    "implementation (file_write)": {
-        "path": Field("text", "required", "`exec.file.path`, with `action: write`."),
-        "content": Field("text", "required", "`exec.file.content`"),
-        "encoding": Field("`utf-8`, `base64`, `binary`", "`utf-8`", "`exec.file.encoding`"),
-        "mode": Field("octal digits", "`0644`", "`exec.file.mode`; `0644` and `0o644` are the same."),
-        "mkdir": Field("true or false", "`false`", "`exec.file.mkdir`"),
-    },
-    "implementation (builtin)": {
-        "function": Field("text", "required", "The name of a registered function."),
-    },
-}
-"""Every field of a definition; any other is an error."""
 _KNOWN = (
     Misfit(("name",), "required", rule="name"),
     Misfit(("description",), "required", rule="description"),
