@@ -11,7 +11,7 @@ from typing import Any
 
 from toolcrib.errors import DefinitionError
 from toolcrib.manifest.kinds import kind_of
-from toolcrib.manifest.lint.wording import MAX_TEXT, hidden_characters, instructions, is_plain, texts
+from toolcrib.manifest.lint.wording import MAX_TEXT, hidden_characters, instructions, texts
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
@@ -211,8 +211,6 @@ def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that texts for the model hold no hidden characters and no instructions."""
-    if is_plain(tool):
-        return
     for path, text in texts(tool):
         hidden = hidden_characters(text)
         if hidden:

@@ -39,12 +39,11 @@ _SAYINGS = (
     r"^\s*(?:system|assistant|human|user)\s*:\s",
     r"\b(?:you are now|act as an?|pretend to be|jailbreak)\b",
 )
-_INSTRUCTIONS = tuple(re.compile(saying, re.IGNORECASE | re.MULTILINE) for saying in _SAYINGS)
 
 
 @cache
-def _any_instruction() -> Callable[[str], Any]:
-    """All sayings in one pattern. In ASCII text it finds whatever one of them finds."""
+def _search() -> Callable[[str], Any]:
+    """Return the search for any of the sayings, by an engine that is fast for so many at once."""
     import re2
 
     options = re2.Options()
@@ -53,35 +52,8 @@ def _any_instruction() -> Callable[[str], Any]:
     return search
 
 
-def is_plain(tool: Tool) -> bool:
-    """Return True if a quick look shows that the texts of a tool are harmless.
-
-    It looks at more than the texts: at the schemas as JSON, of which each text becomes a line of its own.
-    What may look another way there than in the manifest is not plain.
-    """
-    import orjson
-
-    seen = [
-        tool.name,
-        tool.description,
-        tool.approval.reason,
-        tool.tags,
-        tool.input_schema,
-        tool.output.schema,
-    ]
-    seen += [example.description for example in tool.examples]
-    try:
-        flat = orjson.dumps(seen).decode()
-    except TypeError:
-        return False
-    flat = flat.replace("\\n", "\n").replace('\\"', "'").replace('"', "\n")
-    if not flat.isascii() or "\\" in flat or "\x7f" in flat or len(flat) > MAX_TEXT:
-        return False
-    return _any_instruction()(flat) is None
-
-
 def texts(tool: Tool) -> Iterator[tuple[KeyPath, str]]:
-    """Every text that the model or the person asked gets to see, with its place in the manifest."""
+    """Yield every text that the model or the person asked gets to see, with its place in the manifest."""
     yield ("name",), tool.name
     yield ("description",), tool.description
     if tool.approval.reason:
@@ -96,7 +68,7 @@ def texts(tool: Tool) -> Iterator[tuple[KeyPath, str]]:
 
 
 def hidden_characters(text: str) -> list[str]:
-    """The characters of a text that are not seen or change the order of what is seen, each once."""
+    """Return the characters of a text that are invisible or reorder it, each once."""
     if text.isascii():
         return sorted(set(_CONTROL.findall(text)))
     found = list(dict.fromkeys(INKLESS.findall(text[:MAX_TEXT])))
@@ -111,18 +83,13 @@ def hidden_characters(text: str) -> list[str]:
 
 
 def instructions(text: str) -> str | None:
-    """The part of a text that reads like an instruction to the model, or None."""
-    plain = unicodedata.normalize("NFKC", text[:MAX_TEXT])
-    plain = (
-        "".join(char for char in INKLESS.sub("", plain) if unicodedata.category(char) != "Cf")
-        if not plain.isascii()
-        else plain
-    )
-    for pattern in _INSTRUCTIONS:
-        found = pattern.search(plain)
-        if found is not None:
-            return " ".join(found.group().split())
-    return None
+    """Return the part of a text that reads like an instruction to the model, or None."""
+    plain = text[:MAX_TEXT]
+    if not plain.isascii():
+        plain = INKLESS.sub("", unicodedata.normalize("NFKC", plain))
+        plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+    found = _search()(plain)
+    return " ".join(found.group().split()) if found is not None else None
 
 
 def _joins(text: str, at: int) -> bool:
@@ -134,7 +101,7 @@ def _joins(text: str, at: int) -> bool:
 
 
 def _schema_texts(schema: Any, start: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Descriptions, titles, comments, names of properties and options, anywhere in a schema."""
+    """Yield descriptions, titles, comments, names of properties and options, anywhere in a schema."""
     waiting: list[tuple[KeyPath, Any]] = [(start, schema)]
     count = 0
     while waiting and count < MAX_TEXTS:

@@ -13,7 +13,8 @@ from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.operation import METHODS, Operation, ToolBuilder, checked
 from toolcrib.manifest.openapi.parameters import Unusable
-from toolcrib.manifest.openapi.slim import slimmed
+from toolcrib.manifest.openapi.slim import Slimmer
+from toolcrib.schema import SchemaCheck
 from toolcrib.spec import Tool
 
 _PREFIX = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -51,6 +52,7 @@ def import_document(
     title = clean(info.at("title").value) or document.root.resource.uri.rsplit("/", 1)[-1]
     out = Imported(document.root.resource.uri, title, document.version)
     builder = ToolBuilder(document, out.losses, server=server, secrets=secrets, bind=bind)
+    slimmer = None if slim is None else Slimmer(slim)
     taken: set[str] = set()
     for operation, made in _operations(document):
         name = _name(operation, made, prefix, taken)
@@ -61,8 +63,8 @@ def import_document(
         if made.reason or operation is None:
             continue
         tool = _build(builder, operation, name, made)
-        if tool is not None and slim is not None:
-            tool, lost = slimmed(tool, slim)
+        if tool is not None and slimmer is not None:
+            tool, lost = slimmer.slim(tool)
             made.notes += lost
         if tool is not None:
             made.tool = tool.name
@@ -138,34 +140,16 @@ def _build(builder: ToolBuilder, operation: Operation, name: str, made: Operatio
 
 
 def _check_schemas(out: Imported) -> None:
-    """Check the schemas of all tools against the meta schema at once; one by one only if that fails."""
-    from toolcrib.schema import SchemaCheck
-
-    def outer(tool: Tool) -> list[object]:
-        schemas = [tool.input_schema, *([tool.output.schema] if tool.output.schema else [])]
-        return [{key: item for key, item in schema.items() if key != "$defs"} for schema in schemas]
-
-    # The definitions are checked already. Only their names are needed, so that references lead somewhere.
-    def defs(tools: list[Tool]) -> dict[str, bool]:
-        schemas = [schema for tool in tools for schema in (tool.input_schema, tool.output.schema) if schema]
-        return {name: True for schema in schemas for name in schema.get("$defs", ())}
-
-    def fault(tools: list[Tool]) -> str | None:
-        try:
-            SchemaCheck(
-                {"$defs": defs(tools), "allOf": [one for tool in tools for one in outer(tool)] or [{}]}
-            )
-        except DefinitionError as error:
-            return error.message
-        return None
-
-    if fault(out.tools) is None:
-        return
+    """Check the schemas of all tools against the meta schema."""
     made = {one.tool: one for one in out.operations if one.tool}
     for tool in list(out.tools):
-        reason = fault([tool])
-        if reason is not None:
-            made[tool.name].tool, made[tool.name].reason = None, f"its schema is {reason}"
+        try:
+            for schema in filter(None, (tool.input_schema, tool.output.schema)):
+                # The definitions are checked already. Only their names are needed, so that references lead
+                # somewhere.
+                SchemaCheck({**schema, "$defs": dict.fromkeys(schema.get("$defs", ()), True)})
+        except DefinitionError as error:
+            made[tool.name].tool, made[tool.name].reason = None, f"its schema is {error.message}"
             out.tools.remove(tool)
 
 

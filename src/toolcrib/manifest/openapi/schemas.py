@@ -10,6 +10,7 @@ from typing import Any
 from toolcrib.errors import DefinitionError
 from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem, unique
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
+from toolcrib.schema import SchemaCheck
 from toolcrib.spec.record import record
 
 
@@ -63,35 +64,14 @@ class Schemas:
 
     def check(self) -> None:
         """Check the definitions against the meta schema; replace invalid ones by `{}`, and report them."""
-        from toolcrib.schema import SchemaCheck
-
-        def good(names: list[str]) -> bool:
-            try:
-                SchemaCheck(
-                    {"$defs": self._defs, "anyOf": [{"$ref": f"#/$defs/{name}"} for name in names] or [{}]}
-                )
-            except DefinitionError:
-                return False
-            return True
-
-        names = list(self._defs)
-        if good(names):
-            return
-        for name in names:
+        for name, schema in self._defs.items():
             try:
                 # All others count as valid here, so a fault is only reported where it is.
-                SchemaCheck({"$defs": dict.fromkeys(names, True), "allOf": [self._defs[name]]})
+                SchemaCheck({"$defs": dict.fromkeys(self._needs[name], True), "allOf": [schema]})
             except DefinitionError as error:
                 self._report_loss(self._nodes[name], f"a schema that is not valid ({error.message})")
-                self._replace(name, {})
-
-    def _replace(self, name: str, schema: Schema) -> None:
-        old = self._defs[name]
-        if isinstance(old, dict):
-            old.clear()  # Tools that were made before share it.
-            old.update(schema)
-        else:
-            self._defs[name] = schema
+                assert isinstance(schema, dict)
+                schema.clear()  # Not a new one: tools that were made before share it.
 
     def _refer(self, ref: str, base: Node, in_place: str | None) -> Schema:
         """Return the reference to a definition, which gets a name but is not translated yet."""

@@ -5,7 +5,7 @@ A smaller schema accepts everything that the whole one accepts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -29,92 +29,122 @@ def size_of(schema: Any) -> int:
     return len(orjson.dumps(schema))
 
 
-def slimmed(tool: Tool, limit: int) -> tuple[Tool, list[str]]:
-    """Return the tool with schemas of at most `limit` bytes, as far as possible, and the losses.
+class Slimmer:
+    """Makes the schemas of tools at most `limit` bytes large, as far as possible."""
 
-    An output schema that stays too large is left out.
-    """
-    lost: list[str] = []
-    schema, loss = _fit(tool.input_schema, limit)
-    if loss:
-        lost.append(f"input schema: {loss}")
-        tool = replace(tool, input_schema=schema)
-    if tool.output.schema is not None:
-        schema, loss = _fit(tool.output.schema, limit)
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._made: dict[tuple[Any, int], tuple[Any, Any]] = {}
+
+    def slim(self, tool: Tool) -> tuple[Tool, list[str]]:
+        """Return the smaller tool, and the losses. An output schema that stays too large is left out."""
+        lost: list[str] = []
+        schema, loss = self._fit(tool.input_schema)
         if loss:
-            kept = schema if size_of(schema) <= limit else None
-            lost.append(f"output schema: {'left out' if kept is None else loss}")
-            tool = replace(tool, output=Output(tool.output.format, kept, tool.output.on_violation))
-    return tool, lost
+            lost.append(f"input schema: {loss}")
+            tool = replace(tool, input_schema=schema)
+        if tool.output.schema is not None:
+            schema, loss = self._fit(tool.output.schema)
+            if loss:
+                kept = schema if size_of(schema) <= self._limit else None
+                lost.append(f"output schema: {'left out' if kept is None else loss}")
+                tool = replace(tool, output=Output(tool.output.format, kept, tool.output.on_violation))
+        return tool, lost
+
+    def _fit(self, schema: Schema) -> tuple[Schema, str]:
+        """Return the first form that is small enough, or else the smallest, and what it has lost."""
+        form = schema, ""
+        if size_of(schema) > self._limit:
+            for form in self._forms(schema):
+                if size_of(form[0]) <= self._limit:
+                    break
+        return form
+
+    def _forms(self, schema: Schema) -> Iterator[tuple[Schema, str]]:
+        yield self._changed(schema, _without_notes), "examples and titles left out"
+        yield self._changed(schema, _shortened), "examples, titles and long descriptions left out"
+        bare = self._changed(schema, _bare)
+        # The descriptions of the arguments stay: without them a model could not call the tool.
+        for name, rule in schema.get("properties", {}).items():
+            if isinstance(rule, dict) and "description" in rule:
+                bare["properties"][name]["description"] = _short(rule["description"])
+        definitions = bare.pop("$defs", {})
+        for depth in _DEPTHS:
+            kept = self._within(bare, definitions, depth)
+            whole = {**bare, "$defs": kept} if kept else bare
+            # Opening copies all of it, and makes it little smaller.
+            if depth and size_of(whole) > self._limit:
+                continue
+
+            def opened(rule: Schema, kept: Schema = kept) -> Schema:
+                if "$ref" in rule and rule["$ref"].removeprefix(_REF) not in kept:
+                    del rule["$ref"]
+                return rule
+
+            loss = f"descriptions and schemas more than {depth} references deep left out"
+            yield changed(whole, opened), loss if depth else "descriptions and all definitions left out"
+
+    def _within(self, outer: Schema, definitions: Schema, depth: int) -> Schema:
+        """Return the definitions at most `depth` references deep."""
+        kept: Schema = {}
+        level = _references(outer)
+        for _ in range(depth):
+            fresh = {name: definitions[name] for name in level if name in definitions and name not in kept}
+            kept |= fresh
+            level = {name: None for rule in fresh.values() for name in self._once(rule, _references)}
+        return kept
+
+    def _changed(self, schema: Schema, change: Callable[[Any], Any]) -> Schema:
+        made = {name: self._once(rule, change) for name, rule in schema.get("$defs", {}).items()}
+        outer: Schema = change({word: part for word, part in schema.items() if word != "$defs"})
+        return {**outer, "$defs": made} if made else outer
+
+    def _once(self, rule: Any, make: Callable[[Any], Any]) -> Any:
+        """Return what is made of a definition, which many tools share."""
+        key = make, id(rule)
+        if key not in self._made:
+            # With the definition, so that its id is not used again.
+            self._made[key] = rule, make(rule)
+        return self._made[key][1]
 
 
-def _fit(schema: Schema, limit: int) -> tuple[Schema, str]:
-    """Return the first form that is small enough, or else the smallest, and what it has lost."""
-    form = schema, ""
-    if size_of(schema) > limit:
-        for form in _forms(schema):
-            if size_of(form[0]) <= limit:
-                break
-    return form
+def _references(schema: Any) -> dict[str, None]:
+    """Return the names of the definitions that a schema refers to directly."""
+    return {rule["$ref"].removeprefix(_REF): None for _, rule in schemas(schema) if "$ref" in rule}
 
 
-def _forms(schema: Schema) -> Iterator[tuple[Schema, str]]:
-    yield changed(schema, _without_notes), "examples and titles left out"
-    yield changed(schema, _shortened), "examples, titles and long descriptions left out"
-    bare = changed(schema, _bare)
-    # The descriptions of the arguments stay: without them a model could not call the tool.
-    for name, rule in schema.get("properties", {}).items():
-        if isinstance(rule, dict) and "description" in rule:
-            bare["properties"][name]["description"] = _short(rule["description"])
-    definitions = bare.pop("$defs", {})
-    for depth in _DEPTHS:
-        kept = _within(bare, definitions, depth)
-
-        def opened(rule: Schema, kept: Schema = kept) -> Schema:
-            if "$ref" in rule and rule["$ref"].removeprefix(_REF) not in kept:
-                del rule["$ref"]
-            return rule
-
-        loss = f"descriptions and schemas more than {depth} references deep left out"
-        yield (
-            changed({**bare, "$defs": kept} if kept else bare, opened),
-            loss if depth else "descriptions and all definitions left out",
-        )
+def _without_notes(schema: Any) -> Any:
+    return changed(schema, _drop_notes)
 
 
-def _within(outer: Schema, definitions: Schema, depth: int) -> Schema:
-    """Return the definitions at most `depth` references deep."""
-    kept: Schema = {}
-    level = [outer]
-    for _ in range(depth):
-        found = {
-            rule["$ref"].removeprefix(_REF) for one in level for _, rule in schemas(one) if "$ref" in rule
-        }
-        fresh = sorted(name for name in found if name in definitions and name not in kept)
-        kept |= {name: definitions[name] for name in fresh}
-        level = [definitions[name] for name in fresh]
-    return kept
+def _shortened(schema: Any) -> Any:
+    return changed(schema, _shorten)
+
+
+def _bare(schema: Any) -> Any:
+    return changed(schema, _loosen)
 
 
 # `changed` hands over a copy of each schema, so these do not change what other tools share.
-def _without_notes(rule: Schema) -> Schema:
-    return {word: part for word, part in rule.items() if word not in _NOTES}
+def _drop_notes(rule: Schema) -> Schema:
+    for word in _NOTES:
+        rule.pop(word, None)
+    return rule
 
 
-def _shortened(rule: Schema) -> Schema:
-    made = _without_notes(rule)
-    if "description" in made:
-        made["description"] = _short(made["description"])
-    return made
+def _shorten(rule: Schema) -> Schema:
+    if "description" in _drop_notes(rule):
+        rule["description"] = _short(rule["description"])
+    return rule
 
 
-def _bare(rule: Schema) -> Schema:
-    """Return a schema that accepts more, never less, if its references are removed."""
-    made = {word: part for word, part in _without_notes(rule).items() if word not in _NOT_LOOSER}
-    made.pop("description", None)
-    if "oneOf" in made:
-        made["allOf"] = [*made.get("allOf", ()), {"anyOf": made.pop("oneOf")}]
-    return made
+def _loosen(rule: Schema) -> Schema:
+    """Drop the descriptions, and whatever would accept less once references are removed."""
+    for word in (*_NOTES, *_NOT_LOOSER, "description"):
+        rule.pop(word, None)
+    if "oneOf" in rule:
+        rule["allOf"] = [*rule.get("allOf", ()), {"anyOf": rule.pop("oneOf")}]
+    return rule
 
 
 def _short(text: str) -> str:

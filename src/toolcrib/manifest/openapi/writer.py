@@ -15,7 +15,7 @@ from toolcrib.manifest.native.reader import FILE_NAME, parse_tool
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.openapi.document import clean
 from toolcrib.manifest.openapi.importer import Imported
-from toolcrib.manifest.openapi.slim import slimmed
+from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.manifest.yaml.source import MAX_BYTES, dump, load
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
@@ -52,7 +52,7 @@ def new_manifest(tool: Tool, origin: str = "") -> NewManifest:
     fault: ManifestError | None = None
     for limit in (None, *_SMALLER):
         if limit is not None:
-            tool, losses = slimmed(tool, limit)
+            tool, losses = Slimmer(limit).slim(tool)
             lost += losses
         text = _text(tool, origin)
         try:

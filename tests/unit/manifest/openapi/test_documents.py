@@ -19,7 +19,7 @@ from toolcrib.manifest.openapi import (
     read_document,
     write_manifests,
 )
-from toolcrib.manifest.openapi.slim import size_of, slimmed
+from toolcrib.manifest.openapi.slim import Slimmer, size_of
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec import Tool
 
@@ -206,7 +206,7 @@ def large() -> Tool:
 @pytest.mark.parametrize("limit", [20_000, 12_000, 6_000, 2_000, 700, 200])
 def test_a_slim_schema_is_smaller_and_lets_in_all_that_the_whole_one_does(limit: int) -> None:
     whole = large()
-    slim, lost = slimmed(whole, limit)
+    slim, lost = Slimmer(limit).slim(whole)
     hold(slim)
     assert lost[0].startswith("input schema: ")
     assert size_of(slim.input_schema) <= limit
@@ -221,7 +221,7 @@ def test_a_slim_schema_is_smaller_and_lets_in_all_that_the_whole_one_does(limit:
 
 def test_what_is_small_enough_stays_as_it_is() -> None:
     whole = large()
-    assert slimmed(whole, 1_000_000) == (whole, [])
+    assert Slimmer(1_000_000).slim(whole) == (whole, [])
 
 
 # Manifests
