@@ -39,8 +39,6 @@ class Dialect:
 
     claims: Callable[[bytes, str], bool] = lambda *_: False
     """Return True if a file is of this format, judged by its text and path."""
-    claims_unreadable: Callable[[bytes], bool] = lambda _: False
-    """Return True if a file that is neither YAML nor JSON is of this format."""
     detect: Callable[[Any], bool] = lambda _: False
     """Return True if a file is of this format, judged by its data."""
 

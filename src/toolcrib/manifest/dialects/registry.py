@@ -74,13 +74,7 @@ def detect(raw: bytes, path: str) -> tuple[Dialect, Document]:
     for dialect in DIALECTS.builtin:
         if dialect.claims(raw, path):
             return dialect, dialect.load(raw, path)
-    try:
-        document = load_any(raw, path)
-    except ManifestError:
-        for dialect in DIALECTS.builtin:
-            if dialect.claims_unreadable(raw):
-                return dialect, dialect.load(raw, path)
-        raise
+    document = load_any(raw, path)
     for dialect in DIALECTS.builtin:
         if dialect.detect(document.data):
             return dialect, document

@@ -202,28 +202,19 @@ def _identity(document: Document, data: dict[str, Any], folder: str | None) -> l
 
 
 def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Diagnostic]:
-    composed = unicodedata.normalize("NFC", name)
-    if composed != name:
+    message = ""
+    if unicodedata.normalize("NFC", name) != name:
         message = "`name` is not in Unicode normal form C: it looks like a different text"
-        yield document.diagnostic("name", message, ("name",), hint=f"type it again: {printable(composed)}")
-    elif not name.isascii() and (
-        INKLESS.search(name) or any(unicodedata.category(char) in _UNSEEN for char in name)
-    ):
-        yield document.diagnostic(
-            "name", "`name` holds an invisible character", ("name",), hint="type it again"
-        )
+    elif INKLESS.search(name) or any(unicodedata.category(char) in _UNSEEN for char in name):
+        message = "`name` holds an invisible character"
     elif len(name.encode()) > 255:
-        yield document.diagnostic(
-            "name", "`name` is longer than 255 bytes, which no folder name may be", ("name",)
-        )
-    if folder is None:
-        return
-    if unicodedata.normalize("NFC", folder) == composed:
-        hint = "rename the folder: its name has other code points, though it looks the same"
-    else:
+        message = "`name` is longer than 255 bytes, which no folder name may be"
+    if message:
+        yield document.diagnostic("name", message, ("name",), hint="type a short name of visible characters")
+    if folder is not None:
+        message = f"`name` is {quoted(name)}, but the folder is {quoted(printable(folder))}"
         hint = f"rename the folder to {quoted(name)}, or write `name: {printable(folder)}`"
-    message = f"`name` is {quoted(name)}, but the folder is {quoted(printable(folder))}"
-    yield document.diagnostic("name-folder", message, ("name",), hint=hint)
+        yield document.diagnostic("name-folder", message, ("name",), hint=hint)
 
 
 def _tool(data: dict[str, Any], source: Source) -> Tool:

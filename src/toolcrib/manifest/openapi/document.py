@@ -222,9 +222,8 @@ _MAX_SLOW = 4 * 1024 * 1024
 _MAX_DEPTH = 200
 _MAX_VALUES = 5_000_000
 _MERGE = "<<"
-_NO_NUMBER = re.compile(r"(?<!\w)\.(?:inf|nan)\b", re.IGNORECASE)
-_LONG_NUMBERS = 20
-_TOO_LONG = re.compile(r".*invalid type: integer `(-?[0-9]+)`", re.DOTALL)
+_LONG_NUMBER = re.compile(r"(?<=[:,\[\s-])(-?[0-9]{20,})(?=\s*(?:[,\]}#\r\n]|$))")
+"""An integer beyond 64 bits as a whole value; it is read as a decimal fraction."""
 
 
 def parse_document(raw: bytes, where: str) -> dict[str, Any]:
@@ -237,7 +236,11 @@ def parse_document(raw: bytes, where: str) -> dict[str, Any]:
 
     if len(raw) > _MAX_DOCUMENT_BYTES:
         raise ManifestError(f"{where} is larger than {_MAX_DOCUMENT_BYTES // 2**20} MiB")
-    text = _decoded(raw, where)
+    encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{where} is not {encoding.upper()} text: {error.reason}") from None
     data: Any
     if text.lstrip()[:1] in ("{", "["):
         try:
@@ -251,19 +254,7 @@ def parse_document(raw: bytes, where: str) -> dict[str, Any]:
     return data
 
 
-def _decoded(raw: bytes, where: str) -> str:
-    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8-sig")):
-        if raw.startswith(mark):
-            try:
-                return raw.decode(encoding)
-            except UnicodeDecodeError as error:
-                raise ManifestError(f"{where} is not {encoding.upper()} text: {error.reason}") from None
-    raise AssertionError
-
-
 def _yaml(text: str, where: str, fault: str = "") -> Any:
-    import orjson
-
     try:
         data = _fast_yaml(text)
     except ValueError as error:
@@ -271,31 +262,18 @@ def _yaml(text: str, where: str, fault: str = "") -> Any:
         if "repetition limit" in str(error) or "recursion limit" in str(error):
             raise ManifestError(f"{where} cannot be read: {error}") from None
         data = _slow_yaml(text, where, fault or f"not YAML: {error}")
-    try:
-        # orjson refuses keys that are not text, such as status codes; then the data are rewritten.
-        if _MERGE not in text and not _NO_NUMBER.search(text):
-            orjson.dumps(data)
-            return data
-    except TypeError:
-        pass
     return _PlainData(where).of(data)
 
 
 def _fast_yaml(text: str) -> Any:
-    """Parse YAML; an integer beyond 64 bits, as a whole value, becomes a decimal fraction."""
     from ryaml import loads
 
-    # The parser stops at the first such number and names it, so each round corrects one of them.
-    for _ in range(_LONG_NUMBERS):
-        try:
-            return loads(text)
-        except ValueError as error:
-            found = _TOO_LONG.match(str(error))
-            if found is None:
-                raise
-            whole = rf"(?<=[:,\[\s-])({re.escape(found[1])})(?=\s*(?:[,\]}}#\r\n]|$))"
-            text = re.sub(whole, r"\1.0", text)
-    return loads(text)
+    try:
+        return loads(text)
+    except ValueError as error:
+        if "invalid type: integer" not in str(error):
+            raise
+    return loads(_LONG_NUMBER.sub(r"\1.0", text))
 
 
 def _slow_yaml(text: str, where: str, fault: str) -> Any:

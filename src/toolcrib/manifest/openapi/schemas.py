@@ -101,26 +101,18 @@ class Schemas:
         return self._document.resolve(ref, base.resource)
 
     def _enclosing(self, base: Node) -> Node:
-        """Return the target of `#` in a schema that is part of a document.
+        """Return the target of `#` in a schema that is part of a document: the schema around it.
 
-        It is the nearest enclosing schema with `$recursiveAnchor`, `$dynamicAnchor` or `$id`, or the
-        component.
+        That is the nearest one with `$recursiveAnchor`, `$dynamicAnchor` or `$id`, or the component.
         """
-        steps = base.pointer.split("/")[1:]
-        best: str | None = None
-        for length in range(len(steps), 1, -1):
-            pointer = "/" + "/".join(steps[:length])
-            value = self._document.resolve(f"#{pointer}", base.resource).value
-            if isinstance(value, dict) and value.keys() & {"$recursiveAnchor", "$dynamicAnchor", "$id"}:
-                best = pointer
-                break
-        if best is None:
-            # The component is at `/components/schemas/NAME`, in 2.0 at `/definitions/NAME`.
-            depth = 3 if steps[0] == "components" else 2 if steps[0] == "definitions" else 0
-            if not depth or len(steps) < depth:
-                raise RefProblem("'#' is the whole document, which is not a schema")
-            best = "/" + "/".join(steps[:depth])
-        return self._document.resolve(f"#{best}", base.resource)
+        steps = base.pointer.split("/")
+        # The component is at `/components/schemas/NAME`, in 2.0 at `/definitions/NAME`.
+        component = {"components": 4, "definitions": 3}.get(steps[1], len(steps) + 1)
+        for length in range(len(steps), 2, -1):
+            node = self._document.resolve(f"#{'/'.join(steps[:length])}", base.resource)
+            if length == component or node.object.keys() & {"$recursiveAnchor", "$dynamicAnchor", "$id"}:
+                return node
+        raise RefProblem("'#' is the whole document, which is not a schema")
 
     def _name(self, target: Node) -> str:
         identity = (target.resource.uri, target.pointer)

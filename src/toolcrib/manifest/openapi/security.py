@@ -131,17 +131,13 @@ def _joined(parts: list[OperationAuth]) -> OperationAuth:
     notes: list[str] = []
     for part in parts:
         notes += part.notes
-        for one in part.auth:
-            # Two schemes may name the same header, and a request has it once.
-            first = auth.setdefault(_place(one), one)
-            names = {one.secret, one.username_secret}
-            if first is one:
-                secrets.update({secret.name: secret for secret in part.secrets if secret.name in names})
-            elif first != one:
-                where, name = _place(one)
-                notes.append(
-                    f"the {where} {name} is set by {first.secret} and {one.secret}; only the first is sent"
-                )
+        (one,) = part.auth
+        first = auth.setdefault(_place(one), one)
+        if first == one:
+            secrets |= {secret.name: secret for secret in part.secrets}
+        else:
+            where = " ".join(_place(one))
+            notes.append(f"the {where} is set by {first.secret} and {one.secret}; only the first is sent")
     return OperationAuth(tuple(auth.values()), tuple(secrets.values()), tuple(dict.fromkeys(notes)))
 
 

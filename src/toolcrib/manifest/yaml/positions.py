@@ -135,16 +135,6 @@ def first_tag(text: str) -> tuple[str, Mark] | None:
     return None
 
 
-def second_document(text: str) -> Mark | None:
-    """Return the position of the second document."""
-    count = 0
-    for event in _events(text):
-        count += type(event).__name__ == "DocumentStartEvent"
-        if count == 2:
-            return _mark(event.start_mark)
-    return None
-
-
 def expansion_fault(text: str) -> tuple[str, str, Mark | None] | None:
     """Return why aliases must not be expanded, as rule, message and position; None if they may be.
 

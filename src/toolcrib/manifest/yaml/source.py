@@ -32,7 +32,6 @@ from toolcrib.manifest.yaml.positions import (
     Spot,
     expansion_fault,
     first_tag,
-    second_document,
 )
 from toolcrib.spec.naming import json_path, printable
 
@@ -47,6 +46,7 @@ _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
 _ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
+_DOCUMENT = re.compile(r"^---(?!\S)", re.MULTILINE)
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
 _REPORTED_PLACE = re.compile(r" at line (\d+) column (\d+)")
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
@@ -177,10 +177,8 @@ def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os
         if not stat.S_ISREG(facts.st_mode):
             kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
             raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
-        # One byte more than the size tells whether the file grew in between.
-        raw = os.read(descriptor, min(facts.st_size, MAX_BYTES) + 1)
-        if len(raw) != facts.st_size:
-            raw = _read_on(descriptor, raw)
+        # One byte more than allowed shows that it is too large. Files of the kernel have the size 0.
+        raw = os.read(descriptor, min(max(facts.st_size, 1 << 16), MAX_BYTES) + 1)
     except OSError as error:
         raise failure([_unreadable(path, error)]) from None
     finally:
@@ -241,20 +239,6 @@ def flow(data: Any, indent: int | None = None) -> str:
     """Return data as JSON without invisible characters, on one line unless `indent` is given."""
     text = json.dumps(data, indent=indent, ensure_ascii=False)
     return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
-
-
-def _read_on(descriptor: int, raw: bytes) -> bytes:
-    """Return the rest of a file whose size is unknown or changes."""
-    parts = [raw]
-    size = len(raw)
-    # Files of the kernel in `/proc` have size 0 and end only when they are read.
-    while size <= MAX_BYTES:
-        more = os.read(descriptor, 1 << 16)
-        if not more:
-            break
-        parts.append(more)
-        size += len(more)
-    return b"".join(parts)
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
@@ -412,8 +396,8 @@ def _explain(message: str, document: Document) -> Diagnostic:
             "yaml-duplicate-key", explanation, at=second.at, hint="remove one of the two"
         )
     at = _reported_place(message, document)
-    if "more than one document" in message and (mark := second_document(document.text)):
-        at = mark.at
+    if "more than one document" in message and (begins := list(_DOCUMENT.finditer(document.text))):
+        at = place_of(document.text, begins[-1].start())
     if "cannot start any token" in message:
         return _bad_start(document, at)
     if "tab character" in message:

@@ -446,9 +446,6 @@ def test_a_definition_of_vega_is_known_by_what_it_holds_though_it_is_no_yaml() -
         assert entry.tool.source is not None
         assert entry.tool.source.dialect == "vega"
         assert [finding for finding in check_tool(entry.tool, entry.document) if finding.is_error] == []
-    with pytest.raises(ManifestError) as caught:
-        entries("any.yaml", b"name: x\n{{if a}}\n{{end\n")
-    assert diagnostics_of(caught.value)[0].line == 2
 
 
 def test_a_file_of_no_known_format_is_an_error() -> None:

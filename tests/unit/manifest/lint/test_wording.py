@@ -33,7 +33,9 @@ def test_an_instruction_is_found_in_every_place(saying: str) -> None:
         assert [text for _, text in texts(tool) if instructions(text)] == [saying]
 
 
-@pytest.mark.parametrize("text", ["Finds things", 'Says "no" to all.\nAnd then yes.', "system", "ignore case"])
+@pytest.mark.parametrize(
+    "text", ["Finds things", 'Says "no" to all.\nAnd then yes.', "system", "ignore case"]
+)
 def test_ordinary_texts_are_no_instructions(text: str) -> None:
     assert instructions(text) is None
     assert hidden_characters(text) == []

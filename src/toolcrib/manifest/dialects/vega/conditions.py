@@ -70,12 +70,6 @@ def unfold(text: str, path: str) -> Unfolded:
     return _Unfolder(text, path).run()
 
 
-def has_control_line(raw: bytes) -> bool:
-    """Return True if a file has a control line."""
-    lines = raw.decode(errors="replace").splitlines()
-    return any(directive(line) is not None for line in lines if "{{" in line)
-
-
 class _Unfolder:
     def __init__(self, text: str, path: str) -> None:
         self._lines = split_lines(text)

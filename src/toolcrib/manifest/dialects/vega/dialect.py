@@ -54,7 +54,6 @@ DIALECT = Dialect(
     entries=_entries,
     spelling=Spelling.DOUBLE_BRACE,
     claims=_claims,
-    claims_unreadable=on_call(f"{_FOLDER}.conditions:has_control_line"),
     endings=(".yaml", ".yml"),
     granted=_granted,
     write=on_call(f"{_FOLDER}.writer:write_vega"),
