@@ -264,19 +264,16 @@ answer(homes=[words[0] for words in seen], lists=[words[1:] for words in seen], 
 
 def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
     once = "answer(level=in_force(), **refusal('echo ran', minimum='landlock'))"
+    place = "from toolcrib.sandbox.levels import probe_cache\nanswer(path=probe_cache.place())"
     assert server("", room, once) == {"level": "full", "ran": "ran\n"}
     (file,) = (room / "cache/toolcrib").iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
-    known = json.loads(file.read_text())
+    assert (file.stat().st_mode & 0o777, file.read_text()) == (0o600, "full")
     # What another process of this user found is not believed where that one stood otherwise.
     assert server("namespaces", room, once) == {"level": "landlock", "ran": "ran\n"}
     # Even where it is believed, a machine that is weaker than remembered refuses, and is tried anew.
-    standing = server(
-        "namespaces",
-        room,
-        "from toolcrib.sandbox.levels import probe_cache\nanswer(it=probe_cache.process_digest())",
-    )
-    file.write_text(json.dumps({**known, "standing": standing["it"]}))
+    file = Path(server("namespaces", room, place)["path"])
+    assert file.read_text() == "landlock"
+    file.write_text("full")
     lying = server("namespaces", room, once)
     assert (lying["level"], lying["code"]) == ("full", "sandbox_unavailable")
     assert not file.exists()
@@ -303,33 +300,29 @@ def test_where_it_is_remembered(
     assert (None if place is None else str(place.parent)) == folder
 
 
-def test_a_file_in_its_place_changes_nothing(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (room / "file").touch()
-    monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "file"))
-    probe_cache.keep([])
+def test_only_what_this_user_alone_may_have_written_is_read(
+    room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "own"))
+    file = probe_cache.place()
+    assert file is not None
+    probe_cache.keep("landlock")
+    assert probe_cache.known() == "landlock"
+    file.chmod(0o620)
     assert probe_cache.known() is None
-
-
-@pytest.mark.parametrize("spoil", ["mode", "folder", "link", "text", "form"])
-def test_a_memory_that_others_may_have_written_is_not_read(room: Path, spoil: str) -> None:
-    cache = "from toolcrib.sandbox.levels.probe_cache import known\n"
-    tried = f"from toolcrib.sandbox import probe\n{cache}probe()\nanswer(known=known() is not None)"
-    asked = "from toolcrib.sandbox.levels.probe import recalled\nanswer(known=recalled() is not None)"
-    assert server("", room, tried) == {"known": True}
-    assert server("", room, asked) == {"known": True}
-    (file,) = (room / "cache/toolcrib").iterdir()
-    if spoil == "mode":
-        file.chmod(0o620)
-    elif spoil == "folder":
-        file.parent.chmod(0o777)
-    elif spoil == "link":
-        file.rename(room / "elsewhere")
-        file.symlink_to(room / "elsewhere")
-    elif spoil == "text":
-        file.write_text("{")
-    else:
-        file.write_text(json.dumps({**json.loads(file.read_text()), "found": [1]}))
-    assert server("", room, asked) == {"known": False}
+    file.chmod(0o600)
+    file.parent.chmod(0o777)
+    assert probe_cache.known() is None
+    file.parent.chmod(0o700)
+    file.rename(room / "elsewhere")
+    file.symlink_to(room / "elsewhere")
+    assert probe_cache.known() is None
+    file.unlink()
+    file.write_text("{")
+    assert probe_cache.known() is None
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "elsewhere"))
+    probe_cache.keep("full")
+    assert probe_cache.known() is None
 
 
 PROJECT = """

@@ -12,7 +12,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -92,16 +92,8 @@ def probe() -> tuple[Mechanism, ...]:
     ]
     if not any(one.ok for one in found if one.name == LOWER_LEVEL):
         found = [replace(one, cost=NO_SANDBOX) if one.cost == LOWER else one for one in found]
-    probe_cache.keep([asdict(one) for one in found])
+    probe_cache.keep(level_of(found))
     return tuple(found)
-
-
-def recalled() -> tuple[Mechanism, ...] | None:
-    """Return what an equal process found before; None if there is nothing."""
-    try:
-        return tuple(Mechanism(**fields) for fields in probe_cache.known())
-    except TypeError:  # Nothing, or in another form.
-        return None
 
 
 def level_of(mechanisms: Iterable[Mechanism]) -> Level:
@@ -119,8 +111,7 @@ def in_force() -> Level:
     That may take half a second. A wrong memory never confines less: a mechanism that does not work makes the
     call fail.
     """
-    known = recalled()
-    return level_of(probe() if known is None else known)
+    return probe_cache.known() or level_of(probe())
 
 
 def forget() -> None:

@@ -1,21 +1,22 @@
-"""Remember what this machine can enforce, for other processes of the same user, until it is restarted.
+"""Remember the level of this machine, for other processes of the same user, until it is restarted.
 
-The file is in the user's own cache folder (`$TOOLCRIB_CACHE`, else `$XDG_CACHE_HOME/toolcrib`). It is used
-only by a process with the same kernel, version of ours, namespaces, filters, capabilities and security label
-as the one that wrote it: a service or a container can do less than a shell of the same user. It never lets a
-call run with less than its project allows: a remembered mechanism that does not work fails the call.
+The file is in the user's own cache folder (`$TOOLCRIB_CACHE`, else `$XDG_CACHE_HOME/toolcrib`). Its name is a
+digest of the kernel, our version, and the process's namespaces, filters, capabilities and security label: a
+service or a container can do less than a shell of the same user. A remembered level that does not work fails
+the call.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import get_args
+
+from toolcrib.spec import Level
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 STATUS_LINES = ("NoNewPrivs", "Seccomp", "Seccomp_filters", "CapEff", "CapBnd", "Uid", "Gid")
@@ -25,64 +26,45 @@ SETTINGS = (
     "/proc/sys/kernel/unprivileged_userns_clone",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
 )
-LONGEST = 65_536
 
 
 def place() -> Path | None:
-    """Return the file, one for each start of the machine, user and kernel; None if there is no place."""
-    boot = text_of(BOOT_ID).strip()
-    try:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    except RuntimeError:
-        base = ""
+    """Return the file for a process like this one; None if there is no place for it."""
+    base = os.environ.get("XDG_CACHE_HOME") or f"{os.environ.get('HOME', '')}/.cache"
     folder = os.environ.get("TOOLCRIB_CACHE") or f"{base}/toolcrib"
-    if not folder.startswith("/") or not boot.replace("-", "").isalnum():
+    boot = text_of(BOOT_ID)
+    if not folder.startswith("/") or not boot:
         return None
-    return Path(folder, f"probe-{boot}-{os.geteuid()}-{os.uname().release}.json")
-
-
-def process_digest() -> str:
-    """Return a digest of all that decides what the kernel lets this process do."""
-    version = str(getattr(sys.modules.get("toolcrib"), "__version__", ""))
-    seen = [version, os.uname().machine, *map(text_of, SETTINGS)]
+    seen = [boot, *os.uname(), str(getattr(sys.modules.get("toolcrib"), "__version__", ""))]
+    seen += map(text_of, SETTINGS)
     lines = text_of("/proc/self/status").splitlines()
     seen += [line for line in lines if line.partition(":")[0] in STATUS_LINES]
-    for name in sorted(os.listdir("/proc/self/ns")) if os.path.isdir("/proc/self/ns") else ():
-        try:
-            seen.append(os.readlink(f"/proc/self/ns/{name}"))
-        except OSError:
-            seen.append(name)
-    return hashlib.sha256("\0".join(seen).encode(errors="replace")).hexdigest()
+    with suppress(OSError):
+        seen += [os.readlink(entry.path) for entry in os.scandir("/proc/self/ns")]
+    digest = hashlib.sha256("\0".join(seen).encode(errors="replace")).hexdigest()
+    return Path(folder, f"level-{digest}")
 
 
 def text_of(path: str) -> str:
     """Return a small file of the kernel's; empty if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return file.read(LONGEST).decode(errors="replace")
+        return Path(path).read_text(errors="replace")
     except OSError:
         return ""
 
 
-def known() -> Any:
-    """Return what an equal process has remembered; None if there is nothing."""
+def known() -> Level | None:
+    """Return the level that an equal process has remembered; None if there is none."""
     path = place()
     if path is None:
         return None
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, encoding="ascii", errors="replace") as file:
+            text = file.read(16) if is_private(os.fstat(fd)) and is_private(os.lstat(path.parent)) else ""
     except OSError:
         return None
-    with open(fd, "rb") as file:
-        if not is_private(os.fstat(fd)) or not is_private(os.lstat(path.parent)):
-            return None
-        try:
-            document = json.loads(file.read(LONGEST))
-        except ValueError:
-            return None
-    if not isinstance(document, dict) or document.get("standing") != process_digest():
-        return None
-    return document.get("found")
+    return next((level for level in get_args(Level) if level == text), None)
 
 
 def is_private(info: os.stat_result) -> bool:
@@ -91,30 +73,22 @@ def is_private(info: os.stat_result) -> bool:
     return kind and info.st_uid == os.geteuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def keep(found: Any) -> None:
-    """Remember something; where that is not possible, the next process finds out for itself."""
+def keep(level: Level) -> None:
+    """Remember a level; where that is not possible, the next process finds out for itself."""
     path = place()
     if path is None:
         return
-    new = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    try:
+    with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump({"standing": process_digest(), "found": found}, file)
-        # In one step: a process that reads at the same time sees the old file or the new one, never half of
-        # it.
-        new.replace(path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink()
+        # A reader that comes too early sees no level, and finds out for itself.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(level)
 
 
 def forget() -> None:
     """Have the next process find out again."""
     path = place()
     if path is not None:
-        try:
-            path.unlink(missing_ok=True)
-        except OSError:
-            pass
+        with suppress(OSError):
+            path.unlink()
