@@ -96,8 +96,7 @@ class History:
         """Return the latest changes of all versions of a tool, the newest first."""
         from toolcrib.guard import AuditQuery, AuditReader
 
-        with AuditReader(log_of(self._data)[0]) as reader:
-            lines = reader.newest(AuditQuery(tool=slug, text=bundle_id), MOST_LINES)
+        lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(tool=slug, text=bundle_id), MOST_LINES)
         return [
             RecordedChange(
                 at=entry.time.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -44,35 +44,13 @@ _CONNECTIONS, _TO_ONE_HOST = 300, 100
 """At once for requests: a host that does not answer must leave others a part."""
 _CONNECT_S = 30.0
 
+_Sessions = dict[tuple[bool, bool], "aiohttp.ClientSession"]
 Send = Callable[[EgressRequest, HostPolicy], Awaitable[EgressResponse]]
 RECORDER: ContextVar[Callable[[EgressRequest, HostPolicy, Send], Awaitable[EgressResponse]] | None] = (
     ContextVar("toolcrib.recorder", default=None)
 )
 """For tests: what is set here answers in place of the network. It gets each request, its policy, and what
 really sends it."""
-
-
-class _Sessions:
-    """The connection pools of one event loop: of named and of other hosts, for requests and for streams."""
-
-    def __init__(self, make: Callable[..., aiohttp.ClientSession]) -> None:
-        self._make = make
-        self._made: dict[tuple[bool, bool], aiohttp.ClientSession] = {}
-
-    def get(self, *, named: bool, stream: bool) -> aiohttp.ClientSession:
-        session = self._made.get((named, stream))
-        if session is None:
-            session = self._made[named, stream] = self._make(named=named, stream=stream)
-        return session
-
-    async def close(self) -> None:
-        for session in self._made.values():
-            await session.close()
-
-    def abandon(self) -> None:
-        """Drop the sockets without waiting: their loop is closed."""
-        for session in self._made.values():
-            session.detach()
 
 
 class Egress:
@@ -91,6 +69,7 @@ class Egress:
         self._resolver = resolver or SystemResolver()
         self._ssl = ssl_context
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sessions] = WeakKeyDictionary()
+        """For each event loop its pools: of named and of other hosts, for requests and for streams."""
         self._lock = threading.Lock()
 
     async def __aenter__(self) -> Egress:
@@ -169,13 +148,13 @@ class Egress:
             sessions = dict(self._sessions)
             self._sessions.clear()
         here = asyncio.get_running_loop()
-        for loop, pair in sessions.items():
+        for loop, pools in sessions.items():
             if loop is here:
-                await pair.close()
+                await _close(pools)
             elif loop.is_closed():
-                pair.abandon()
+                _abandon(pools)
             else:
-                asyncio.run_coroutine_threadsafe(pair.close(), loop)
+                asyncio.run_coroutine_threadsafe(_close(pools), loop)
 
     async def _follow(self, request: EgressRequest, policy: HostPolicy) -> EgressResponse:
         destination = destination_of(request.url)
@@ -231,7 +210,7 @@ class Egress:
         from yarl import URL
 
         named = policy.check(destination)
-        session = self._sessions_of_loop().get(named=named, stream=stream)
+        session = self._session(named=named, stream=stream)
         # aiohttp warns of large bodies in memory, and copies them.
         data: Any = io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
         return await session.request(
@@ -244,17 +223,20 @@ class Egress:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S if stream else None),
         )
 
-    def _sessions_of_loop(self) -> _Sessions:
+    def _session(self, *, named: bool, stream: bool) -> aiohttp.ClientSession:
+        """Return the pool of this event loop; those of loops that are closed are dropped."""
         loop = asyncio.get_running_loop()
-        sessions = self._sessions.get(loop)
-        if sessions is None:
+        pools = self._sessions.get(loop)
+        if pools is None:
             with self._lock:
                 for other in [other for other in self._sessions if other.is_closed()]:
-                    self._sessions.pop(other).abandon()
-                sessions = self._sessions[loop] = _Sessions(self._session)
-        return sessions
+                    _abandon(self._sessions.pop(other))
+                pools = self._sessions[loop] = {}
+        if (named, stream) not in pools:
+            pools[named, stream] = self._new_session(named=named, stream=stream)
+        return pools[named, stream]
 
-    def _session(self, *, named: bool, stream: bool) -> aiohttp.ClientSession:
+    def _new_session(self, *, named: bool, stream: bool) -> aiohttp.ClientSession:
         import aiohttp
 
         connector = aiohttp.TCPConnector(
@@ -284,6 +266,17 @@ def destination_of(url: str) -> Destination:
         return Destination.parse(url)
     except ValueError as error:
         raise InvalidInput(f"the URL cannot be called: {error}") from None
+
+
+async def _close(pools: _Sessions) -> None:
+    for session in pools.values():
+        await session.close()
+
+
+def _abandon(pools: _Sessions) -> None:
+    """Drop the sockets without waiting: their loop is closed."""
+    for session in pools.values():
+        session.detach()
 
 
 def _is_live(answer: aiohttp.ClientResponse) -> bool:

@@ -66,7 +66,7 @@ class HostPolicy:
     on_check: Callable[[str, int, bool], None] | None = field(default=None, compare=False)
     """Called with host and port of each destination that is checked, and True if it may be reached."""
     remedy: str = field(default="name it in permissions.network.allow", compare=False)
-    """What allows a host that is not."""
+    """The way to allow a host that is not, for hints."""
 
     @classmethod
     def of(

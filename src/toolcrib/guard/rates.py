@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from types import TracebackType
 
 from toolcrib.errors import RateLimited, StateUnavailable
 from toolcrib.state import Database, Transaction
@@ -127,7 +126,5 @@ class RateLease:
     def __enter__(self) -> RateLease:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.release()

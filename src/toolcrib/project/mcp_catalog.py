@@ -293,8 +293,7 @@ class McpCatalog:
 def calls_of(project: Project, caller: str) -> list[dict[str, Any]]:
     """Return a caller's own lines of the audit log, the newest last."""
     try:
-        with AuditReader(project.place.audit) as reader:
-            found = reader.newest(AuditQuery(caller=caller), _MOST_CALLS)
+        found = AuditReader(project.place.audit).newest(AuditQuery(caller=caller), _MOST_CALLS)
     except OSError as error:
         raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
     kept = ("time", "event", "fields")

@@ -113,7 +113,7 @@ class Confinement:
     advice: str = ""
     """Added to the hint if it is refused because the level is too low."""
     script: Script | None = None
-    """If `argv` starts a Python script of ours: the same for an interpreter that runs already."""
+    """Set if `argv` starts a Python script of ours: the same for an interpreter that runs already."""
     on_output: Callable[[bytes], None] | None = None
     """Called on the event loop with what is read of standard output, as far as it is kept; must not fail."""
     watch: Callable[[Seen], None] | None = None

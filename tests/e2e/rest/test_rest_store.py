@@ -543,8 +543,7 @@ def test_each_change_over_http_is_in_the_log_of_the_store(full: Bundle) -> None:
     zipped = {"Content-Type": "application/zip"}
     assert full.server.send("POST", "/tools/import?onConflict=skip", archive, zipped).status == 200
     path, anchor = log_of(full.server.data)
-    with AuditReader(path) as reader:
-        lines = [line.entry for line in reader.newest(AuditQuery(text=full.id), 100)]
+    lines = [line.entry for line in AuditReader(path).newest(AuditQuery(text=full.id), 100)]
     assert [line.event for line in lines if line is not None] == [
         "BUNDLE_CREATED",
         "TOOL_PUT",

@@ -7,7 +7,6 @@ import logging
 import re
 import resource
 import socket
-import threading
 from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 
@@ -182,39 +181,21 @@ _SPARED = 256
 """Descriptors of this process that no proxied connection takes."""
 
 
-class _DescriptorBudget:
-    """The number of connections of all proxies in this process.
+_open: set[socket.socket] = set()
+"""The connections of all proxies in this process."""
 
-    Programs must not use up its descriptors together: a connection takes two, and half of all are spared.
+
+def _has_room(own: int) -> bool:
+    """Return True if one more connection leaves enough descriptors for the server.
+
+    A connection takes two, and half of all are spared. Once half of the rest are taken, a proxy that has
+    `own` connections gets a few only.
     """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open = 0
-
-    def take(self, own: int) -> bool:
-        """Count one more connection; return False if there are too many.
-
-        Arguments:
-            own: connections that its proxy has already. Once half of all are taken, it gets a few only.
-        """
-        # Asked each time: the limit can be raised while the server runs.
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with self._lock:
-            most = max(16, (soft - _SPARED) // 4)
-            is_scarce = self._open >= most or (self._open >= most // 2 and own >= _FEW)
-            if is_scarce and soft != resource.RLIM_INFINITY:
-                return False
-            self._open += 1
-        return True
-
-    def give_back(self) -> None:
-        """Count one connection less."""
-        with self._lock:
-            self._open -= 1
-
-
-_budget = _DescriptorBudget()
+    # Asked each time: the limit can be raised while the server runs.
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = max(16, (soft - _SPARED) // 4)
+    is_scarce = len(_open) >= most or (len(_open) >= most // 2 and own >= _FEW)
+    return not is_scarce or soft == resource.RLIM_INFINITY
 
 
 class Proxy:
@@ -290,11 +271,12 @@ class Proxy:
                 continue
             self.used = True
             try:
-                while not _budget.take(len(self._connections)):  # noqa: ASYNC110 - other event loops give back too
+                while not _has_room(len(self._connections)):  # noqa: ASYNC110 - other event loops give back too
                     await asyncio.sleep(_RETRY_S)
             except asyncio.CancelledError:
                 sock.close()
                 raise
+            _open.add(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = loop.create_task(self._serve(sock))
             self._connections[task] = sock
@@ -302,9 +284,10 @@ class Proxy:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         # Here and not in the task: one that is cancelled before its first step runs none of its lines.
-        self._connections.pop(task).close()
+        sock = self._connections.pop(task)
+        _open.discard(sock)
+        sock.close()
         self._free.release()
-        _budget.give_back()
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a proxied connection failed", exc_info=error)
 

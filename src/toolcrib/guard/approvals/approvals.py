@@ -338,18 +338,8 @@ def _status(row: Approval | RequestStatus, grant: Grant | None, now: float) -> A
 
 
 def _with(row: Approval, grant: Grant | None, now: float) -> Approval:
-    status = _status(row, grant, now)
-    if grant is None:
-        return replace(row, status=status)
-    return replace(
-        row,
-        status=status,
-        scope=grant.scope,
-        decided_by=grant.decided_by,
-        decided_at=grant.decided_at,
-        edited=grant.edited,
-        note=grant.note,
-    )
+    decision = ("scope", "decided_by", "decided_at", "edited", "note") if grant is not None else ()
+    return replace(row, status=_status(row, grant, now), **{name: getattr(grant, name) for name in decision})
 
 
 def _done_with(approval: Approval) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -96,8 +95,13 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     verdict = scan.finish(path.name)
     if head is not None and anchor is None:
         return replace(verdict, anchor=head)
-    skipped = tuple(_skipped(known)) if verdict.lines else ()
-    return replace(verdict, anchor=None if known is None else known.head, skipped=skipped)
+    skipped: tuple[str, ...] = ()
+    if known is None:
+        skipped = (_NO_ANCHOR,)
+    elif not known.keyed:
+        skipped = (_NO_KEY,)
+    anchored = None if known is None else known.head
+    return replace(verdict, anchor=anchored, skipped=skipped if verdict.lines else ())
 
 
 def find_interrupted(path: Path, anchor: Path) -> list[AuditEntry]:
@@ -112,14 +116,8 @@ def find_interrupted(path: Path, anchor: Path) -> list[AuditEntry]:
     return [] if anchored is None else interrupted_calls(path, anchored.calls)
 
 
-def _skipped(anchored: Anchored | None) -> Iterator[str]:
-    """Yield the checks that this anchor does not allow."""
-    if anchored is None:
-        yield "the end of the log: without an anchor, lines removed from or added to the end are not noticed"
-    elif not anchored.keyed:
-        yield "the keyed digest of the anchor: its key is missing"
-
-
+_NO_ANCHOR = "the end of the log: without an anchor, lines removed from or added to the end are not noticed"
+_NO_KEY = "the keyed digest of the anchor: its key is missing"
 _UNSURE = "this line was altered, or the digest in the next (and last) line"
 
 

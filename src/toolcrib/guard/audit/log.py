@@ -22,7 +22,6 @@ from hashlib import sha256
 from os import SEEK_END, lseek, write
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
@@ -138,9 +137,7 @@ class AuditLog:
     def __enter__(self) -> AuditLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def _guarded(self, body: str | None, opens: bool = False, start: int = 0) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import datetime
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -93,91 +94,54 @@ class AuditQuery:
 
 
 class AuditReader:
-    """Reads one log: its newest lines, then new ones as they are written. A context manager."""
+    """Reads one log: its newest lines, then new ones as they are written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO | None = None
-        self._position = 0
+        self._last = b""
+        """The newest whole line that was read."""
 
     def newest(self, query: AuditQuery, limit: int) -> list[AuditLine]:
         """Return the newest matching lines, at most `limit`, the oldest of them first.
 
         Raises OSError if a file cannot be read, or a writer keeps the lock for seconds.
         """
-        self.close()
-        parts, self._file, self._position = open_files(self._path)
-        lines = self._backwards(parts, query.marks())
-        return list(islice(_matching(lines, query), limit))[::-1]
+        parts, file, size = open_files(self._path)
+        with file or nullcontext():
+            self._last = next((raw for _, raw in self._whole(parts, file, size)), b"")
+            lines = self._backwards(parts, file, size, query.marks())
+            return list(islice(_matching(lines, query), limit))[::-1]
 
     def news(self, query: AuditQuery) -> Iterator[AuditLine]:
         """Yield matching lines written since the last call, also across a rotation."""
-        yield from _matching(self._forwards(), query)
+        parts, file, size = open_files(self._path)
+        with file or nullcontext():
+            found = list(takewhile(lambda line: line[1] != self._last, self._whole(parts, file, size)))
+        if found:
+            self._last = found[0][1]
+        yield from _matching(reversed(found), query)
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-
-    def __enter__(self) -> AuditReader:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def _backwards(self, parts: list[Path], marks: list[bytes]) -> Iterator[tuple[str, bytes]]:
-        if self._file is not None:
-            for raw in lines_backwards(self._file.fileno(), self._position, marks):
+    def _backwards(
+        self, parts: list[Path], file: BinaryIO | None, size: int, marks: Sequence[bytes] = ()
+    ) -> Iterator[tuple[str, bytes]]:
+        """Yield file name and line, the newest first; lines without one of the marks may be left out."""
+        if file is not None:
+            for raw in lines_backwards(file.fileno(), size, marks):
                 yield self._path.name, raw
         for part in reversed(parts):
-            with open_part(part) as file:
-                for raw in lines_backwards(file.fileno(), os.fstat(file.fileno()).st_size, marks):
+            with open_part(part) as rotated:
+                for raw in lines_backwards(rotated.fileno(), os.fstat(rotated.fileno()).st_size, marks):
                     yield part.name, raw
 
-    def _forwards(self) -> Iterator[tuple[str, bytes]]:
-        """Yield whole new lines of our file; if it was rotated, of the files after it as well."""
-        moved = self._moved()  # Checked before reading: lines added in between are read by the next call.
-        yield from self._rest()
-        if not moved:
-            return
-        ours = self._file
-        parts, self._file, _ = open_files(self._path)
-        self._position = 0
-        if ours is not None:
-            with ours:
-                held = os.fstat(ours.fileno())
-            # Our file was renamed. Its inode finds it among the rotated ones; all files after it are new to
-            # us.
-            behind = [n for n, part in enumerate(parts, 1) if os.path.samestat(part.stat(), held)]
-            parts = parts[behind[0] if behind else len(parts) :]
-        for part in parts:
-            with open_part(part) as file:
-                for raw in file:
-                    yield part.name, raw.rstrip(b"\n")
-        yield from self._rest()
-
-    def _rest(self) -> Iterator[tuple[str, bytes]]:
-        if self._file is None:
-            return
-        self._file.seek(self._position)
-        for raw in self._file:
-            # A line that is still being written, or half a line of a dead writer: the next call reads it
-            # again.
-            if not raw.endswith(b"\n"):
-                return
-            self._position += len(raw)
-            yield self._path.name, raw.rstrip(b"\n")
-
-    def _moved(self) -> bool:
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return False
-        return self._file is None or not os.path.samestat(found, os.fstat(self._file.fileno()))
+    def _whole(self, parts: list[Path], file: BinaryIO | None, size: int) -> Iterator[tuple[str, bytes]]:
+        """Yield each line as `_backwards`, without half a line of a dead writer at the end."""
+        lines = self._backwards(parts, file, size)
+        if file is not None and size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+            next(lines)
+        return lines
 
 
-def _matching(lines: Iterator[tuple[str, bytes]], query: AuditQuery) -> Iterator[AuditLine]:
+def _matching(lines: Iterable[tuple[str, bytes]], query: AuditQuery) -> Iterator[AuditLine]:
     marks = query.marks()
     for name, raw in lines:
         if all(mark in raw for mark in marks):

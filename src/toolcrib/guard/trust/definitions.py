@@ -1,4 +1,4 @@
-"""What a person has reviewed of an MCP server: its tools' definitions, and the hosts that it may reach."""
+"""The reviewed facts about an MCP server: its tools' definitions, and the hosts that it may reach."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class ReviewedDefinitions:
 
     def seen(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that the server sent last, by the tool's own name."""
-        return self._read("seen")
+        return self._tools("seen")
 
     def reviewed(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that a person has reviewed."""
-        return self._read("reviewed")
+        return self._tools("reviewed")
 
     def see(self, definitions: Mapping[str, Definition]) -> None:
         """Store the definitions that the server offers now."""
         if self.seen() != definitions:
-            self._write("seen", definitions)
+            self._store("seen", tools=dict(definitions))
 
     def accept(self, definitions: Mapping[str, Definition]) -> None:
         """Store these definitions as the reviewed ones, instead of any others."""
-        self._write("reviewed", definitions)
+        self._store("reviewed", tools=dict(definitions))
 
     def network(self) -> Network | None:
         """Return the hosts that a person has allowed the server; None before anybody has decided."""
@@ -70,12 +70,9 @@ class ReviewedDefinitions:
         # `path` is the folder without creating it.
         return self._vault.path / "mcp" / f"{self._server}.{what}.json"
 
-    def _read(self, what: str) -> dict[str, dict[str, Any]]:
+    def _tools(self, what: str) -> dict[str, dict[str, Any]]:
         tools = self._stored(what).get("tools")
         return tools if isinstance(tools, dict) else {}
-
-    def _write(self, what: str, definitions: Mapping[str, Definition]) -> None:
-        self._store(what, tools=dict(definitions))
 
     def _stored(self, what: str) -> Mapping[str, Any]:
         found = read_private(self._path(what))

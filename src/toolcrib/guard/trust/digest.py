@@ -18,7 +18,6 @@ from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import NamedTuple
 
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.manifest.kinds import CodeFile, kind_of
@@ -59,21 +58,13 @@ def changed_parts(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str,
     return tuple(sorted(name for name in {*then, *now} if then.get(name) != now.get(name)))
 
 
-class _FileState(NamedTuple):
-    """The kernel's facts about a file; no program can set the change time."""
+_FileState = tuple[int, ...]
 
-    device: int
-    inode: int
-    mode: int
-    size: int
-    modified: int
-    changed: int
 
-    @classmethod
-    def of(cls, found: os.stat_result) -> _FileState:
-        return cls(
-            found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-        )
+def _state_of(found: os.stat_result) -> _FileState:
+    """Return what the kernel says of a file; no program can set the last, the time of its last change."""
+    times = found.st_mtime_ns, found.st_ctime_ns
+    return found.st_dev, found.st_ino, found.st_mode, found.st_size, *times
 
 
 class _Looks:
@@ -119,7 +110,7 @@ class _Looks:
         """Return True if a digest taken now would be the same."""
         try:
             same = all(
-                state is not None and _FileState.of(os.lstat(path)) == state
+                state is not None and _state_of(os.lstat(path)) == state
                 for path, state in self.states.items()
             )
         except OSError:
@@ -208,18 +199,18 @@ class Digests:
             # State, content, state again: a file that changes meanwhile is read once more.
             found = os.lstat(path)
             looks.spend(found.st_size, path)
-            looks.states[path] = state = _FileState.of(found)
+            looks.states[path] = state = _state_of(found)
             if not stat.S_ISREG(found.st_mode):
                 return _special(path, found)
             known = self._known.get(path)
             if known is not None and known[0] == state:
                 return known[1]
             began = time.time_ns()
-            value = self._content(path, state)
+            value = self._content(path, found)
             if value is not None:
                 # Changed in this tick of the clock: another change could leave the same state, so it is not
                 # remembered.
-                if abs(began - state.changed) <= SETTLED_NS:
+                if abs(began - found.st_ctime_ns) <= SETTLED_NS:
                     looks.states[path] = None
                 else:
                     self._remember(path, state, value)
@@ -229,10 +220,11 @@ class Digests:
             hint="Try again when nothing writes it.",
         )
 
-    def _content(self, path: str, state: _FileState) -> str | None:
+    def _content(self, path: str, found: os.stat_result) -> str | None:
         """Digest a file that is in this state; None if it changes before the end."""
+        state = _state_of(found)
         with open_plain(path) as file:
-            if _FileState.of(os.fstat(file.fileno())) != state:
+            if _state_of(os.fstat(file.fileno())) != state:
                 return None
             content = hashlib.sha256()
             size = 0
@@ -240,11 +232,11 @@ class Digests:
                 content.update(data)
                 size += len(data)
                 # A file that grows while it is read could keep this loop busy forever.
-                if size > state.size:
+                if size > found.st_size:
                     return None
-            if _FileState.of(os.fstat(file.fileno())) != state or size != state.size:
+            if _state_of(os.fstat(file.fileno())) != state or size != found.st_size:
                 return None
-        return f"{'executable' if state.mode & 0o111 else 'file'} {content.hexdigest()}"
+        return f"{'executable' if found.st_mode & 0o111 else 'file'} {content.hexdigest()}"
 
     def _remember(self, path: str, state: _FileState, value: str) -> None:
         with self._lock:

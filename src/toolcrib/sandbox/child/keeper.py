@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # see `privileges`
 import os
-import stat
 
 from toolcrib.sandbox.child.command import offer
 from toolcrib.sandbox.child.privileges import join_cgroup, leave_keyring, reset_process, set_limits
@@ -200,10 +199,15 @@ def remove_folder(path: str) -> None:
         return
     try:
         os.fchmod(top, 0o700)
-        count = 0
         while names := os.listdir(top):
             for name in names:
-                count = flatten(top, name, count)
+                if not remove_file(top, name):
+                    inner = open_folder(name, top)
+                    for entry in os.listdir(inner):
+                        if not remove_file(inner, entry):
+                            os.rename(entry, os.urandom(8).hex(), src_dir_fd=inner, dst_dir_fd=top)
+                    os.close(inner)
+                    os.rmdir(name, dir_fd=top)
         os.rmdir(path)
     except OSError:  # It stays; there is nobody to report it to.
         pass
@@ -211,31 +215,14 @@ def remove_folder(path: str) -> None:
         os.close(top)
 
 
-def flatten(top: int, name: str, count: int) -> int:
-    """Remove one entry of the folder; its subfolders move up, named by a number that counts on."""
-    if not is_folder(top, name):
-        os.unlink(name, dir_fd=top)
-        return count
-    # A tool may have taken its own rights to the folder away.
-    os.chmod(name, 0o700, dir_fd=top)
-    inner = open_folder(name, top)
+def remove_file(folder: int, name: str) -> bool:
+    """Remove an entry of a folder; return False for a folder, to which this user gets all rights again."""
     try:
-        for entry in os.listdir(inner):
-            if is_folder(inner, entry):
-                os.chmod(entry, 0o700, dir_fd=inner)
-                count += 1
-                os.rename(entry, f".moved-{os.getpid()}-{count}", src_dir_fd=inner, dst_dir_fd=top)
-            else:
-                os.unlink(entry, dir_fd=inner)
-    finally:
-        os.close(inner)
-    os.rmdir(name, dir_fd=top)
-    return count
-
-
-def is_folder(folder: int, name: str) -> bool:
-    """Return True if an entry is a folder itself, not a link to one."""
-    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        return False
+    return True
 
 
 def open_folder(path: str, base: int | None = None) -> int:

@@ -6,14 +6,13 @@ of its own replaces `/tmp`. Tools that this level cannot confine were refused be
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 
 from toolcrib.sandbox.child.privileges import clear_capabilities, drop_privileges, enforce
 from toolcrib.sandbox.kernel import landlock
-from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, SetupFailure, close_other, prctl, syscall
-from toolcrib.sandbox.kernel.mounts import DEVICES, RESOLVE_NO_SYMLINKS, SYS_OPENAT2
+from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, SetupFailure, close_other, prctl
+from toolcrib.sandbox.kernel.mounts import DEVICES, HOW, HOW_LINK, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,13 +71,14 @@ def open_grant(source: str, target: str, mode: str) -> tuple[int, Stamp]:
     """Open what is granted with O_PATH, through no symbolic link; -1 and None for what need not exist."""
     if mode in ("empty", "hide"):
         return -1, None
-    itself = os.O_NOFOLLOW if mode == "link" else 0
-    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | itself, 0, RESOLVE_NO_SYMLINKS)
-    fd = syscall(SYS_OPENAT2, -1, os.fsencode(source), how, ctypes.sizeof(how))
-    if fd >= 0:
-        seen = os.fstat(fd)
-        return fd, (seen.st_dev, seen.st_ino)
-    number = ctypes.get_errno()
-    if mode.endswith("?") and number in (errno.ENOENT, errno.ENOTDIR):
-        return -1, None
-    raise SetupFailure("openat2" if number == errno.ENOSYS else "grant", number, target)
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fd = resolve(root, source, HOW_LINK if mode == "link" else HOW)
+    except OSError as error:
+        if mode.endswith("?") and error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return -1, None
+        raise SetupFailure("grant", error.errno or 0, target) from None
+    finally:
+        os.close(root)
+    seen = os.fstat(fd)
+    return fd, (seen.st_dev, seen.st_ino)

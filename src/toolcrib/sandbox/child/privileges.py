@@ -37,9 +37,6 @@ SECUREBITS = 0xEF
 CAPABILITY_VERSION_3 = 0x20080522
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
 KEYCTL_JOIN_SESSION_KEYRING = 1
-SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
-RESERVED_SIGNALS = (32, 33)
-"""Signals of the C library, which it refuses to set itself."""
 
 
 def join_cgroup(files: Iterable[int]) -> None:
@@ -100,9 +97,6 @@ def reset_process(cwd: str) -> None:
     for number in _signal.valid_signals():
         if number not in (_signal.SIGKILL, _signal.SIGSTOP):
             _signal.signal(number, _signal.SIG_DFL)
-    # A signal that is ignored stays so after exec; the C library needs these two for its threads.
-    for number in RESERVED_SIGNALS:
-        syscall(SYS_RT_SIGACTION[os.uname().machine], number, bytes(32), 0, 8)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         null = os.open("/dev/null", mode)
@@ -116,36 +110,25 @@ def reset_process(cwd: str) -> None:
 
 
 def set_limits(limits: Iterable[tuple[int, int]]) -> None:
-    """Set resource limits, as number and value, for this process and all that comes from it."""
+    """Set resource limits, as number and value, never above the present ones."""
     try:
         for which, value in limits:
-            set_limit(which, value)
+            _, hard = resource.getrlimit(which)
+            soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            # At the soft limit of processor time comes SIGXCPU, at the hard one SIGKILL: a second to react.
+            end = soft + 1 if which == resource.RLIMIT_CPU and soft != hard else soft
+            resource.setrlimit(which, (soft, end))
     except (OSError, ValueError) as error:  # setrlimit raises ValueError for EPERM.
         raise SetupFailure("prlimit64", getattr(error, "errno", None) or errno.EPERM) from None
-
-
-def set_limit(which: int, value: int) -> None:
-    """Set one resource limit, never above the present one."""
-    _, hard = resource.getrlimit(which)
-    soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    # At the soft limit of processor time comes SIGXCPU, and at the hard one SIGKILL: a second to react.
-    end = soft + 1 if which == resource.RLIMIT_CPU and soft != hard else soft
-    resource.setrlimit(which, (soft, end))
 
 
 def enforce(ruleset: landlock.Ruleset, code: bytes) -> None:
     """Limit this process by Landlock, which forbids mounting, and then by a filter, which forbids most
     else."""
+    stage = "landlock"
     try:
         ruleset.enforce()
-    except OSError as error:
-        raise SetupFailure("landlock", error.errno or 0) from None
-    install_filter(code)
-
-
-def install_filter(code: bytes) -> None:
-    """Put a system call filter on this process."""
-    try:
+        stage = "seccomp"
         seccomp.install(code)
     except OSError as error:
-        raise SetupFailure("seccomp", error.errno or 0) from None
+        raise SetupFailure(stage, error.errno or 0) from None

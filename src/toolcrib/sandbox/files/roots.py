@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
-from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
 from toolcrib.errors import (
@@ -113,9 +112,7 @@ class Roots:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def read(self, path: str, offset: int = 0, limit: int = LIMIT) -> FilePart:
@@ -176,16 +173,10 @@ class Roots:
             NotFoundError: a folder on the way, or the file to append to, does not exist.
             InvalidInput: the path is a folder or cannot be a path.
         """
-        root, relative = self._locate(path)
-        with explained(path):
-            folder, name = self._place(root, relative, path, mkdir)
-            try:
-                self._check_write(os.path.join(real_path_of(folder), name), path)
-                if append:
-                    return add(folder, name, data, path)
-                return replace(folder, name, data, mode & 0o777)
-            finally:
-                os.close(folder)
+        with self._target(path, mkdir) as (folder, name):
+            if append:
+                return add(folder, name, data, path)
+            return replace(folder, name, data, mode & 0o777)
 
     @contextmanager
     def alone(self, path: str, wait_s: float = 10.0, *, mkdir: bool = False) -> Iterator[None]:
@@ -198,14 +189,8 @@ class Roots:
             UnavailableError: somebody else had it for `wait_s` seconds.
             ToolcribError: what `write` raises for the place.
         """
-        root, relative = self._locate(path)
-        with explained(path):
-            folder, name = self._place(root, relative, path, mkdir)
-            try:
-                self._check_write(os.path.join(real_path_of(folder), name), path)
-                lock = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-            finally:
-                os.close(folder)
+        with self._target(path, mkdir) as (folder, _):
+            lock = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             take(lock, path, time.monotonic() + wait_s)
             yield
@@ -222,6 +207,18 @@ class Roots:
                 yield fd
             finally:
                 os.close(fd)
+
+    @contextmanager
+    def _target(self, path: str, mkdir: bool) -> Iterator[tuple[int, str]]:
+        """Open the folder that a file may be written in; yield it and the file's name there."""
+        root, relative = self._locate(path)
+        with explained(path):
+            folder, name = self._place(root, relative, path, mkdir)
+            try:
+                self._check_write(os.path.join(real_path_of(folder), name), path)
+                yield folder, name
+            finally:
+                os.close(folder)
 
     def _locate(self, path: str) -> tuple[Opened, str]:
         """Return the root that a path is meant in, and the path from there."""

@@ -142,5 +142,5 @@ def landlock_parts() -> tuple[int, list[str]]:
     from toolcrib.sandbox.kernel import landlock
 
     version = landlock.abi()
-    _, found = landlock.rights_handled(version, landlock.BIND_TCP | landlock.CONNECT_TCP, scope=True)
-    return version, [f"landlock {name}" for name in found["missing"]]
+    _, missing = landlock.rights_handled(version, landlock.BIND_TCP | landlock.CONNECT_TCP, scope=True)
+    return version, [f"landlock {name}" for name in missing]

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -345,15 +346,12 @@ def stamp(word: str) -> tuple[int, int] | None:
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Return one message and its descriptors; an empty message at the end."""
-    try:
-        data, rights, _, _ = sock.recvmsg(65_536, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
-    except ConnectionResetError:
-        # Comes first if the other end left something unread; what it sent before comes after.
-        try:
+    # A reset comes first if the other end left something unread; what it sent before comes after.
+    for _ in range(2):
+        with suppress(ConnectionResetError):
             data, rights, _, _ = sock.recvmsg(65_536, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
-        except ConnectionResetError:
-            return b"", []
-    return data, [fd for _, _, raw in rights for fd in array.array("i", raw[: len(raw) // 4 * 4])]
+            return data, [fd for _, _, raw in rights for fd in array.array("i", raw[: len(raw) // 4 * 4])]
+    return b"", []
 
 
 def in_memory(name: str, data: bytes) -> int:

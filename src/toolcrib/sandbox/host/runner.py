@@ -188,7 +188,7 @@ class SandboxRun:
         self._order = order
         self._event = asyncio.Event()
         self._message = b""
-        """What the process reads when it is started, once that is known."""
+        """The message that the process reads when it is started, once that is known."""
         self._over = False
         self._watched = -1
 
@@ -197,7 +197,7 @@ class SandboxRun:
         raise NotImplementedError
 
     def call(self, sandbox: SandboxHandle) -> bytes:
-        """Return what the process reads when it is started."""
+        """Return the message that the process reads when it is started."""
         raise NotImplementedError
 
     def may_start(self, sandbox: SandboxHandle) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import shlex
 import subprocess
 import threading
 import time
@@ -333,19 +334,13 @@ def prove(pool: CgroupPool) -> None:
         NoCgroups: it is not.
     """
     slot = pool.acquire(64 << 20, 16)
-    joined = 'for file; do echo 0 >"$file" || exit 1; done; echo joined; read -r _'
-    argv = ["/bin/sh", "-c", joined, "sh", *slot.join_files]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        if child.stdout.readline() != "joined\n":
-            reason = child.stderr.read().strip()
-            raise NoCgroups(f"a process could not join: {reason}")
-        inside = all(members(folder) == [child.pid] for folder in slot.folders)
-        counted = int(read(slot.pids_folder, "pids.current"))
-        child.communicate()
-    if not inside or counted != 1:
+    files = (*(f"{folder}/cgroup.procs" for folder in slot.folders), f"{slot.pids_folder}/pids.current")
+    join = "".join(f"echo 0 >{shlex.quote(file)} || exit 1; " for file in slot.join_files)
+    script = f"{join} echo $$; " + "".join(f"read -r n <{shlex.quote(file)}; echo $n; " for file in files)
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, env={}, text=True, check=False)
+    if done.returncode != 0:
+        raise NoCgroups(f"a process could not join: {done.stderr.strip()}")
+    pid, *inside, counted = done.stdout.split()
+    if set(inside) != {pid} or counted != "1":
         raise NoCgroups("a process that joined is not counted")
     pool.release(slot)

@@ -6,8 +6,7 @@ Python has none and it is used between fork and exec, where only the standard li
 no_new_privs is set.
 
 Rules only ever add: whatever lies below a granted folder is granted with it. Landlock does not check reads of
-names and sizes (stat), changes of modes, owners, times and attributes, and any network but TCP. What the
-kernel is too old to check is named in the report's `missing`.
+names and sizes (stat), changes of modes, owners, times and attributes, and any network but TCP.
 
 Numbers and rules: linux/landlock.h, https://docs.kernel.org/userspace-api/landlock.html.
 """
@@ -24,17 +23,6 @@ from toolcrib.sandbox.kernel.libc import check_os, syscall, typed
 TYPE_CHECKING = False  # importing it from `typing` takes as long as starting the interpreter
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TypedDict
-
-    class LandlockReport(TypedDict):
-        """The checks in force; plain data, so that it can be sent."""
-
-        abi: int
-        """Version of the kernel's interface."""
-        held: tuple[str, ...]
-        """Checks now made by the kernel, by the names in `FEATURES`."""
-        missing: tuple[str, ...]
-        """Checks asked for that this kernel cannot make."""
 
 
 # These have the same numbers on every architecture.
@@ -126,7 +114,7 @@ class Ruleset:
         OSError: ENOSYS where there is no Landlock; a path does not exist.
     """
 
-    __slots__ = ("fd", "flags", "report")
+    __slots__ = ("fd", "flags")
 
     def __init__(
         self,
@@ -146,7 +134,7 @@ class Ruleset:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), "landlock")
         ports = [(CONNECT_TCP, connect_ports), (BIND_TCP, bind_ports)]
         net = sum(right for right, numbers in ports if numbers is not None)
-        attr, self.report = rights_handled(known, net, scope=scope)
+        attr, _ = rights_handled(known, net, scope=scope)
         # Refusals of hostile code must not flood the machine's audit log.
         self.flags = LOG_SAME_EXEC_OFF | LOG_SUBDOMAINS_OFF if known >= LOG_ABI else 0
         self.fd = check_os(syscall(SYS_CREATE_RULESET, ctypes.byref(attr), ctypes.sizeof(attr), 0))
@@ -168,7 +156,7 @@ class Ruleset:
             os.close(self.fd)
             raise
 
-    def enforce(self) -> LandlockReport:
+    def enforce(self) -> None:
         """Limit this thread, and all that comes from it, to the grants; there is no way back.
 
         Raises:
@@ -178,7 +166,6 @@ class Ruleset:
             check_os(syscall(SYS_RESTRICT_SELF, self.fd, self.flags))
         finally:
             os.close(self.fd)
-        return self.report
 
     def _add_place(self, place: str | int, rights: int) -> None:
         """Grant rights over a file, or a folder and all below it."""
@@ -195,18 +182,17 @@ class Ruleset:
         check_os(add_rule(SYS_ADD_RULE, self.fd, kind, ctypes.byref(rule), 0), path)
 
 
-def rights_handled(known: int, net: int, *, scope: bool) -> tuple[RulesetAttr, LandlockReport]:
-    """Return what a kernel of this version is asked to check, and the report on it."""
+def rights_handled(known: int, net: int, *, scope: bool) -> tuple[RulesetAttr, list[str]]:
+    """Return what a kernel of this version is asked to check, and the names of the checks that it lacks."""
     attr = RulesetAttr()
-    held, missing = [], []
+    missing = []
     for name, since, files, ports, scopes in FEATURES:
         if not (files or ports & net or (scopes and scope)):
             continue
         if known >= since:
-            held.append(name)
             attr.files |= files
             attr.net |= ports
             attr.scoped |= scopes
         elif name not in NO_LOSS:
             missing.append(name)
-    return attr, {"abi": known, "held": tuple(held), "missing": tuple(missing)}
+    return attr, missing

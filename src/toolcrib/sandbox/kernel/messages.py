@@ -1,7 +1,7 @@
 """Messages between the server, the launcher and the processes of a sandbox, with descriptors attached.
 
-Every socket is a SOCK_SEQPACKET pair (unix(7)), which keeps the bounds of a message and tells when the other
-end is gone. Standard library only, and without `socket`, whose import costs more than all of this.
+Every socket is a SOCK_SEQPACKET pair (unix(7)), which keeps the bounds of a message and reports when the
+other end is gone. Standard library only, and without `socket`, whose import costs more than all of this.
 """
 
 from __future__ import annotations

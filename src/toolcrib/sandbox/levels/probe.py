@@ -190,20 +190,16 @@ def system_call(name: str) -> Mechanism:
     return mechanism(name, trouble, NO_SANDBOX if required else BY_NUMBER, required=required)
 
 
-def set_same_limit() -> None:
-    """Set a resource limit to what it is."""
-    resource.setrlimit(resource.RLIMIT_CORE, resource.getrlimit(resource.RLIMIT_CORE))
-
-
 def signal_by_pidfd() -> None:
     """Raise OSError if no signal can be sent by a pidfd."""
     if number := try_pidfd_signal():
         raise OSError(number, os.strerror(number))
 
 
+CORE = resource.RLIMIT_CORE
 CALLS: dict[str, Callable[[], None]] = {
     "memfd_create": lambda: os.close(os.memfd_create("trial")),
-    "prlimit64": set_same_limit,
+    "prlimit64": lambda: resource.setrlimit(CORE, resource.getrlimit(CORE)),
     "pidfd_send_signal": signal_by_pidfd,
 }
 

@@ -145,7 +145,7 @@ class Watcher:
         own = _OWN.fullmatch(text)
         if own is not None:
             link, text = os.fsdecode(own.group(1)), own.group(2)
-        elif not needs_folder(text):
+        elif text.startswith(b"/"):
             return os.fsdecode(text)
         else:
             link = "cwd" if folder == _AT_FDCWD else f"fd/{folder}"
@@ -213,8 +213,3 @@ def internet_address(raw: bytes) -> str | None:
 def unix_path(raw: bytes) -> bytes:
     """Return the path name of a unix socket's sockaddr; nothing for other families."""
     return raw[2:].partition(b"\0")[0] if int.from_bytes(raw[:2], "little") == socket.AF_UNIX else b""
-
-
-def needs_folder(path: bytes) -> bool:
-    """Return True for a relative path."""
-    return not path.startswith(b"/")

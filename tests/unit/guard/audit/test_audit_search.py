@@ -19,8 +19,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def newest(path: Path, query: AuditQuery | None = None, limit: int = 1000) -> list[AuditLine]:
-    with AuditReader(path) as reader:
-        return reader.newest(query or AuditQuery(), limit)
+    return AuditReader(path).newest(query or AuditQuery(), limit)
 
 
 def numbers(lines: list[AuditLine]) -> list[int]:
@@ -124,7 +123,8 @@ def test_memory_is_bounded(path: Path) -> None:
 
 def test_what_comes_is_seen_once_through_rotations(path: Path) -> None:
     seen: list[int] = []
-    with AuditLog(path, max_bytes=400) as log, AuditReader(path) as reader:
+    reader = AuditReader(path)
+    with AuditLog(path, max_bytes=400) as log:
         assert reader.newest(AuditQuery(), 5) == []
         for n in range(40):
             log.record("TOOL_EXECUTED", n=n)
@@ -136,7 +136,8 @@ def test_what_comes_is_seen_once_through_rotations(path: Path) -> None:
 
 
 def test_a_line_that_is_being_written_is_not_torn(path: Path) -> None:
-    with AuditLog(path) as log, AuditReader(path) as reader:
+    reader = AuditReader(path)
+    with AuditLog(path) as log:
         log.record("TOOL_EXECUTED", n=1)
         assert numbers(reader.newest(AuditQuery(), 5)) == [1]
         log.record("TOOL_EXECUTED", n=2)

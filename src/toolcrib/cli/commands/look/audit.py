@@ -117,23 +117,23 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
     from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
     path, anchor = _places(root, store)
-    with AuditReader(path) as reader:
-        with _readable(path):
-            found = reader.newest(AuditQuery(), number)
-            interrupted = find_interrupted(path, anchor)
-        if as_json and not follow:
-            print_json(_listing(found, interrupted))
-            return 0
-        _print_lines(found, as_json)
-        _print_interrupted(interrupted)
-        try:
-            while follow:
-                with _readable(path):
-                    found = list(reader.news(AuditQuery()))
-                _print_lines(found, as_json)
-                time.sleep(_POLL_S)
-        except KeyboardInterrupt:
-            return print_interrupted()  # no document: with --json, each line is one already
+    reader = AuditReader(path)
+    with _readable(path):
+        found = reader.newest(AuditQuery(), number)
+        interrupted = find_interrupted(path, anchor)
+    if as_json and not follow:
+        print_json(_listing(found, interrupted))
+        return 0
+    _print_lines(found, as_json)
+    _print_interrupted(interrupted)
+    try:
+        while follow:
+            with _readable(path):
+                found = list(reader.news(AuditQuery()))
+            _print_lines(found, as_json)
+            time.sleep(_POLL_S)
+    except KeyboardInterrupt:
+        return print_interrupted()  # no document: with --json, each line is one already
     return 0
 
 
@@ -161,8 +161,8 @@ def search_command(store: bool, root: str | None, as_json: bool, limit: int, **a
     from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
 
     path, anchor = _places(root, store)
-    with _readable(path), AuditReader(path) as reader, waiting(f"searching {path.name}"):
-        found = reader.newest(AuditQuery(**asked), limit)
+    with _readable(path), waiting(f"searching {path.name}"):
+        found = AuditReader(path).newest(AuditQuery(**asked), limit)
         interrupted = find_interrupted(path, anchor)
     if as_json:
         print_json(_listing(found, interrupted))

@@ -302,8 +302,7 @@ def _maker(tool: Tool, creator: str | None) -> str:
 def _runs(name: str, log: Path) -> tuple[int, str | None]:
     """Return how often a tool ran, and when last; (0, None) if the log cannot be read."""
     try:
-        with AuditReader(log) as reader:
-            lines = reader.newest(AuditQuery(tool=name, event="TOOL_EXECUTED"), _MOST_RUNS)
+        lines = AuditReader(log).newest(AuditQuery(tool=name, event="TOOL_EXECUTED"), _MOST_RUNS)
     except (OSError, ToolcribError):
         return 0, None
     last = lines[-1].entry if lines else None

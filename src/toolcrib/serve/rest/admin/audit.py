@@ -76,8 +76,8 @@ def list_audit_lines(request: RestRequest) -> Answer:
     if (start := page_start(query, question, int)) is not None:
         (asked["before"],) = start
     try:
-        with AuditReader(request.services.project.place.audit) as reader:
-            found = reader.newest(AuditQuery(**asked), query.page_size + 1)[::-1]
+        reader = AuditReader(request.services.project.place.audit)
+        found = reader.newest(AuditQuery(**asked), query.page_size + 1)[::-1]
     except OSError as error:
         raise _unreadable(error) from None
     page = found[: query.page_size]
