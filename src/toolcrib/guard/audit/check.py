@@ -118,7 +118,6 @@ def find_interrupted(path: Path, anchor: Path) -> list[AuditEntry]:
 
 _NO_ANCHOR = "the end of the log: without an anchor, lines removed from or added to the end are not noticed"
 _NO_KEY = "the keyed digest of the anchor: its key is missing"
-_UNSURE = "this line was altered, or the digest in the next (and last) line"
 
 
 class _Scan:
@@ -136,11 +135,11 @@ class _Scan:
         self.seq = 0
         self.chain = GENESIS
         self.raw = b""
-        self.lost: tuple[int, int] | None = None
-        """The numbers of the lines that are missing, first and last."""
         self.notices: dict[str, int] = {}
         self.problem: BrokenChain | None = None
         self.strays: _Strays | None = None
+        self.strays_at = 0
+        """The number of the first line that does not follow."""
 
     def check_file(self, file: BinaryIO, size: int, name: str) -> None:
         """Check the first `size` bytes of the next file."""
@@ -166,8 +165,8 @@ class _Scan:
                 self.strays.add(raw, entry, self.seq + 1)
                 return
         elif entry is None or (entry.seq, entry.prev) != (self.seq + 1, self.chain):
-            kind, message = self._diagnose(entry, whole)
-            self.strays = _Strays(self.raw, raw, entry, self.number, kind, message)
+            self.strays = _Strays(self.raw, raw, entry, whole)
+            self.strays_at = self.number
             return
         assert entry is not None
         self._accept(entry, raw)
@@ -195,26 +194,11 @@ class _Scan:
         if start is not None and entry.event == "TOOL_INTERRUPTED":
             self.interrupted.append(start)
 
-    def _diagnose(self, entry: AuditEntry | None, whole: bool) -> tuple[ProblemKind, str]:
-        expected = self.seq + 1
-        if entry is None:
-            if not whole:
-                return "cut", "the line is incomplete (after a crash, the next record ends it)"
-            return "altered", "this is not an audit line"
-        if entry.seq > expected:
-            self.lost = (expected, entry.seq - 1)
-            lost = f"seq {expected}" if entry.seq == expected + 1 else f"seq {expected} to {entry.seq - 1}"
-            return "missing", f"{lost} is missing here; the line is seq {entry.seq}"
-        if entry.seq < expected:
-            return "reordered", f"seq {entry.seq} comes after seq {self.seq}"
-        return "altered", _UNSURE
-
     def finish(self, name: str) -> Verdict:
         """Return the verdict after the last line; `name` is that of the current file."""
         if self.strays is not None:
-            # No line follows that could say which of the last two was altered; the earlier one is named.
-            unsure = self.strays.message == _UNSURE and self.strays.line > 1
-            self._fail(self.strays.line - unsure, self.strays.kind, self.strays.message)
+            before, kind, message = self.strays.diagnosis(self.seq + 1)
+            self._fail(max(1, self.strays_at - before), kind, message)
         ended = Head(self.seq, self.chain)
         if self.problem is None and self.seq < self.anchor.seq and not self.anchored.lacks_last(ended):
             lost = f"the log ends at seq {self.seq}, but the anchor is at seq {self.anchor.seq}"
@@ -243,8 +227,9 @@ class _Scan:
         """Return the problem with its file, its line in that file, and any rotated file missing before it."""
         begin, file = next(((b, f) for b, f in reversed(self.begins) if b < problem.line), (0, name))
         message = problem.message
-        if problem.kind == "missing" and problem.line == begin + 1 and self.lost is not None:
-            message += f"; a rotated file is missing, such as {rotated_name(Path(name), *self.lost)}"
+        if problem.kind == "missing" and problem.line == begin + 1 and self.strays and self.strays.first:
+            lost = rotated_name(Path(name), self.seq + 1, self.strays.first.seq - 1)
+            message += f"; a rotated file is missing, such as {lost}"
         return BrokenChain(problem.line - begin, problem.kind, message, file)
 
 
@@ -252,18 +237,17 @@ class _Strays:
     """Lines that do not follow from the last valid one: remains of a crash, or traces of tampering.
 
     They end with an AUDIT_RECOVERED line whose digest covers the last valid line and every byte since.
-    Until then each following line makes the diagnosis more exact.
     """
 
-    def __init__(
-        self, before: bytes, raw: bytes, entry: AuditEntry | None, line: int, kind: ProblemKind, message: str
-    ) -> None:
+    def __init__(self, before: bytes, raw: bytes, entry: AuditEntry | None, whole: bool) -> None:
         self.digest = sha256(before + raw)
         self.size = len(raw)
-        self.first = raw
-        self.entry = entry
-        self.line, self.kind, self.message = line, kind, message
-        self.diagnosed = False
+        self.first, self.first_hash = entry, sha256(raw).hexdigest()
+        self.whole = whole
+        self.second: AuditEntry | None = None
+        """The first audit line after that."""
+        self.has_expected = False
+        """True if a later line has the number that the first one should have."""
 
     def closed_by(self, entry: AuditEntry, expected: int) -> bool:
         """Return True if this line records the recovery from exactly these bytes."""
@@ -278,21 +262,31 @@ class _Strays:
         """Add one more line that does not follow."""
         self.digest.update(raw)
         self.size += len(raw)
-        if self.entry is None or entry is None:
-            return
-        if self.entry.seq > expected and entry.seq == expected:
-            self.kind = "reordered"
-            self.message = f"seq {expected} comes later; seq {self.entry.seq} is in its place"
-        if self.diagnosed:
-            return
-        self.diagnosed = True
-        if self.entry.seq == expected:
-            # If the next line contains this line's digest, the altered one is the line before.
-            if entry.prev == sha256(self.first).hexdigest() and self.line > 1:
-                self.line -= 1
-                self.message = "this line was altered: the next line has another digest for it"
-            else:
-                self.message = "this line was altered"
-        elif entry.seq == expected + 1:
-            self.kind = "altered"
-            self.message = f"the number should be seq {expected}, but is seq {self.entry.seq}"
+        self.second = self.second or entry
+        self.has_expected = self.has_expected or (entry is not None and entry.seq == expected)
+
+    def diagnosis(self, expected: int) -> tuple[int, ProblemKind, str]:
+        """Return what is wrong with the first line, which should have this number.
+
+        The number returned with it is 1 if the line before it is the one that was altered.
+        """
+        first, second = self.first, self.second
+        if first is None and self.whole:
+            return 0, "altered", "this is not an audit line"
+        if first is None:
+            return 0, "cut", "the line is incomplete (after a crash, the next record ends it)"
+        if first.seq > expected and self.has_expected:
+            return 0, "reordered", f"seq {expected} comes later; seq {first.seq} is in its place"
+        if first.seq != expected and second is not None and second.seq == expected + 1:
+            return 0, "altered", f"the number should be seq {expected}, but is seq {first.seq}"
+        if first.seq < expected:
+            return 0, "reordered", f"seq {first.seq} comes after seq {expected - 1}"
+        if first.seq > expected:
+            lost = f"seq {expected}" if first.seq == expected + 1 else f"seq {expected} to {first.seq - 1}"
+            return 0, "missing", f"{lost} is missing here; the line is seq {first.seq}"
+        # If the next line contains this line's digest, the altered one is the line before.
+        if second is None:
+            return 1, "altered", "this line was altered, or the digest in the next (and last) line"
+        if second.prev == self.first_hash and expected > 1:
+            return 1, "altered", "this line was altered: the next line has another digest for it"
+        return 0, "altered", "this line was altered"
