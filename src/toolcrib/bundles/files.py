@@ -86,22 +86,17 @@ def create_file(path: Path, value: Any) -> bool:
 
     When this returns, the file is on disk. Of many processes exactly one succeeds.
     """
-    return _put(path, encoded(value), first=True)
+    return _put(path, value, first=True)
 
 
 def replace_file(path: Path, value: Any) -> None:
     """Write a JSON file in place of the one that is there. Readers see the old one or the new one."""
-    _put(path, encoded(value), first=False)
+    _put(path, value, first=False)
 
 
-def replace_bytes(path: Path, data: bytes) -> None:
-    """Write any file in the same way."""
-    _put(path, data, first=False)
-
-
-def _put(path: Path, data: bytes, *, first: bool) -> bool:
+def _put(path: Path, value: Any, *, first: bool) -> bool:
     try:
-        made = put_file(path, data, first=first)
+        made = put_file(path, encoded(value), first=first)
         sync_folder(path.parent)
     except OSError as error:
         raise unwritable(path, error) from None

@@ -1,34 +1,24 @@
 """The journal of a store: which records were changed, for processes that keep a copy of them.
 
-Each change adds a line, `<bundle id> <file name>` or `<bundle id> -`, before the record itself is written,
-and under the lock of the store. A reader that takes the lock alone therefore finds every change whose line it
-read. The journal is no truth: when it is gone, readers look at every record. After a restart of the machine
-its last lines may be lost; then the first reader compares the files with those that it knows.
+Each change adds a line, `<bundle id> <file name>` or `<bundle id> -`. It is on disk before the record itself is
+written, and both are written under the lock of the store. A reader that takes the lock alone therefore finds
+every change whose line it read. The journal is no truth: when it is gone, readers look at every record.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import uuid
-from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.bundles.files import StoreLock, create_file, encoded, replace_bytes
-from toolcrib.errors import StateUnavailable
-from toolcrib.state import boot_id
+from toolcrib.bundles.files import StoreLock, create_file
 from toolcrib.state.private import unwritable
 
-_MOST_BYTES = 16 * 1024 * 1024
-"""A longer journal begins anew."""
 _LINE = len(f"{uuid.UUID(int=0)} {uuid.UUID(int=0)}.json\n")
 """Bytes for a tool."""
-_CONTINUES = re.compile(r" after (\w+) (\d+) (\d+)\"")
-"""The end of a first line: the journal before this one, and the place behind which its changes are here too,
-up to its end."""
 
 
 class Change(NamedTuple):
@@ -60,65 +50,48 @@ class Journal:
         self._last: tuple[object, Position] | None = None
         """The end as it was last read, and the state of the file then."""
 
-    def add(self, bundle: str, file: str | None = None) -> None:
-        """Add a line, before its change. The caller has the lock of the store."""
+    def add(self, bundle: str, *files: str) -> None:
+        """Add lines for these tools of a bundle (`-`: the bundle itself) before they are changed.
+
+        The caller has the lock of the store.
+        """
         # The end of the line before comes first: a full disk may have taken that line in part.
-        line = f"\n{bundle} {file or '-'}".encode()
+        lines = "".join(f"\n{bundle} {file}" for file in files).encode()
         try:
             # Of writers that share the lock one creates it: `create_file` leaves one that is there as it is.
             if not self._path.exists():
-                create_file(self._path, _header())
+                create_file(self._path, secrets.token_hex(8))
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             try:
                 # One write with O_APPEND: lines of writers that share the lock do not mix. If a full disk
-                # takes a part of the line only, the change is refused.
-                if os.write(descriptor, line) != len(line):
+                # takes a part of the lines only, the change is refused.
+                if os.write(descriptor, lines) != len(lines):
                     raise OSError(ENOSPC, os.strerror(ENOSPC))
+                # Else a power cut could take the line and leave the change: nobody would look at it.
+                os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise unwritable(self._path, error) from None
 
     def has_grown(self, since: Position) -> bool:
-        """Return True if there are lines behind this position, or it is of before a restart."""
-        return self.end != since or not _is_of_this_boot(since)
+        """Return True if there are lines behind this position."""
+        return self.end != since
 
-    def read(
-        self, since: Position | None, differing: Callable[[], list[Change]] = list
-    ) -> tuple[list[Change] | None, Position]:
+    def read(self, since: Position | None) -> tuple[list[Change] | None, Position]:
         """Return the changes since a position, and the new one; None in place of changes to look at all.
 
-        No writer is at work when the position is taken. `differing` returns the records that differ from
-        those of the position: after a restart of the machine lines may be lost.
+        No writer is at work when the position is taken.
         """
         with self._lock.alone():
             end = self.end
-            begin = None if since is None else _place(since, end)
-            # Lines are not synced, so after a restart of the machine the last ones may be missing.
-            if end.offset > _MOST_BYTES or not _is_of_this_boot(end):
-                try:
-                    begin = self._begin(begin, end, differing)
-                except StateUnavailable:
-                    begin = None  # Whoever may not write it looks at all records each time.
-                end = self.end
-        return (None if begin is None else self._between(begin, end.offset)), end
-
-    def _begin(self, place: int | None, end: Position, differing: Callable[[], list[Change]]) -> int | None:
-        """Begin a new journal, with the lines behind a place in this one; return where they begin."""
-        if place is None:
-            replace_bytes(self._path, encoded(_header()))
-            return None
-        changes = self._between(place, end.offset)
-        if not _is_of_this_boot(end):
-            changes += differing()
-        # A reader whose place lies in this part of the old journal goes on here, and need not look at every
-        # record. To read a change twice does no harm: it only says which record to look at.
-        first = encoded(f"{_header()} after {_name(end)} {place} {end.offset}")
-        lines = "".join(f"{bundle} {file or '-'}\n" for bundle, file in dict.fromkeys(changes))
-        replace_bytes(self._path, first + lines.encode())
-        return len(first)
+        if since is None or since.journal != end.journal or since.offset > end.offset:
+            return None, end
+        return self._between(since.offset, end.offset), end
 
     def _between(self, begin: int, end: int) -> list[Change]:
+        if begin == end:
+            return []
         with self._path.open("rb") as file:
             file.seek(begin)
             lines = file.read(end - begin).decode(errors="replace").splitlines()
@@ -146,26 +119,3 @@ class Journal:
 
 def _state(found: os.stat_result) -> object:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _is_of_this_boot(position: Position) -> bool:
-    return not position.journal or boot_id() in position.journal
-
-
-def _header() -> str:
-    return f"{boot_id()} {secrets.token_hex(8)}"
-
-
-def _name(position: Position) -> str:
-    return position.journal.split()[1].strip('"')
-
-
-def _place(since: Position, end: Position) -> int | None:
-    """Return where the changes since a position begin in the journal that ends at `end`; None if nowhere."""
-    if since.journal == end.journal:
-        return since.offset if since.offset <= end.offset else None
-    continued = _CONTINUES.search(end.journal)
-    if not since.journal or continued is None or continued[1] != _name(since):
-        return None
-    first = len(end.journal.encode())
-    return first if int(continued[2]) <= since.offset <= int(continued[3]) else None

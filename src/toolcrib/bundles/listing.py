@@ -55,8 +55,6 @@ class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     arguments: tuple[str, ...]
     function: str
     """The function of the program that it calls; empty for other kinds."""
-    mark: int
-    """Of its file, as it was before it was read."""
 
     @property
     def order(self) -> _Order:
@@ -135,7 +133,7 @@ class Listing:
         if self._position is not None and not self._store.journal.has_grown(self._position):
             return first
         before = self._position
-        changes, self._position = self._store.journal.read(before, self._differing)
+        changes, self._position = self._store.journal.read(before)
         if changes is None:
             self._read_all()
         elif changes:
@@ -262,20 +260,12 @@ class Listing:
 
         with uncollected():
             self._set(
-                _listed(tool, file, mark)
+                _listed(tool, file)
                 for bundle in self._store.bundles()
-                for file, tool, mark in self._store.marked_tools(bundle.id)
+                for file in self._store.files(bundle.id)
+                if (tool := self._store.tool_in(bundle.id, file)) is not None
             )
         self._read_bundles()
-
-    def _differing(self) -> list[Change]:
-        """Return the tools whose files are not those that were read, and every bundle."""
-        bundles = self._store.bundles()
-        now = {(one.id, file): mark for one in bundles for file, mark in self._store.marks(one.id)}
-        # Built-in tools have no file, so their mark is 0.
-        known = {key: tool.mark for key, tool in self._tools.items() if tool.mark}
-        differ = [] if known == now else [Change(*key) for key, _ in known.items() ^ now.items()]
-        return differ + [Change(one.id, None) for one in bundles]
 
     def _set(self, tools: Iterable[ListedTool]) -> None:
         self._tools = {(tool.bundle, tool.file): tool for tool in tools}
@@ -304,12 +294,12 @@ class Listing:
         for bundle in self.bundles.values():
             for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
                 file = file_of(tool.slug, tool.version)
-                self._put((bundle.id, file), _listed(tool, file, 0))
+                self._put((bundle.id, file), _listed(tool, file))
 
     def _apply(self, change: Change) -> None:
         if change.file is not None:
             found = self._store.tool_in(change.bundle, change.file)
-            tool = None if found is None else _listed(found[0], change.file, found[1])
+            tool = None if found is None else _listed(found, change.file)
             self._put((change.bundle, change.file), tool)
 
     def _put(self, key: _Key, after: ListedTool | None) -> None:
@@ -352,7 +342,7 @@ def _newest(lists: Sequence[list[_Order]], before: _Order | None) -> Iterator[_O
         last = order
 
 
-def _listed(tool: ToolRecord, file: str, mark: int) -> ListedTool:
+def _listed(tool: ToolRecord, file: str) -> ListedTool:
     properties = tool.arg_schema.get("properties")
     return ListedTool(  # By position, in its order: names take twice as long, with 100,000 tools 60 ms.
         tool.bundle_id,
@@ -370,7 +360,6 @@ def _listed(tool: ToolRecord, file: str, mark: int) -> ListedTool:
         tool.tags,
         tuple(properties) if isinstance(properties, dict) else (),
         str(tool.impl.get("goFunc", "")) if tool.type == "go" else "",
-        mark,
     )
 
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -218,11 +218,11 @@ class Store:
             if not unchanged():
                 return False
             self._history.ensure()
-            for file in (name.removeprefix("tools/") for name in files):
+            names = [name.removeprefix("tools/") for name in files]
+            for file in names:
                 if (before := self._record(bundle.id, file)) is not None:
                     self._keep(before, "replaced")
-                self.journal.add(bundle.id, file)
-            self.journal.add(bundle.id)
+            self.journal.add(bundle.id, "-", *names)
             put_in_place(new, self._folder / bundle.id)
             named = [f"{tool.slug}@{tool.version}" for tool in files.values()]
             self._history.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
@@ -272,7 +272,7 @@ class Store:
             for bundle in due:
                 self._history.ensure()
                 folder = self._folder / bundle.id
-                self.journal.add(bundle.id)
+                self.journal.add(bundle.id, "-")
                 # Without its record the rest is nothing; so a crash in between leaves no half bundle.
                 remove_file(folder / "bundle.json")
                 shutil.rmtree(folder / REVISIONS, ignore_errors=True)
@@ -371,45 +371,11 @@ class Store:
     def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
         self._history.keep(tool, change, self._by, *self.now())
 
-    def tool_in(self, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
-        """Return the tool in a file that the journal names, and its mark as in `marks`.
-
-        None if it is gone or damaged.
-        """
+    def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
+        """Return the tool in a file, as `files` and the journal name it; None if it is gone or damaged."""
         with suppress(StateUnavailable):
-            return self._marked(bundle_id, file)
+            return self._record(bundle_id, file)
         return None
-
-    def marks(self, bundle_id: str) -> Iterator[tuple[str, int]]:
-        """Yield the name of each file of a bundle's tools, with a number that differs if it was replaced."""
-        with self._opened(bundle_id) as folder:
-            for file in [] if folder is None else self.files(bundle_id):
-                with suppress(FileNotFoundError):
-                    yield file, _mark(os.stat(file, dir_fd=folder, follow_symlinks=False))
-
-    def marked_tools(self, bundle_id: str) -> Iterator[tuple[str, ToolRecord, int]]:
-        """Yield the name, tool and mark of each file as `marks`, but for damaged ones."""
-        with self._opened(bundle_id) as folder:
-            for file in [] if folder is None else self.files(bundle_id):
-                try:
-                    found = self._marked(bundle_id, file, folder)
-                except StateUnavailable:
-                    continue
-                if found is not None:
-                    yield file, *found
-
-    @contextmanager
-    def _opened(self, bundle_id: str) -> Iterator[int | None]:
-        """Open the folder of a bundle's tools: files found by a long path each would take longer."""
-        try:
-            folder = os.open(self._folder / bundle_id / "tools", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            yield None
-            return
-        try:
-            yield folder
-        finally:
-            os.close(folder)
 
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
@@ -465,13 +431,11 @@ class Store:
         return found
 
     def _record(self, bundle_id: str, file: str) -> ToolRecord | None:
-        return (self._marked(bundle_id, file) or (None, 0))[0]
-
-    def _marked(self, bundle_id: str, file: str, folder: int | None = None) -> tuple[ToolRecord, int] | None:
-        """Return the tool in a file, and its mark as in `marks`; `folder` is that of the bundle's tools."""
-        found = _read_marked(self._path(bundle_id, file) if folder is None else file, ToolRecord, folder)
-        if found is not None and (wrong := fault_of(found[0], bundle_id, file)):
-            raise _no_record(self._path(bundle_id, file), wrong)
+        # A `Path` would take as long as reading the file.
+        path = f"{self._folder}/{bundle_id}/tools/{file}"
+        found = _read(path, ToolRecord)
+        if found is not None and (wrong := fault_of(found, bundle_id, file)):
+            raise _no_record(path, wrong)
         return found
 
     def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
@@ -484,7 +448,7 @@ class Store:
         return bundle
 
     def _replace_bundle(self, bundle: BundleRecord) -> None:
-        self.journal.add(bundle.id)
+        self.journal.add(bundle.id, "-")
         replace_file(self._folder / bundle.id / "bundle.json", bundle)
 
     def _require_enabled(self, id: str) -> None:  # noqa: A002
@@ -513,9 +477,6 @@ class Store:
     def _tool_file(self, bundle_id: str, slug: str, version: str) -> Path:
         return self._folder / bundle_id / "tools" / file_of(slug, version)
 
-    def _path(self, bundle_id: str, file: str) -> str:
-        return f"{self._folder}/{bundle_id}/tools/{file}"  # A `Path` would take as long as reading the file.
-
     # -- the switches of what is built in ----------------------------------------------------------
 
     def _switch(self, id: str, default: bool) -> bool:  # noqa: A002
@@ -523,7 +484,7 @@ class Store:
 
     def _set_switch(self, id: str, enabled: bool) -> None:  # noqa: A002
         # For a tool too a line of a bundle: readers then read again all that is built in.
-        self.journal.add(id)
+        self.journal.add(id, "-")
         replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
 
     def _all_switches(self) -> dict[str, bool]:
@@ -547,17 +508,11 @@ def _moment(seconds: float) -> str:
 
 def _read(path: Path | str, form: type[_Form]) -> _Form | None:
     """Return the record in a file; None if there is no such file. StateUnavailable for a damaged one."""
-    found = _read_marked(path, form)
-    return None if found is None else found[0]
-
-
-def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None) -> tuple[_Form, int] | None:
     try:
-        descriptor = os.open(path, _READ, dir_fd=folder)
+        descriptor = os.open(path, _READ)
         try:
-            facts = os.fstat(descriptor)
             # A record is replaced and never written in place, so its size is that of the whole.
-            data = os.read(descriptor, facts.st_size)
+            data = os.read(descriptor, os.fstat(descriptor).st_size)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -565,7 +520,7 @@ def _read_marked(path: Path | str, form: type[_Form], folder: int | None = None)
     except OSError as error:
         raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
     try:
-        return decode(data, form), _mark(facts)
+        return decode(data, form)
     except msgspec.DecodeError as error:
         raise _no_record(path, str(error)) from None
 
@@ -576,12 +531,6 @@ def _no_record(path: Path | str, reason: str) -> StateUnavailable:
         hint="Restore the file from a backup, or move it away.",
         details={"path": str(path)},
     )
-
-
-def _mark(facts: os.stat_result) -> int:
-    # A new file may get the inode number of the old one, so the time counts too. The hash of numbers is
-    # the same in every process, and snapshots keep it.
-    return hash((facts.st_ino, facts.st_mtime_ns))
 
 
 def _visible(folder: Path) -> Iterator[Path]:

@@ -14,9 +14,8 @@ import pytest
 from tests.commands import Forked
 from tests.conftest import need
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
-from toolcrib.bundles.journal import Journal, Position
+from toolcrib.bundles.journal import Journal
 from toolcrib.bundles.listing import ListedTool, Listing
-from toolcrib.bundles.records import file_of
 from toolcrib.spec.identifier import new_id
 
 TOOL = ToolBody(display_name="x", type="http", impl={}, arg_schema={"properties": {"city": {}}})
@@ -149,7 +148,7 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
     read: list[str] = []
     real = Store.tool_in
 
-    def tool_in(self: Store, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
+    def tool_in(self: Store, bundle_id: str, file: str) -> ToolRecord | None:
         read.append(file)
         return real(self, bundle_id, file)
 
@@ -172,20 +171,6 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
         store.put_tool(bundle, new_id(), "1", TOOL)
         in_step(store, third)
         in_step(store, second)
-
-
-def test_a_long_journal_begins_anew(
-    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("toolcrib.bundles.journal._MOST_BYTES", 1_000)
-    one, other = Listing(store, tmp_path / "one"), Listing(store, tmp_path / "other")
-    for number in range(60):
-        store.put_tool(bundle, f"a{number}", "1", TOOL)
-        if number % 7 == 0:
-            in_step(store, one)
-    in_step(store, one)
-    in_step(store, other)
-    assert (tmp_path / "journal").stat().st_size < 2_000
 
 
 def test_a_bundle_that_was_copied_by_hand_with_a_new_id_in_each_record_is_listed_beside_the_first(
@@ -243,74 +228,13 @@ def test_deleted_bundles_are_hidden(store: Store, bundle: str, tmp_path: Path) -
 def test_the_journal_of_a_store_that_is_read_only_is_an_error_before_the_change(
     store: Store, bundle: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def add(self: Journal, bundle: str, file: str | None = None) -> None:
+    def add(self: Journal, bundle: str, *files: str) -> None:
         raise OSError("full")
 
     monkeypatch.setattr(Journal, "add", add)
     with pytest.raises(OSError, match="full"):
         store.put_tool(bundle, "a", "1", TOOL)
     assert store.tools(bundle) == []
-
-
-def test_after_a_restart_the_records_that_differ_are_read_because_lines_may_be_lost(
-    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for slug in ("a", "b", "c", "d"):
-        store.put_tool(bundle, slug, "1", TOOL)
-    before = Listing(store, tmp_path / "listing")
-    before.refresh()
-    before.save()
-    store.put_tool(bundle, "written", "1", TOOL)
-    before.refresh()
-    journal = tmp_path / "journal"
-    size = journal.stat().st_size
-    store.put_tool(bundle, "lost", "1", TOOL)
-    store.switch_tool(bundle, "b", "1", enabled=False)
-    store.delete_tool(bundle, "c", "1")
-    with journal.open("r+b") as file:
-        file.truncate(size)  # The records were synced, their lines were not.
-    read: list[str] = []
-    real = Store.tool_in
-
-    def tool_in(self: Store, bundle_id: str, file: str) -> tuple[ToolRecord, int] | None:
-        read.append(file)
-        return real(self, bundle_id, file)
-
-    monkeypatch.setattr(Store, "tool_in", tool_in)
-    for boot in ("second", "third"):
-        monkeypatch.setattr("toolcrib.bundles.journal.boot_id", lambda boot=boot: boot)
-        after = Listing(store, tmp_path / "listing")
-        in_step(store, after)
-        assert not after.refresh()
-        assert set(read) == {file_of(slug, "1") for slug in ("written", "lost", "b", "c")}
-        read.clear()
-    in_step(store, before)  # Its snapshot is of two restarts ago.
-
-
-def test_who_was_at_the_end_of_a_journal_goes_on_in_the_next_one(
-    store: Store, bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.put_tool(bundle, "a", "1", TOOL)
-    early = store.journal.read(None)[1]
-    store.put_tool(bundle, "b", "1", TOOL)
-    listing = Listing(store, tmp_path / "listing")
-    listing.refresh()
-    assert listing.position is not None
-    at = listing.position
-    store.put_tool(bundle, "c", "1", TOOL)
-    store.put_tool(bundle, "d", "1", TOOL)
-    between = Position(at.journal, at.offset + (store.journal.read(None)[1].offset - at.offset) // 2)
-    monkeypatch.setattr("toolcrib.bundles.journal.boot_id", lambda: "another")
-    in_step(store, listing)
-    store.put_tool(bundle, "e", "1", TOOL)
-    for place in (at, between):
-        changes, now = store.journal.read(place)
-        assert changes is not None
-        assert {file_of(slug, "1") for slug in "cde"} <= {change.file for change in changes}
-        assert store.journal.read(now) == ([], now)
-    assert store.journal.read(early)[0] is None  # Nobody knows what changed before the list was at the end.
-    beyond = Position(at.journal, at.offset + 10_000)
-    assert store.journal.read(beyond)[0] is None
 
 
 def test_a_snapshot_is_written_where_it_saves_time(
@@ -343,14 +267,8 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_folder_that_may_only_be_read_is_listed(
-    store: Store, bundle: str, tmp_path: Path, restarted: bool
-) -> None:
+def test_a_folder_that_may_only_be_read_is_listed(store: Store, bundle: str, tmp_path: Path) -> None:
     store.put_tool(bundle, "a", "1", TOOL)
-    if restarted:
-        journal = tmp_path / "journal"
-        journal.write_bytes(b'"another-boot 1"' + journal.read_bytes().partition(b"\n")[2])
     mount = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
     command = [*unshare, str(tmp_path), sys.executable]

@@ -248,7 +248,7 @@ class StoredSearch:
     def _change(self, state: Any) -> Update | None:
         position, moved = _read(state)
         with self._stored.lock:
-            self._stored.catch_up()  # A journal of before a restart is continued by the list.
+            self._stored.catch_up()
             changes, now = self._stored.store.journal.read(position)
             if changes == [] and now == position:
                 return None

@@ -19,11 +19,9 @@ from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.bundles.listing import ListedTool
 from toolcrib.errors import UsageError
 from toolcrib.project.catalog import stored_search
 from toolcrib.project.catalog.bundles import Bundles
-from toolcrib.search import SearchEntry
 from toolcrib.spec.identifier import new_id
 
 PUT = """
@@ -280,35 +278,6 @@ def test_an_index_that_can_no_longer_be_written_is_made_in_memory(
     command += [LATE, str(root), str(tmp_path / "data"), harm]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "1 2 3\n"), done.stderr
-
-
-def test_after_a_restart_of_the_machine_only_what_changed_is_indexed(
-    root: Path, store: Store, mine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("toolcrib.bundles.listing._FEW", 5)
-    for number in range(20):
-        store.put_tool(mine, f"find-{number}", "1", tool())
-    assert len(found(Project.open(root).bundles, "find")) == 20
-    size = (store.data / "journal").stat().st_size
-    store.put_tool(mine, "find-late", "1", tool())
-    store.delete_tool(mine, "find-7", "1")
-    with (store.data / "journal").open("r+b") as file:
-        file.truncate(size)  # The records were synced, their lines were not.
-    monkeypatch.setattr("toolcrib.bundles.journal.boot_id", lambda: "another")
-    written: list[str] = []
-    real = stored_search._entry
-
-    def entry(tool: ListedTool) -> SearchEntry:
-        written.append(tool.slug)
-        return real(tool)
-
-    monkeypatch.setattr(stored_search, "_entry", entry)
-    hits = Project.open(root).bundles.search("find")
-    expected = {"find-late"} | {f"find-{number}" for number in range(20)} - {"find-7"}
-    assert {hit.tool.slug for hit in hits.hits} == expected
-    assert hits.total == 20
-    own = [slug for slug in written if slug.startswith("find-")]
-    assert own == ["find-late"]
 
 
 def test_what_another_process_puts_is_found_within_a_second(
