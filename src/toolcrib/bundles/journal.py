@@ -1,7 +1,7 @@
 """The journal of a store: which records were changed, for processes that keep a copy of them.
 
-Each change adds a line, `<bundle id> <file name>` or `<bundle id> -`. It is on disk before the record itself is
-written, and both are written under the lock of the store. A reader that takes the lock alone therefore finds
+Each change adds a line, `<bundle id> <file name>` or `<bundle id> -`. It is on disk before the record itself,
+and both are written under the lock of the store. A reader that takes the lock alone therefore finds
 every change whose line it read. The journal is no truth: when it is gone, readers look at every record.
 """
 
