@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from toolcrib.state import Database, PostgresServer, SqliteDatabase, Transaction
+from toolcrib.state import Database, PostgresDatabase, PostgresServer, SqliteDatabase, Transaction
 
 Address = Path | str
 """A folder, or the address of a Postgres server."""
@@ -26,7 +26,9 @@ def open_database(
     if isinstance(address, Path):
         database = SqliteDatabase(address / f"{name}.db", migrations, durable=durable)
     else:
-        database = PostgresServer(address, lease_s=LEASE_S).database(name, migrations, durable=durable)
+        database = PostgresDatabase(
+            PostgresServer(address, lease_s=LEASE_S), name, migrations, durable=durable
+        )
     _OPEN.append(database)
     return database
 

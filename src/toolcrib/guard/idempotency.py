@@ -149,7 +149,7 @@ class RecordedCalls:
         stored = "FROM recorded WHERE result IS NOT NULL"
         with self._state.write() as tx:
             tx.run("DELETE FROM recorded WHERE ended_at <= ?", self._clock() - self._keep_s)
-            (size,) = tx.one(f"SELECT COALESCE(SUM(size), 0) {stored}") or (0,)
+            (size,) = tx.one(f"SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) {stored}") or (0,)
             while size > self._bytes_in_all:
                 row = tx.one(f"SELECT caller, name, size {stored} ORDER BY ended_at LIMIT 1")
                 assert row is not None

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
@@ -122,6 +123,20 @@ class ClaimedCall(NamedTuple):
     run_id: str | None
     begun: bool = True
     """False until `DurableCalls.begin`: nothing is lost with its worker but time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """The end of an attempt that cannot go on: one of these must come first."""
+
+    approval: str | None = None
+    """A decision about this approval."""
+    room: str | None = None
+    """Decisions on other calls of this asker."""
+    requests: Mapping[str, Any] = field(default_factory=dict)
+    """The answers of the client to these requests, by name."""
+    state: str | None = None
+    """The tool's state, which it gets again with the answers."""
 
 
 class DurableCalls(StoredCalls):
@@ -355,34 +370,20 @@ class DurableCalls(StoredCalls):
         """Give a call back because its worker ends: another may take it at once, and nothing has failed."""
         return self._again(claim, "handed_back", "", 0.0)
 
-    def wait_for_approval(self, claim: ClaimedCall, approval: str) -> bool:
-        """Let a call wait until a person has decided; no worker has it meanwhile. False as in `finish`."""
-        return self._wait(claim, claim.context, approval, approval=approval)
-
-    def wait_for_room(self, claim: ClaimedCall, asker: str) -> bool:
-        """Let a call wait until fewer calls of this asker wait for approval. False as in `finish`."""
-        return self._wait(claim, claim.context, "too many calls wait for approval", room=asker)
-
-    def wait_for_answers(self, claim: ClaimedCall, requests: Mapping[str, Any], state: str | None) -> bool:
-        """Let a call wait until its client has answered; no worker has it meanwhile. False as in `finish`."""
-        return self._wait(claim, add_questions(claim.context, requests, state), ", ".join(requests))
-
-    def _wait(
-        self,
-        claim: ClaimedCall,
-        context: Mapping[str, Any],
-        reason: str,
-        *,
-        approval: str | None = None,
-        room: str | None = None,
-    ) -> bool:
+    def suspend(self, claim: ClaimedCall, waits: Waits) -> bool:
+        """Let a call wait; no worker has it meanwhile. False as in `finish`."""
+        context = claim.context
+        reason = waits.approval or "too many calls wait for approval"
+        if waits.requests:
+            context = add_questions(context, waits.requests, waits.state)
+            reason = ", ".join(waits.requests)
         with self._database.write(f"call {claim.id}") as tx:
-            now = tx.now()
-            if not tx.run(_WAIT, approval, room, json.dumps(context), claim.id, claim.epoch):
+            now, own = tx.now(), (claim.id, claim.epoch)
+            if not tx.run(_WAIT, waits.approval, waits.room, json.dumps(context), *own):
                 return False
-            if approval is not None:
-                tx.later(_WAKES, approval)
-            self._close(tx, claim.id, claim.epoch, now, ("waits", reason))
+            if waits.approval is not None:
+                tx.later(_WAKES, waits.approval)
+            self._close(tx, *own, now, ("waits", reason))
         return True
 
     def answer(self, id: str, answers: Mapping[str, Any]) -> None:

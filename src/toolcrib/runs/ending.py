@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.core.context import Context
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, Fail, RetryAfter, SnoozeFor
 from toolcrib.errors import InputRequired, RateLimited, StateUnavailable, ToolcribError
-from toolcrib.runs.calls import ClaimedCall, DurableCalls
+from toolcrib.runs.calls import ClaimedCall, DurableCalls, Waits
 from toolcrib.runs.questions import client_of
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Caller, Result
@@ -20,28 +20,6 @@ class Done:
     """The tool has returned; the result as JSON."""
 
     result: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """A person must decide first, about this approval."""
-
-    approval: str
-
-
-@dataclass(frozen=True, slots=True)
-class WaitsForRoom:
-    """A person must decide first on other calls of this asker."""
-
-    asker: str
-
-
-@dataclass(frozen=True, slots=True)
-class Asks:
-    """The client must answer first: its requests by name, and the tool's state."""
-
-    requests: Mapping[str, Any]
-    state: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +34,10 @@ class Lost:
     reason: str
 
 
-Ending = Done | Waits | WaitsForRoom | Asks | HandedBack | Lost | AttemptDecision
+Ending = Done | Waits | HandedBack | Lost | AttemptDecision
 _KINDS: dict[str, type[Any]] = {
     "done": Done,
     "waits": Waits,
-    "waits_for_room": WaitsForRoom,
-    "asks": Asks,
     "retry": RetryAfter,
     "snooze": SnoozeFor,
     "handed_back": HandedBack,
@@ -101,11 +77,11 @@ def ending_of(ctx: Context, result: Result) -> Ending:
     error, follows = result.error, ctx.follows
     if result.status == "pending":
         details = result.details or {}
-        return WaitsForRoom(details["room"]) if "room" in details else Waits(str(details.get("approval")))
+        return Waits(details.get("approval"), details.get("room"))
     if error is None:
         return Done(to_json_text(result.as_dict()))
     if isinstance(error, InputRequired) and ctx.client is not None and error.details.get("requests"):
-        return Asks(error.details["requests"], error.details.get("state"))
+        return Waits(requests=error.details["requests"], state=error.details.get("state"))
     # A limit of calls says nothing about this one, so it waits without using up an attempt.
     if isinstance(error, RateLimited):
         return SnoozeFor(float(error.details.get("retry_after_s") or 1.0), error.message)
@@ -146,12 +122,8 @@ def record_ending(calls: DurableCalls, claim: ClaimedCall, ending: Ending) -> bo
     match ending:
         case Done(result):
             return calls.finish(claim, result)
-        case Waits(approval):
-            return calls.wait_for_approval(claim, approval)
-        case WaitsForRoom(asker):
-            return calls.wait_for_room(claim, asker)
-        case Asks(requests, state):
-            return calls.wait_for_answers(claim, requests, state)
+        case Waits():
+            return calls.suspend(claim, ending)
         case HandedBack():
             return calls.hand_back(claim)
         case Lost(reason):

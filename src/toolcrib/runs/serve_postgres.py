@@ -28,25 +28,11 @@ _BATCH = 50
 """Messages that are picked, and rows that are taken, in one transaction."""
 
 
-class _Settings(DBSettings):
-    """Names of the tables; those that the environment gives are of another program's queue."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: Any,  # noqa: ARG003 - as the base class has it
-        init_settings: Any,
-        env_settings: Any,  # noqa: ARG003 - not read
-        dotenv_settings: Any,  # noqa: ARG003 - not read
-        file_secret_settings: Any,  # noqa: ARG003 - not read
-    ) -> tuple[Any, ...]:
-        return (init_settings,)
-
-
 def settings(schema: str) -> DBSettings:
     """Return the names of the tables and the channel for a schema."""
     channel = f"toolcrib_{hashlib.sha256(schema.encode()).hexdigest()[:16]}"
-    return _Settings(durability=Durability.volatile, channel=Channel(channel))
+    # Without the environment, which may name the tables of another program's queue.
+    return DBSettings.model_construct(durability=Durability.volatile, channel=Channel(channel))
 
 
 def install_script(schema: str) -> str:

@@ -82,8 +82,8 @@ class Artifacts:
         self._kept_s = kept_s
         self._quota = quota_bytes
         self._clock = clock
-        self._room = 0
-        """Bytes that can be kept before the next look at all artifacts."""
+        self._unswept = quota_bytes
+        """Bytes kept since the last look at all artifacts."""
 
     def put(self, data: bytes, media_type: str, *, tool: str, call_id: str | None, caller: str) -> Artifact:
         """Keep an output. What has expired, and the oldest beyond the quota, is removed from time to time.
@@ -91,9 +91,10 @@ class Artifacts:
         Raises StateUnavailable if it cannot be written.
         """
         data = data[: min(MAX_BYTES, self._quota)]
-        if len(data) > self._room:
-            self._room = self._sweep(len(data))
-        self._room -= len(data)
+        self._unswept += len(data)
+        if self._unswept > self._quota // _SPARE:
+            self._sweep(len(data))
+            self._unswept = 0
         id_ = new_id()
         path = self._folder / f"{id_}.data"
         digest = hashlib.sha256(data).hexdigest()
@@ -150,24 +151,17 @@ class Artifacts:
             if (found := self._read(path)) is not None:
                 yield found
 
-    def _sweep(self, wanted: int) -> int:
-        """Make room for so many bytes, and return how many can be kept until this is needed again."""
-        now, spare = self._clock(), self._quota // _SPARE
+    def _sweep(self, wanted: int) -> None:
+        """Make room for so many bytes, and for those up to the next look."""
+        now, used = self._clock(), wanted + self._quota // _SPARE
         # The newest first, so that those beyond the quota are the oldest.
         every = sorted(self._every(), key=lambda one: one.id, reverse=True)
-        is_full = wanted + sum(one.size for one in every) > self._quota
-        most = self._quota - spare if is_full else self._quota
-        kept = used = wanted
         for one in every:
             used += one.size
-            if one.expires > now and used <= most:
-                kept = used
-                continue
-            self._place(one.id).unlink(missing_ok=True)
-            Path(one.path).unlink(missing_ok=True)
+            if one.expires <= now or used > self._quota:
+                self._place(one.id).unlink(missing_ok=True)
+                Path(one.path).unlink(missing_ok=True)
         self._remove_left({one.id for one in every}, now)
-        # Others keep outputs meanwhile, so not all that is free.
-        return wanted + min(self._quota - kept, spare)
 
     def _remove_left(self, known: set[str], now: float) -> None:
         """Remove what killed processes have left: outputs without a record, and files not yet renamed."""

@@ -28,6 +28,7 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 from toolcrib.runs import ClaimedCall, DurableCalls, EmbeddedDispatcher, Take, entry_of
+from toolcrib.runs.calls import Waits
 from toolcrib.spec import Retry
 from toolcrib.state import PROJECT, Database
 
@@ -292,7 +293,7 @@ def test_rescues_count_since_the_last_recorded_attempt(calls: DurableCalls, wall
     lose(3)
     claim = claimed(calls)
     if kind == "waits":
-        assert calls.wait_for_room(claim, "w")
+        assert calls.suspend(claim, Waits(room="w"))
         assert calls.wake_decided() == [call_id]
     elif kind == "handed_back":
         assert calls.hand_back(claim)

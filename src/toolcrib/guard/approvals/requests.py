@@ -25,7 +25,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM approvals"
 _OPEN = f"{_SELECT} WHERE question = ? AND status = 'pending' AND expires_at > ?"
 _STATUS = "SELECT id, status, expires_at FROM approvals"
 _VOID = "UPDATE approvals SET status = 'void' WHERE status = 'pending' AND tool = ? AND bundle = ?"
-_USAGE = "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM approvals WHERE status = 'pending'"
+_USAGE = "SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM approvals WHERE status = 'pending'"
 _DONE = "wakes = 0 AND status IN ('denied', 'used', 'expired', 'void')"
 
 

@@ -18,6 +18,7 @@ from toolcrib.state import (
     VAULT_GRANTS,
     Database,
     ForwardClock,
+    PostgresDatabase,
     PostgresServer,
     SqliteDatabase,
     Vault,
@@ -68,7 +69,7 @@ class DecisionStore:
         # A server that only the project names may belong to whoever wrote its settings: no decision is kept
         # there.
         if self._server is not None and self._users_own is not None:
-            grants: Database = self._opened(self._server.database("grants", VAULT_GRANTS))
+            grants: Database = self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS))
             key = self._vault.key()
         else:
             grants, key = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS)), None
@@ -102,7 +103,7 @@ class DecisionStore:
 
     def _project_database(self, *, durable: bool) -> Database:
         if self._server is not None:
-            return self._opened(self._server.database("state", PROJECT, durable=durable))
+            return self._opened(PostgresDatabase(self._server, "state", PROJECT, durable=durable))
         # A database that came with a clone could bring calls that are ready to run, and recorded results.
         origin = self._vault.origin()
         return self._opened(SqliteDatabase(self._place.state, PROJECT, origin=origin, durable=durable))

@@ -90,7 +90,7 @@ class OpenCall:
         """The number before its first event here: other processes may have counted events of it."""
         self._first = before + 1
         self._text = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._next: asyncio.Future[None] | None = None
 
     @property
     def _events(self) -> deque[CallEvent]:
@@ -179,23 +179,16 @@ class OpenCall:
             missed = 0
 
     def change(self) -> asyncio.Future[None]:
-        """Return a future that ends with the next event, or with the call."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
-        return future
-
-    def forget(self, future: asyncio.Future[None]) -> None:
-        """Give up waiting for a change."""
-        future.cancel()
-        if future in self._waiting:
-            self._waiting.remove(future)
+        """Return the future, common to all who wait, that ends with the next event, or with the call."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        return self._next
 
     def wake(self) -> None:
         """Let those go on who wait for a change."""
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+        change, self._next = self._next, None
+        if change is not None:
+            change.set_result(None)
 
 
 class ServerCalls:
@@ -456,7 +449,6 @@ class ServerCalls:
                 # Most of the others end within a moment. After that, look after the client too.
                 awaited, limit = ({change}, min(left, _SHORT_S)) if gone is None else ({change, gone}, left)
                 await asyncio.wait(awaited, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                call.forget(change)
                 if gone is None:
                     gone = asyncio.ensure_future(_left(receive))
                 elif gone.done():

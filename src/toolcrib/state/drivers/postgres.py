@@ -128,10 +128,6 @@ class PostgresServer:
         """Connections of others that were found to lead to this database."""
         self.listener = Listener(self._connect, self.unavailable, lease_s)
 
-    def database(self, name: str, migrations: Sequence[str], *, durable: bool = True) -> PostgresDatabase:
-        """Return the tables of these migrations; the version of each `name` is kept on its own."""
-        return PostgresDatabase(self, name, migrations, durable=durable)
-
     @property
     def quoted_schema(self) -> str:
         """The schema of the tables, as SQL; known once a connection was made."""
@@ -241,7 +237,6 @@ class PostgresServer:
         import psycopg
 
         connection = psycopg.connect(self._conninfo, autocommit=True)
-        connection.adapters.register_loader("numeric", _number_loader())
         if not self.schema:
             path = connection.execute("SHOW search_path").fetchone()
             assert path is not None
@@ -293,7 +288,7 @@ class PostgresServer:
 
 
 class PostgresDatabase:
-    """The `Database` in one schema of a server."""
+    """The `Database` in one schema of a server; each `name` of migrations has a version of its own."""
 
     waits = True
 
@@ -444,19 +439,6 @@ def _conninfo(url: str) -> tuple[str, str]:
     options = f"{settings} {given.pop('options', None) or ''}".strip()
     name = f"{given.get('host') or 'localhost'}/{given.get('dbname') or given.get('user') or ''}"
     return make_conninfo(**{**_LINK, **given, "options": options}), name
-
-
-def _number_loader() -> Any:
-    from psycopg.adapt import Loader
-
-    class NumberLoader(Loader):
-        """Sums of integers, which Postgres returns as numeric."""
-
-        def load(self, data: Any) -> float:
-            text = bytes(data).decode()
-            return int(text) if text.lstrip("-").isdigit() else float(text)
-
-    return NumberLoader
 
 
 _PASSING = ("", "08", "40", "53", "55", "57")

@@ -200,15 +200,6 @@ def test_too_many_files_are_refused_before_the_directory_is_read(data: bytes, ot
     refused(other, end[:-12] + struct.pack("<H", 3) + end[-10:], "too_many")  # a directory that lies
 
 
-def test_parts_that_share_bytes_are_refused(data: bytes, other: Store) -> None:
-    start = data.rindex(b"PK\x05\x06")
-    directory = int.from_bytes(data[start + 16 : start + 20], "little")
-    changed = bytearray(data)
-    second = data.index(b"PK\x01\x02", directory + 4)
-    changed[second + 42 : second + 46] = struct.pack("<I", 0)  # the second file begins where the first does
-    refused(other, bytes(changed), "overlap")
-
-
 def test_encrypted_and_oddly_compressed_files_are_refused(data: bytes, other: Store) -> None:
     start = data.rindex(b"PK\x05\x06")
     directory = int.from_bytes(data[start + 16 : start + 20], "little")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from itertools import chain
@@ -379,12 +380,8 @@ async def _events(call: OpenCall, after: int) -> AsyncIterator[bytes]:
         if call.result is not None and after >= call.last:
             yield sent_event(call.last + 1, "result", call.body)
             return
-        change = call.change()
-        try:
-            if after >= call.last:  # Else events came while the client read slowly.
-                await change
-        finally:
-            call.forget(change)
+        if after >= call.last:  # Else events came while the client read slowly.
+            await asyncio.wait({call.change()})
 
 
 def _data(event: CallEvent, missed: int) -> EventData:
