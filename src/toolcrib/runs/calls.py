@@ -31,12 +31,11 @@ _QUICK_SNOOZES, _SNOOZE_S = 100, 1.0
 _TO_SEND = "SELECT 'call:' || tool AS entry, id AS key, priority, ready_at FROM calls WHERE state = 'ready'"
 # Every statement about a claimed call ends so: a worker whose claim was taken over changes no row by it.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
-_TAKEN = ("tool", "arguments", "caller", "epoch", "attempts", "snoozes", "context", "session_id", "run_id")
 # The new epoch is what shuts out the worker before; `lease_ends_at` lets the next one in.
 _TAKE = (
     "UPDATE calls SET state = 'running', epoch = epoch + 1, attempts = attempts + 1, worker = ?,"
     " lease_ends_at = ?, approval = NULL WHERE id = ? AND state = 'ready' AND ready_at <= ?"
-    f" RETURNING {', '.join(_TAKEN)}"
+    " RETURNING tool, arguments, caller, epoch, attempts, snoozes, context, session_id, run_id"
 )
 # `_TAKE` has counted the attempt: where it must not count, it is taken back here.
 _AGAIN = (
@@ -91,10 +90,6 @@ _WOKEN = (
     " WHERE id = ? AND state = 'waiting'"
 )
 _CLOSE = "UPDATE call_attempts SET ended_at = ?, ending = ?, reason = ? WHERE call_id = ?"
-_FIRST_NOTES = (
-    "INSERT INTO call_events (call_id, number, at, kind, detail)"
-    " VALUES (?, 1, ?, 'submitted', ''), (?, 2, ?, 'claimed', ?)"
-)
 _NOTE = (
     "INSERT INTO call_events (call_id, number, at, kind, detail)"
     " SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?, ? FROM call_events WHERE call_id = ?"
@@ -163,8 +158,6 @@ class DurableCalls(StoredCalls):
         """Called in the transaction in which a call of a run ends, whatever way, with its id and state."""
         self.room: Callable[[str], int] = lambda _: 1
         """Returns how many further calls of an asker (`Approvals.room`) may ask for approval."""
-        self._new: dict[str, dict[str, Any]] = {}
-        """The rows of calls that are being added, by id."""
         self._ends: DatabaseWatch[CallState] = DatabaseWatch(self._ended, database)
 
     # -- callers ---------------------------------------------------------------------------------
@@ -224,30 +217,16 @@ class DurableCalls(StoredCalls):
         counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
         times = {"ready_at": now + max(0.0, delay_s), "submitted_at": now}
         whole = {**row, "id": id, **counts, **times}
-        waits, known = row["approval"] is not None, row["idempotency_key"] or row["id"]
-        if deliver and not waits and not known:
-            self._add_and_send(tx, whole, delay_s)
-        elif tx.insert("calls", whole):
-            self._note(tx, id, now, "submitted", "")
-            if waits:
-                tx.later(_WAKES, row["approval"])
-            elif deliver:
-                self._send(tx, id, row["tool"], row["priority"], delay_s)
-        else:
+        if row["idempotency_key"] is None and row["id"] is None:
+            tx.add("calls", whole)
+        elif not tx.insert("calls", whole):
             return _known(tx, row)
+        self._note(tx, id, now, "submitted", "")
+        if row["approval"] is not None:
+            tx.later(_WAKES, row["approval"])
+        elif deliver:
+            self._send(tx, id, row["tool"], row["priority"], delay_s)
         return str(id)
-
-    def _add_and_send(self, tx: Transaction, call: dict[str, Any], delay_s: float) -> None:
-        """Add a call that cannot be there already. If this process takes it at once, it is added as taken."""
-        id = call["id"]
-        self._new[id] = call
-        try:
-            self._send(tx, id, call["tool"], call["priority"], delay_s)
-        finally:
-            del self._new[id]
-        tx.add("calls", call)
-        if call["state"] == "ready":
-            self._note(tx, id, call["submitted_at"], "submitted", "")
 
     def adopt(self, worker: str, **call: Any) -> ClaimedCall:
         """Store a call that this process runs already, and take it; arguments are those of `submit`."""
@@ -306,16 +285,7 @@ class DurableCalls(StoredCalls):
         `begin`: if the worker dies until then, the call is handed back.
         """
         now = tx.now()
-        holder = (worker if begins else None, now + self.lease_s)
-        new = self._new.get(id)
-        row: Sequence[Any] | None
-        if new is not None:
-            # The row is not in the table yet: changed here, it is added as taken, which saves an update.
-            new |= {"state": "running", "epoch": 1, "attempts": 1}
-            new["worker"], new["lease_ends_at"] = holder
-            row = [new[column] for column in _TAKEN]
-        else:
-            row = tx.one(_TAKE, *holder, id, now)
+        row = tx.one(_TAKE, worker if begins else None, now + self.lease_s, id, now)
         if row is None:
             early = tx.one("SELECT tool, priority, ready_at FROM calls WHERE id = ? AND state = 'ready'", id)
             if early is not None:
@@ -323,10 +293,7 @@ class DurableCalls(StoredCalls):
             return None
         tool, arguments, caller, epoch, attempt, snoozes, context, session_id, run_id = row
         tx.add("call_attempts", {"call_id": id, "epoch": epoch, "worker": worker, "began_at": now})
-        if new is None:
-            self._note(tx, id, now, "claimed", worker)
-        else:
-            tx.later(_FIRST_NOTES, id, now, id, now, worker)
+        self._note(tx, id, now, "claimed", worker)
         more = json.loads(context)
         claim = ClaimedCall(id, tool, arguments, caller, epoch, attempt, snoozes, more, session_id, run_id)
         return claim._replace(begun=begins)

@@ -343,10 +343,10 @@ def test_a_run_that_is_created_while_the_one_before_it_ends_has_its_turn(postgre
     with ThreadPoolExecutor() as pool:
         ends: list[Future[bool]] = []
 
-        def slowly(notes: RunNotes, row: Mapping[str, Any]) -> None:
+        def slowly(notes: RunNotes, row: Mapping[str, Any], messages: Any = None) -> None:
             ends.append(pool.submit(other.runs.finish, claim, other.response(Usage()), "done"))
             until_it_waits(url, ends[0])
-            insert(notes, row)
+            insert(notes, row, messages)
 
         machine.store.insert_run = slowly  # type: ignore[method-assign]
         second = machine.start(session)

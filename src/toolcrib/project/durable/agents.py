@@ -122,4 +122,3 @@ def serve_runs(calls: ProjectCalls, runs: DurableRuns, models: Models, tools: Ag
     flows = WorkflowSteps(runs.changes, tools.prepare, worker_name())
     calls.others[run_entry(WORKFLOW_PROVIDER)] = flows.take
     calls.on_beat += [steps.beat, flows.beat]
-    calls.on_stop += [steps.stop, flows.stop]

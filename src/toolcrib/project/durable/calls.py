@@ -87,8 +87,6 @@ class ProjectCalls:
         """Called once, before this process begins to serve."""
         self.on_beat: list[Callable[[], None]] = [self._find_unserved]
         """Called about once a second while this process serves."""
-        self.on_stop: list[Callable[[], Awaitable[None]]] = []
-        """Called when this process no longer serves."""
         self.on_event: Callable[[CallEvent], None] | None = None
         """Called with each event of a call that this process runs."""
         self._served: tuple[Worker, asyncio.Task[None]] | None = None
@@ -334,9 +332,6 @@ class ProjectCalls:
         if served is not None:
             served[1].cancel()
             await asyncio.wait([served[1]])
-        # After the worker, which takes no new steps by now: so nothing is left when these have stopped.
-        while self.on_stop:
-            await self.on_stop.pop()()
 
 
 def _note_end(serving: asyncio.Task[None]) -> None:

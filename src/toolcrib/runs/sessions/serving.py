@@ -49,14 +49,6 @@ class RunSteps(ABC):
         # After the renewal, so that this worker does not take its own runs for lost.
         self._runs.rescue()
 
-    async def stop(self) -> None:
-        """Give back what this process works on."""
-        tasks = [task for _, task in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-
     async def _work(self, claim: ClaimedRun) -> None:
         task = asyncio.current_task()
         assert task is not None

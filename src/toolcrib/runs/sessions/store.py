@@ -113,28 +113,52 @@ class RunStore:
         if len(new.prompt) > _MAX_TEXT:
             raise InvalidError(f"the prompt has more than {_MAX_TEXT:,} characters")
         with self.change(f"session {session_id or new_id()}") as notes:
-            tx, now = notes.tx, notes.now
-            if session_id is None:
-                session_id = self._insert_session(tx, now, new.caller, "{}")
-            id = new_id(now)
-            active = tx.one(TAKE_SESSION, id, session_id)
-            if active is None:
-                raise NotFoundError(f"there is no session {session_id[:100]!r}")
-            # Otherwise the end of the run before starts it (`end_run`).
-            first = active[0] == id
-            row = run_row(id, session_id, new, variables, now)
-            row |= {"root_id": id, "depth": 0, "state": "ready" if first else "queued"}
-            self.insert_run(notes, row)
-            if first:
-                self.send(tx, id, 0.0)
+            return self.insert_root(notes, session_id, new, variables)
+
+    def insert_root(
+        self,
+        notes: RunNotes,
+        session_id: str | None,
+        new: RunDraft,
+        variables: str,
+        messages: Sequence[tuple[str, bytes]] | None = None,
+        forked_from: str | None = None,
+    ) -> str:
+        """Add a run that no agent calls, and return its id. `messages` (kind, content) replace its prompt."""
+        tx, now = notes.tx, notes.now
+        if session_id is None:
+            session_id = self._insert_session(tx, now, new.caller, "{}")
+        id = new_id(now)
+        active = tx.one(TAKE_SESSION, id, session_id)
+        if active is None:
+            raise NotFoundError(f"there is no session {session_id[:100]!r}")
+        # Otherwise the end of the run before starts it (`end_run`).
+        first = active[0] == id
+        row = run_row(id, session_id, new, variables, now)
+        row |= {
+            "root_id": id,
+            "depth": 0,
+            "state": "ready" if first else "queued",
+            "forked_from": forked_from,
+        }
+        self.insert_run(notes, row, messages)
+        if first:
+            self.send(tx, id, 0.0)
         return id
 
     @staticmethod
-    def insert_run(notes: RunNotes, row: Mapping[str, Any]) -> None:
-        """Add a run with its prompt."""
-        notes.tx.add("runs", row)
-        add_message(notes.tx, (row["id"], 1, 0, "prompt", str(row["prompt"]).encode()), notes.now)
+    def insert_run(
+        notes: RunNotes, row: Mapping[str, Any], messages: Sequence[tuple[str, bytes]] | None = None
+    ) -> None:
+        """Add a run with its messages, by default its prompt."""
+        if messages is None:
+            messages = [("prompt", row["prompt"].encode())]
+        notes.tx.add("runs", {**row, "messages": len(messages)})
+        for number, (kind, content) in enumerate(messages, 1):
+            add_message(notes.tx, (row["id"], number, 0, kind, content), notes.now)
         about = {"agent": row["agent"], "parent": row.get("parent_id"), "session": row["session_id"]}
+        if row.get("forked_from") is not None:
+            about["forked_from"] = row["forked_from"]
         notes.add((row["id"], row["root_id"]), "created", **about)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -264,7 +288,6 @@ def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float)
         "streams": int(new.streams),
         "trace": new.trace or new_trace(),
         "ready_at": now,
-        "messages": 1,
         "input_tokens": 0,
         "output_tokens": 0,
         "cost_usd": 0.0,

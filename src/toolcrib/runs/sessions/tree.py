@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from typing import Any
 
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
-from toolcrib.runs.sessions.records import ENDED, Run, StoredMessage
-from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore, add_message, run_row
+from toolcrib.runs.sessions.records import ENDED, Run
+from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Transaction
@@ -120,41 +119,17 @@ class RunTree:
         is_answer = run.state == "done" and last == run.iteration
         if prompt is None and kept and kept[-1].kind == "response" and is_answer:
             raise InvalidError("that iteration is the run's answer", hint="Give a prompt to go on from it.")
-        with self._store.change(f"session {new_id()}") as notes:
-            return self._copy(notes, run, kept, prompt, (caller, identity), agent)
-
-    def _copy(
-        self,
-        notes: RunNotes,
-        run: Run,
-        kept: Sequence[StoredMessage],
-        prompt: str | None,
-        by: tuple[str, str | None],
-        agent: tuple[str, str] | None,
-    ) -> str:
-        """Store the new run with its session and these messages."""
-        tx, now = notes.tx, notes.now
-        found = tx.one("SELECT definition, provider, streams FROM runs WHERE id = ?", run.id)
-        assert found is not None
-        *defined, streams = found
-        definition, provider = agent or defined
-        asked = run.prompt if prompt is None else prompt
-        new = RunDraft(run.agent, definition, provider, asked, {}, *by, bool(streams))
-        id, session_id = new_id(now), new_id(now)
-        session = {"id": session_id, "caller": new.caller, "metadata": "{}", "created_at": now}
-        tx.insert("sessions", {**session, "active_run": id})
         messages = [(one.kind, one.content) for one in kept]
         if prompt is not None:
             messages.append(("prompt", prompt.encode()))
-        row = run_row(id, session_id, new, run.variables, now)
-        row |= {"root_id": id, "depth": 0, "state": "ready", "messages": len(messages), "forked_from": run.id}
-        tx.insert("runs", row)
-        for number, (kind, content) in enumerate(messages, 1):
-            add_message(tx, (id, number, 0, kind, content), now)
-        about: dict[str, Any] = {"agent": run.agent, "session": session_id, "forked_from": run.id}
-        notes.add((id, id), "created", **about)
-        self._store.send(tx, id, 0.0)
-        return id
+        asked = run.prompt if prompt is None else prompt
+        with self._store.change(f"session {new_id()}") as notes:
+            found = notes.tx.one("SELECT definition, provider, streams FROM runs WHERE id = ?", id)
+            assert found is not None
+            *defined, streams = found
+            definition, provider = agent or defined
+            new = RunDraft(run.agent, definition, provider, asked, {}, caller, identity, bool(streams))
+            return self._store.insert_root(notes, None, new, run.variables, messages, forked_from=id)
 
 
 def _cut(notes: RunNotes, run: Run, iteration: int | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -49,6 +50,7 @@ PATH: dict[str, Any] = {
     "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
 }
 """The types of the parameters of paths, by name."""
+Moment = Annotated[datetime, Meta(tz=True)]
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
 Ours = Annotated[Any, Meta(description="Set by the store.", extra_json_schema={"readOnly": True})]
 

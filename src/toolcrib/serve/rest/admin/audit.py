@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -12,6 +11,7 @@ from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
 from toolcrib.project.catalog.pages import page_token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_start
+from toolcrib.serve.rest.records import Moment
 from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()
@@ -30,9 +30,9 @@ class LinesQuery(PageQuery, kw_only=True):
     """An error code."""
     text: str | UnsetType = UNSET
     """A text anywhere in the line."""
-    since: datetime | UnsetType = UNSET
+    since: Moment | UnsetType = UNSET
     """RFC 3339, as is `until`."""
-    until: datetime | UnsetType = UNSET
+    until: Moment | UnsetType = UNSET
 
 
 class LinePage(Struct, kw_only=True, rename="camel"):
@@ -68,10 +68,6 @@ def list_audit_lines(request: RestRequest) -> Answer:
     query: LinesQuery = request.query
     names = ("tool", "event", "caller", "status", "code", "text", "since", "until")
     asked = {name: value for name in names if (value := getattr(query, name)) is not UNSET}
-    for name in ("since", "until"):
-        # A time without a zone cannot be compared with those of the log.
-        if name in asked and asked[name].tzinfo is None:
-            asked[name] = asked[name].replace(tzinfo=UTC)
     question = ("audit", sorted((name, str(value)) for name, value in asked.items()))
     if (start := page_start(query, question, int)) is not None:
         (asked["before"],) = start

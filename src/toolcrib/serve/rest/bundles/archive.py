@@ -8,17 +8,9 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from toolcrib.bundles.archive import MAX_ARCHIVE, ImportPlan, OnConflict, apply, export_bundle, plan, read_zip
-from toolcrib.errors import (
-    BuiltInReadOnly,
-    BundleDeleting,
-    BundleDisabled,
-    BundleFull,
-    ConflictError,
-    InvalidArchive,
-    InvalidId,
-    NotFoundError,
-)
+from toolcrib.errors import BuiltInReadOnly, BundleDisabled, BundleFull, ConflictError, InvalidArchive
 from toolcrib.serve.http import Answer, Routes
+from toolcrib.serve.rest.refusals import NO_BUNDLE
 from toolcrib.serve.rest.services import RestRequest, noting_makers, require_all
 from toolcrib.spec.naming import stored_name
 
@@ -37,9 +29,7 @@ class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
     """Only say what would be done."""
 
 
-@ROUTES.add(
-    "GET", "/tools/bundles/{bundleID}/export", "read", {200: _ZIP}, InvalidId, NotFoundError, BundleDeleting
-)
+@ROUTES.add("GET", "/tools/bundles/{bundleID}/export", "read", {200: _ZIP}, *NO_BUNDLE)
 def export_to_zip(request: RestRequest) -> Response:
     """Return a bundle as a ZIP file. One that holds the value of a secret is refused."""
     services = request.services
@@ -56,11 +46,7 @@ def export_to_zip(request: RestRequest) -> Response:
     "/tools/import",
     "admin",
     {200: ImportPlan},
-    InvalidArchive,
-    ConflictError,
-    BundleDisabled,
-    BundleFull,
-    BuiltInReadOnly,
+    *(InvalidArchive, ConflictError, BundleDisabled, BundleFull, BuiltInReadOnly),
     query=ImportQuery,
     raw={_ZIP: "A ZIP file of an export."},
     max_body=MAX_ARCHIVE,

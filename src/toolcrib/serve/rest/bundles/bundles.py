@@ -9,24 +9,14 @@ from msgspec import Struct, field
 
 from toolcrib.bundles import BundleBody, BundleRecord
 from toolcrib.bundles.records import SCHEMA_VERSION
-from toolcrib.errors import (
-    BuiltInReadOnly,
-    BundleDeleting,
-    BundleNotEmpty,
-    InvalidId,
-    InvalidSlug,
-    MissingField,
-    NotFoundError,
-    PreconditionFailed,
-    UsageError,
-)
+from toolcrib.errors import BuiltInReadOnly, BundleNotEmpty, InvalidId, MissingField, UsageError
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
 from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
+from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, PUT
 from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()
-_NO_BUNDLE = (InvalidId, NotFoundError, BundleDeleting)
 _PATH = "/tools/bundles"
 _ONE = f"{_PATH}/{{bundleID}}"
 
@@ -64,24 +54,13 @@ def list_bundles(request: RestRequest) -> Answer:
     return Answer(BundlePage(bundles=page, next_page_token=token))
 
 
-@ROUTES.add("GET", _ONE, "read", {200: BundleRecord, 304: None}, *_NO_BUNDLE)
+@ROUTES.add("GET", _ONE, "read", {200: BundleRecord, 304: None}, *NO_BUNDLE)
 def get_bundle(request: RestRequest) -> Answer:
     """Return one bundle."""
     return Answer(request.services.store.bundle(request.path["bundleID"]), etag=True)
 
 
-@ROUTES.add(
-    "PUT",
-    _ONE,
-    "admin",
-    {201: BundleRecord, 200: BundleRecord},
-    InvalidId,
-    InvalidSlug,
-    MissingField,
-    BuiltInReadOnly,
-    PreconditionFailed,
-    body=BundlePut,
-)
+@ROUTES.add("PUT", _ONE, "admin", {201: BundleRecord, 200: BundleRecord}, InvalidId, *PUT, body=BundlePut)
 def put_bundle(request: RestRequest) -> Answer:
     """Create or replace a bundle; restore one that was deleted."""
     body: BundlePut = request.body()
@@ -104,17 +83,7 @@ def put_bundle(request: RestRequest) -> Answer:
     return Answer(bundle, 201 if new else 200, etag=True)
 
 
-@ROUTES.add(
-    "PATCH",
-    _ONE,
-    "admin",
-    {200: BundleRecord},
-    *_NO_BUNDLE,
-    MissingField,
-    BuiltInReadOnly,
-    PreconditionFailed,
-    body=Switch,
-)
+@ROUTES.add("PATCH", _ONE, "admin", {200: BundleRecord}, *NO_BUNDLE, *CHANGE, MissingField, body=Switch)
 def patch_bundle(request: RestRequest) -> Answer:
     """Turn a bundle on or off."""
     store, bundle_id = request.services.store_for(request), request.path["bundleID"]
@@ -123,16 +92,7 @@ def patch_bundle(request: RestRequest) -> Answer:
     return Answer(store.switch_bundle(bundle_id, enabled=enabled, check=check), etag=True)
 
 
-@ROUTES.add(
-    "DELETE",
-    _ONE,
-    "admin",
-    {202: BundleRecord},
-    *_NO_BUNDLE,
-    BuiltInReadOnly,
-    BundleNotEmpty,
-    PreconditionFailed,
-)
+@ROUTES.add("DELETE", _ONE, "admin", {202: BundleRecord}, *NO_BUNDLE, *CHANGE, BundleNotEmpty)
 def delete_bundle(request: RestRequest) -> Answer:
     """Delete an empty bundle. PUT restores it within 48 hours."""
     check = partial(check_preconditions, request.http.headers)

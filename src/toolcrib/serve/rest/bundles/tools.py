@@ -13,26 +13,20 @@ from toolcrib.bundles.forms import PutTool, require_usable
 from toolcrib.bundles.records import SCHEMA_VERSION, check_slug, check_tool_body, check_version
 from toolcrib.errors import (
     AuditUnavailable,
-    BuiltInReadOnly,
-    BundleDeleting,
     BundleDisabled,
     BundleFull,
     ConflictError,
-    InvalidId,
-    InvalidSlug,
     ManifestError,
     MissingField,
-    NotFoundError,
-    PreconditionFailed,
     ToolNotFound,
 )
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
 from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
+from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, NO_TOOL, PUT
 from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers
 
 ROUTES = Routes()
-_NO_TOOL = (InvalidId, NotFoundError, ToolNotFound, BundleDeleting)
 _YAML = "application/yaml"
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
@@ -64,13 +58,13 @@ class History(Struct, frozen=True, kw_only=True):
     changes: list[RecordedChange]
 
 
-@ROUTES.add("GET", _ONE, "read", {200: ToolAnswer, 304: None}, *_NO_TOOL)
+@ROUTES.add("GET", _ONE, "read", {200: ToolAnswer, 304: None}, *NO_TOOL)
 def get_tool(request: RestRequest) -> Answer:
     """Return one version of a tool."""
     return Answer(_answer(request.services, request.services.store.tool(*named_tool(request))), etag=True)
 
 
-@ROUTES.add("GET", f"{_TOOL}/versions", "read", {200: Versions}, *_NO_TOOL)
+@ROUTES.add("GET", f"{_TOOL}/versions", "read", {200: Versions}, *NO_TOOL)
 def list_versions(request: RestRequest) -> Answer:
     """List every version of a tool in a bundle, the newest first."""
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
@@ -78,7 +72,7 @@ def list_versions(request: RestRequest) -> Answer:
     found = [
         _answer(services, one)
         for one in _versions(services, bundle_id, slug)
-        if covers_all(request) or covers(request, services.name(bundle_id, slug, one.version))
+        if _covers(request, bundle_id, slug, one.version)
     ]
     if not found:
         raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
@@ -93,7 +87,7 @@ def _versions(services: Services, bundle_id: str, slug: str) -> list[ToolRecord]
         return stored.listing.versions(slug, [bundle_id])
 
 
-@ROUTES.add("GET", f"{_ONE}/revisions", "read", {200: Revisions}, *_NO_TOOL)
+@ROUTES.add("GET", f"{_ONE}/revisions", "read", {200: Revisions}, *NO_TOOL)
 def list_revisions(request: RestRequest) -> Answer:
     """List a version of a tool as it was before each change, the latest change first; a deleted one too.
 
@@ -102,7 +96,7 @@ def list_revisions(request: RestRequest) -> Answer:
     return Answer(Revisions(revisions=request.services.store.revisions(*named_tool(request))))
 
 
-@ROUTES.add("GET", f"{_TOOL}/history", "read", {200: History}, *_NO_TOOL, AuditUnavailable)
+@ROUTES.add("GET", f"{_TOOL}/history", "read", {200: History}, *NO_TOOL, AuditUnavailable)
 def list_changes(request: RestRequest) -> Answer:
     """List who changed a tool in any of its versions, and when: the latest 256 changes, the newest first."""
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
@@ -110,11 +104,7 @@ def list_changes(request: RestRequest) -> Answer:
         found = request.services.store.history(bundle_id, slug)
     except OSError as error:
         raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
-    seen = [
-        one
-        for one in found
-        if covers_all(request) or covers(request, request.services.name(bundle_id, slug, one.version))
-    ]
+    seen = [one for one in found if _covers(request, bundle_id, slug, one.version)]
     if not seen:
         raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
     return Answer(History(changes=seen))
@@ -125,17 +115,9 @@ def list_changes(request: RestRequest) -> Answer:
     _ONE,
     "admin",
     {201: ToolAnswer},
-    InvalidId,
-    InvalidSlug,
-    MissingField,
-    ManifestError,
-    BuiltInReadOnly,
-    NotFoundError,
-    BundleDeleting,
-    ConflictError,
-    BundleDisabled,
-    BundleFull,
-    PreconditionFailed,
+    *NO_BUNDLE,
+    *PUT,
+    *(ManifestError, ConflictError, BundleDisabled, BundleFull),
     body=ToolPut,
     raw={_YAML: "A native manifest, whose name gives the slug."},
 )
@@ -171,16 +153,7 @@ def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolB
 
 
 @ROUTES.add(
-    "PATCH",
-    _ONE,
-    "admin",
-    {200: ToolAnswer},
-    *_NO_TOOL,
-    MissingField,
-    BuiltInReadOnly,
-    BundleDisabled,
-    PreconditionFailed,
-    body=Switch,
+    "PATCH", _ONE, "admin", {200: ToolAnswer}, *NO_TOOL, *CHANGE, MissingField, BundleDisabled, body=Switch
 )
 def patch_tool(request: RestRequest) -> Answer:
     """Turn a version of a tool on or off."""
@@ -191,7 +164,7 @@ def patch_tool(request: RestRequest) -> Answer:
     return Answer(_answer(services, tool), etag=True)
 
 
-@ROUTES.add("DELETE", _ONE, "admin", {204: None}, *_NO_TOOL, BuiltInReadOnly, PreconditionFailed)
+@ROUTES.add("DELETE", _ONE, "admin", {204: None}, *NO_TOOL, *CHANGE)
 def delete_tool(request: RestRequest) -> Answer:
     """Remove a version of a tool for good."""
     request.services.store_for(request).delete_tool(*named_tool(request), _check(request))
@@ -203,9 +176,13 @@ def named_tool(request: RestRequest) -> tuple[str, str, str]:
     path = request.path
     bundle_id, slug, version = path["bundleID"], path["toolSlug"], path["v"]
     # As if there were none: a token does not learn of tools that it does not cover.
-    if not covers_all(request) and not covers(request, request.services.name(bundle_id, slug, version)):
+    if not _covers(request, bundle_id, slug, version):
         raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
     return bundle_id, slug, version
+
+
+def _covers(request: RestRequest, bundle_id: str, slug: str, version: str) -> bool:
+    return covers_all(request) or covers(request, request.services.name(bundle_id, slug, version))
 
 
 def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from toolcrib.errors import BundleDeleting, InvalidId, NotFoundError, ToolNotFound
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
-from toolcrib.serve.rest.records import BundleId
+from toolcrib.serve.rest.records import BundleId, Moment
+from toolcrib.serve.rest.refusals import NO_TOOL
 from toolcrib.serve.rest.services import RestRequest, covers, covers_all
 from toolcrib.spec.moment import written
 
@@ -21,8 +21,8 @@ _WEEK_S = 7 * 86_400
 class UsageQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     """The query of the usage of a tool."""
 
-    since: datetime | UnsetType = UNSET
-    """The first hour. Default: a week ago."""
+    since: Moment | UnsetType = UNSET
+    """The first hour, RFC 3339. Default: a week ago."""
 
 
 class Hour(Struct, kw_only=True):
@@ -65,10 +65,7 @@ class Facets(Struct, kw_only=True):
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/usage",
     "read",
     {200: ToolUsage},
-    InvalidId,
-    NotFoundError,
-    ToolNotFound,
-    BundleDeleting,
+    *NO_TOOL,
     query=UsageQuery,
 )
 def get_usage(request: RestRequest) -> Answer:
@@ -76,7 +73,7 @@ def get_usage(request: RestRequest) -> Answer:
     query: UsageQuery = request.query
     tool = request.services.store.tool(*named_tool(request))
     usage = request.services.project.bundles.usage
-    since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else _seconds(query.since)
+    since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else query.since.timestamp()
     total = usage.of(tool.id)
     hours = [
         Hour(begins=written(one.begins), calls=one.calls, failures=one.failures)
@@ -90,11 +87,6 @@ def get_usage(request: RestRequest) -> Answer:
             hours=hours,
         )
     )
-
-
-def _seconds(moment: datetime) -> float:
-    """Return a time in seconds since the epoch; one without a zone is in UTC."""
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 @ROUTES.add("GET", "/tools/facets", "read", {200: Facets}, query=FacetsQuery)

@@ -17,13 +17,11 @@ from starlette.types import Scope
 from toolcrib.core.context import Context, read_trace
 from toolcrib.errors import (
     ApprovalDenied,
-    BundleDeleting,
     BundleDisabled,
     ConflictError,
     HostNotAllowed,
     IdempotencyConflict,
     InvalidError,
-    InvalidId,
     InvalidInput,
     NotFoundError,
     PolicyDenied,
@@ -38,6 +36,7 @@ from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
+from toolcrib.serve.rest.refusals import NO_BUNDLE
 from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import CallEvent
@@ -192,9 +191,7 @@ class CallsQuery(PageQuery, kw_only=True):
     "invoke",
     {200: InvokeResult, 202: Pending},
     *_REFUSALS,
-    InvalidId,
-    NotFoundError,
-    BundleDeleting,
+    *NO_BUNDLE,
     BundleDisabled,
     body=Invocation,
 )

@@ -1,0 +1,19 @@
+"""The errors that routes about bundles and tools have in common."""
+
+from __future__ import annotations
+
+from toolcrib.errors import (
+    BuiltInReadOnly,
+    BundleDeleting,
+    InvalidId,
+    InvalidSlug,
+    MissingField,
+    NotFoundError,
+    PreconditionFailed,
+    ToolNotFound,
+)
+
+NO_BUNDLE = (InvalidId, NotFoundError, BundleDeleting)
+NO_TOOL = (*NO_BUNDLE, ToolNotFound)
+CHANGE = (BuiltInReadOnly, PreconditionFailed)
+PUT = (InvalidSlug, MissingField, *CHANGE)
