@@ -201,7 +201,7 @@ def _idle(setting: Setting, server: PostgresProcess) -> Table:
 def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
     """Submit, claim and list beside a million finished calls, and beside none."""
     from toolcrib.runs import DurableCalls, dispatcher_for
-    from toolcrib.state import PROJECT, Database, PostgresServer, SqliteDatabase
+    from toolcrib.state import PROJECT, Database, PostgresDatabase, PostgresServer, SqliteDatabase
 
     finished = 2_000 if setting.quick else FINISHED
     tables = []
@@ -212,7 +212,8 @@ def _full(setting: Setting, server: PostgresProcess) -> list[Table]:
             if kind == "SQLite":
                 database = SqliteDatabase(setting.folder / f"full{count}.db", PROJECT)
             else:
-                database = PostgresServer(_database(server, f"full{count}")).database("state", PROJECT)
+                place = PostgresServer(_database(server, f"full{count}"))
+                database = PostgresDatabase(place, "state", PROJECT)
             stores[name] = DurableCalls(database, dispatcher=dispatcher_for(database))
             _fill(stores[name], count, kind)
         table = Table(f"Submit, claim, finish and list beside {finished:,} finished calls: {kind}", "µs", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_SH, flock
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,13 @@ class StoreLock:
     def __init__(self, folder: Path) -> None:
         self._lock, self._turn = folder / "lock", folder / "turn"
 
-    @contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> AbstractContextManager[None]:
         """Hold the lock together with others that create files."""
-        with self._held(LOCK_SH):
-            yield
+        return self._held(LOCK_SH)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Hold the lock without anybody else."""
-        with self._held(LOCK_EX):
-            yield
+        return self._held(LOCK_EX)
 
     @contextmanager
     def _held(self, how: int) -> Iterator[None]:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -502,8 +503,7 @@ class Store:
 
 def _moment(seconds: float) -> str:
     """Write seconds since the epoch as UTC, RFC 3339 with milliseconds: the text sorts as the time does."""
-    whole, milliseconds = divmod(int(seconds * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{milliseconds:03d}Z"
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _read(path: Path | str, form: type[_Form]) -> _Form | None:

@@ -72,11 +72,18 @@ class UsageCounts:
         """Count a call that has ended."""
         now = self._clock()
         with self._lock:
-            _add(self._pending.setdefault((tool, int(now) // _HOUR_S), UsageOfTool()), 1, int(failed), now)
+            self._add((tool, int(now) // _HOUR_S), UsageOfTool(1, int(failed), now))
             if self._writer is None and not self._ended:
                 self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
                 self._writer.start()
         self._wake.set()
+
+    def _add(self, key: tuple[str, int], more: UsageOfTool) -> None:
+        one = self._pending.setdefault(key, more)
+        if one is not more:
+            one.calls += more.calls
+            one.failures += more.failures
+            one.last_called_at = max(one.last_called_at or 0.0, more.last_called_at or 0.0)
 
     def of(self, tool: str) -> UsageOfTool:
         """Return the counts of one tool."""
@@ -111,8 +118,7 @@ class UsageCounts:
             with self._lock:
                 # Calls were counted in the meantime, so these are added, not put back.
                 for key, one in pending.items():
-                    into = self._pending.setdefault(key, UsageOfTool())
-                    _add(into, one.calls, one.failures, one.last_called_at or 0.0)
+                    self._add(key, one)
             raise
 
     def close(self) -> None:
@@ -136,9 +142,3 @@ class UsageCounts:
                 self._wake.set()  # another try
             # All calls of this time go into one write.
             time.sleep(_FLUSH_S)
-
-
-def _add(to: UsageOfTool, calls: int, failures: int, last: float) -> None:
-    to.calls += calls
-    to.failures += failures
-    to.last_called_at = max(to.last_called_at or 0.0, last)

@@ -83,8 +83,7 @@ _SETTLED = (
     " WHERE id = ? AND wakes = 1 RETURNING status"
 )
 _WAITING = "SELECT id, tool, priority FROM calls WHERE state = 'waiting'"
-# From asker to asker by the index, however many calls of each wait.
-_NEXT_ROOM = "SELECT room FROM calls WHERE state = 'waiting' AND room > ? ORDER BY room LIMIT 1"
+_ASKERS = "SELECT DISTINCT room FROM calls WHERE state = 'waiting' AND room IS NOT NULL"
 _WOKEN = (
     "UPDATE calls SET state = ?, room = NULL, ready_at = ?, error = ?, ended_at = ?"
     " WHERE id = ? AND state = 'waiting'"
@@ -390,14 +389,10 @@ class DurableCalls(StoredCalls):
 
     def _with_room(self) -> list[str]:
         """Return the first calls of each asker that wait for room, as many as there is room for."""
-        found, asker = list[str](), ""
-        while True:
-            following = self._database.rows(_NEXT_ROOM, asker)
-            if not following:
-                return found
-            ((asker,),) = following
-            waiting = f"{_WAITING} AND room = ? ORDER BY id LIMIT ?"
+        waiting, found = f"{_WAITING} AND room = ? ORDER BY id LIMIT ?", list[str]()
+        for (asker,) in self._database.rows(_ASKERS):
             found += [row[0] for row in self._database.rows(waiting, asker, max(0, self.room(asker)))]
+        return found
 
     def _go_on_with_room(self, id: str) -> bool:
         with self._database.write(f"call {id}") as tx:

@@ -101,15 +101,6 @@ async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends(
     assert {call.status for call in calls} == {"cancelled"}
 
 
-async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
-    table = ServerCalls(never, NOT_STORED)
-    call = table.start(Context("wait", "x"), PAGE)
-    for _ in range(3):
-        await table.settle(call, staying, 0.01)
-    assert call._waiting == []
-    await table.close()
-
-
 def test_events_beyond_the_limits_are_dropped_and_counted() -> None:
     call = OpenCall(Context("pour", "x"), PAGE, 0.0)
     for number in range(10):

@@ -27,39 +27,32 @@ class ToolLoss(NamedTuple):
         return {"tool": self.tool, **self.loss.as_dict()}
 
 
-class NativeFolder(NamedTuple):
-    """Files of a folder of tools, and the losses."""
+def to_native(store: Store, bundle_id: str) -> tuple[dict[str, bytes], list[ToolLoss]]:
+    """Return the tools of a bundle as native manifests, `<name>/tool.yml` to its text, and the losses.
 
-    files: dict[str, bytes]
-    """`<name>/tool.yml` to its text."""
-    losses: list[ToolLoss]
-
-
-def to_native(store: Store, bundle_id: str) -> NativeFolder:
-    """Return the tools of a bundle as native manifests; one of several versions, by the rule of bare names.
-
-    Raises as `Store.snapshot`, ManifestError if a tool cannot be a manifest, ConflictError if two have the
-    same name.
+    Of several versions of a tool one is taken, by the rule of bare names. Raises as `Store.snapshot`,
+    ManifestError if a tool cannot be a manifest, ConflictError if two have the same name.
     """
     bundle, tools = store.snapshot(bundle_id)
-    folder = NativeFolder({}, [])
+    files: dict[str, bytes] = {}
+    losses: list[ToolLoss] = []
     slugs: dict[str, list[ToolRecord]] = {}
     for tool in sorted(tools, key=lambda tool: (tool.created_at, tool.id), reverse=True):
         slugs.setdefault(tool.slug, []).append(tool)
     if not bundle.is_enabled:
-        folder.losses.append(ToolLoss(bundle.slug, _lost("isEnabled", False, "every manifest is enabled")))
+        losses.append(ToolLoss(bundle.slug, _lost("isEnabled", False, "every manifest is enabled")))
     for slug, versions in sorted(slugs.items()):
         enabled = [one for one in versions if one.is_enabled]
         chosen = enabled[0] if len(enabled) == 1 else versions[0]
         for other in versions:
             if other is not chosen:
                 loss = _lost("version", other.version, "a folder holds one version of a name")
-                folder.losses.append(ToolLoss(slug, loss))
-        name, text = _manifest(chosen, folder.losses)
-        if name in folder.files:
+                losses.append(ToolLoss(slug, loss))
+        name, text = _manifest(chosen, losses)
+        if name in files:
             raise ConflictError(f"two tools have the name {name!r} in their manifests")
-        folder.files[name] = text
-    return folder
+        files[name] = text
+    return files, losses
 
 
 def _manifest(tool: ToolRecord, losses: list[ToolLoss]) -> tuple[str, bytes]:

@@ -202,15 +202,11 @@ def apply(
         bundle, tools = _records(store, contents, made, enable=enable)
         # Planned without the lock, and again under it: if the store has changed since, this is another plan.
         with around(made):
-            if store.put_together(bundle, tools, partial(_is_still, made, planned)):
+            if store.put_together(bundle, tools, lambda: planned() == made):  # noqa: B023 - called at once
                 return made
     raise StateUnavailable(
         f"the bundle {contents.bundle.slug} kept changing during the import", hint="Import it again."
     )
-
-
-def _is_still(made: ImportPlan, planned: Callable[[], ImportPlan]) -> bool:
-    return made == planned()
 
 
 def _records(

@@ -86,6 +86,17 @@ def text_of(response: ModelResponse) -> str:
     return "".join(part.content for part in response.parts if isinstance(part, TextPart))
 
 
+def added_text(event: object) -> str:
+    """Return the text that an event of a streamed answer adds to it."""
+    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
+    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+        return event.part.content
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return event.delta.content_delta
+    return ""
+
+
 def usage_of(response: ModelResponse, *, free: bool = False) -> Usage:
     """Return the tokens of an answer and their price, which is None if nobody knows it."""
     usage = response.usage

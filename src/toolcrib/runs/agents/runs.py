@@ -13,7 +13,7 @@ from toolcrib.errors import Cancelled, ConflictError, InvalidError, NotFoundErro
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
-from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, Session, StoredMessage
+from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, StoredMessage
 from toolcrib.spec import Caller
 
 _CALLS = (
@@ -108,14 +108,6 @@ class AgentRuns:
         """Store a session, a conversation of one run after the other, and return its id."""
         return self.store.create_session(caller, metadata)
 
-    def session(self, id: str, caller: str | None = None) -> Session:
-        """Return a session, if it is one of this caller; `NotFoundError`."""
-        return self.store.session(id, caller)
-
-    def sessions(self, limit: int = 100, **options: Any) -> Sequence[Session]:
-        """Return sessions, the newest first; options are those of `RunStore.sessions`."""
-        return self.store.sessions(limit, **options)
-
     # -- beginning -------------------------------------------------------------------------------
 
     def start(
@@ -138,7 +130,7 @@ class AgentRuns:
         provider, `SecretMissing` without a key.
         """
         if session is not None and identity is not None and not identity.may("admin"):
-            self.session(session, caller)
+            self.store.session(session, caller)
         team = self.team(agent)
         new = RunDraft(
             team.agent.name,

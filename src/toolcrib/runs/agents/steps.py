@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import (
@@ -19,6 +17,7 @@ from toolcrib.errors import (
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.conversation import (
     SUMMARISE,
+    added_text,
     dump,
     model_error,
     model_messages,
@@ -144,36 +143,16 @@ class AgentSteps(RunSteps):
 
         if not claim.streams:
             return await model_request(**asked)
-        parts = _Parts(partial(self._runs.chunk, claim))
+        text, published_at = "", 0.0
         async with model_request_stream(**asked) as stream:
             async for event in stream:
-                parts.add(event)
-            parts.flush()
+                text += added_text(event)
+                if text and time.monotonic() - published_at >= _FLUSH_S:
+                    self._runs.chunk(claim, text)
+                    text, published_at = "", time.monotonic()
+            if text:
+                self._runs.chunk(claim, text)
             return stream.get()
-
-
-class _Parts:
-    """The parts of a streamed answer, published a few times a second."""
-
-    def __init__(self, publish: Callable[[str], None]) -> None:
-        self._publish = publish
-        self._text = ""
-        self._flushed = 0.0
-
-    def add(self, event: object) -> None:
-        from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
-
-        if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
-            self._text += event.part.content
-        elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-            self._text += event.delta.content_delta
-        if time.monotonic() - self._flushed >= _FLUSH_S:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._text:
-            self._publish(self._text)
-            self._text, self._flushed = "", time.monotonic()
 
 
 def _asked(

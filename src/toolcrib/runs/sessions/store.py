@@ -189,8 +189,7 @@ class RunStore:
 
     def resolve(self, beginning: str, table: str = "runs") -> str:
         """Return the id that begins like this; `NotFoundError`, or `ConflictError` if there are several."""
-        names = {"runs": "run", "sessions": "session"}
-        kind = names[table]
+        kind = table.removesuffix("s")
         found = ids(self.database, table, beginning.lower())
         if not found:
             raise NotFoundError(f"there is no {kind} {beginning[:100]!r}")

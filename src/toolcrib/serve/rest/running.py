@@ -397,10 +397,7 @@ class ServerCalls:
         self._sizes[call.id] = call.size
         self._bytes += call.size
         while len(self._ended) > _MOST_ENDED or (self._bytes > _KEPT_BYTES and len(self._ended) > 1):
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        self._drop(next(iter(self._ended)))
+            self._drop(next(iter(self._ended)))
 
     def _drop(self, id_: str) -> None:
         if self._ended.pop(id_, None) is not None:
@@ -410,7 +407,7 @@ class ServerCalls:
         """Forget calls that ended more than an hour ago."""
         oldest = self._clock() - _KEPT_S
         while self._ended and (next(iter(self._ended.values())).ended_at or 0.0) < oldest:
-            self._drop_oldest()
+            self._drop(next(iter(self._ended)))
 
     async def settle(self, call: OpenCall, receive: Receive, wait_s: float | None = None) -> None:
         """Wait until the call has ended, or for so many seconds.

@@ -49,14 +49,14 @@ def lost(losses: list[ToolLoss]) -> dict[str, Any]:
 
 
 def test_a_bundle_becomes_a_folder_of_tools(store: Store, tmp_path: Path) -> None:
-    folder = to_native(store, filled(store))
-    assert folder.files["read_notes/tool.yml"] == MANIFEST.encode()
-    loaded = load_tools(written(tmp_path / "tools", folder.files))
+    files, losses = to_native(store, filled(store))
+    assert files["read_notes/tool.yml"] == MANIFEST.encode()
+    loaded = load_tools(written(tmp_path / "tools", files))
     assert [one.name for one in loaded.tools] == ["forecast", "read_notes"]
     assert not any(finding.is_error for finding in loaded.diagnostics)
     forecast = loaded.tools[0]
     assert (forecast.version, forecast.tags) == ("v1", ("sky",))  # the only enabled one
-    assert lost(folder.losses)["forecast $.version"] == "v2"
+    assert lost(losses)["forecast $.version"] == "v2"
 
 
 def test_manifests_make_the_round_trip_byte_for_byte(store: Store, tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_manifests_make_the_round_trip_byte_for_byte(store: Store, tmp_path: Pat
     contents, losses = read(source)
     assert losses == []
     made = apply(store, contents)
-    folder = to_native(store, made.bundle_id)
-    assert folder.files == {
+    files, losses = to_native(store, made.bundle_id)
+    assert files == {
         f"{name}/tool.yml": (source / name / "tool.yml").read_bytes() for name in ("weather", "web_search")
     }
-    assert lost(folder.losses) == {"read $.isEnabled": False}  # it landed disabled
-    again, _ = read(written(tmp_path / "again", folder.files))
+    assert lost(losses) == {"read $.isEnabled": False}  # it landed disabled
+    again, _ = read(written(tmp_path / "again", files))
     assert again.tools == contents.tools
 
 
@@ -91,8 +91,8 @@ def test_records_of_flexigpt_stay_records(store: Store, tmp_path: Path) -> None:
     assert (one.slug, one.version, one.type, one.display_name) == ("forecast", "v2", "http", "Forecast")
     assert (one.impl, one.arg_schema, one.tags) == (record["impl"], record["argSchema"], ("sky",))
     made = apply(store, contents)
-    folder = to_native(store, made.bundle_id)
-    again, _ = read(written(tmp_path / "again", folder.files))
+    files, losses = to_native(store, made.bundle_id)
+    again, _ = read(written(tmp_path / "again", files))
     assert again.tools[0].type == "native"
     assert again.tools[0].description == "Says what comes"
 

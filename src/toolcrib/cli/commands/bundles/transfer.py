@@ -43,9 +43,8 @@ def export_command(
     if native is not None:
         if file is not None:
             raise UsageError("give either a file or --native")
-        folder = to_native(store, found.id)
-        paths = write_new({Path(native, name): text for name, text in folder.files.items()})
-        losses = folder.losses
+        manifests, losses = to_native(store, found.id)
+        paths = write_new({Path(native, name): text for name, text in manifests.items()})
     elif file == "-":
         if as_json:
             raise UsageError("--json and the bundle cannot both be on standard output", hint="Name a file.")

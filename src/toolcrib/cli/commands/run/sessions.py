@@ -24,7 +24,7 @@ def command() -> None:
 def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
     """List sessions, the newest first."""
     project = open_project(root)
-    found = project.runs.sessions(limit, before=before, caller=seen_by(project))
+    found = project.runs.store.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
         "sessions",
@@ -49,4 +49,4 @@ def create_command(root: str | None, as_json: bool, metadata: str) -> None:
     if not isinstance(found, dict):
         raise click.BadParameter("must be a JSON object", param_hint="--metadata")
     session_id = project.runs.create_session(found, caller=caller)
-    print_shown(as_json, project.runs.session(session_id).document, session_id)
+    print_shown(as_json, project.runs.store.session(session_id).document, session_id)

@@ -147,9 +147,9 @@ def get_agent(request: RestRequest) -> Answer:
 @ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidError, body=NewSession)
 def create_session(request: RestRequest) -> Answer:
     """Create a session, in which runs see those before them."""
-    runs = _runs(request)
-    session = runs.session(runs.create_session(request.body().metadata, caller=request.client.caller))
-    return Answer(_session(session), status=201)
+    store = _runs(request).store
+    made = store.create_session(request.client.caller, request.body().metadata)
+    return Answer(_session(store.session(made)), status=201)
 
 
 @ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidError, query=PageQuery)
@@ -157,7 +157,7 @@ def list_sessions(request: RestRequest) -> Answer:
     """List sessions, the newest first. A token sees its own; an administrator sees all."""
     query: PageQuery = request.query
     before = page_before(query, ("sessions",))
-    found = _runs(request).sessions(query.page_size + 1, before=before, caller=request.client.seen_by)
+    found = _runs(request).store.sessions(query.page_size + 1, before=before, caller=request.client.seen_by)
     page, token = page_of(found, query, ("sessions",), lambda one: [one.id])
     return Answer(Sessions(sessions=[_session(one) for one in page], next_page_token=token))
 
@@ -165,7 +165,7 @@ def list_sessions(request: RestRequest) -> Answer:
 @ROUTES.add("GET", "/sessions/{sessionID}", "read", {200: SessionRecord}, NotFoundError)
 def get_session(request: RestRequest) -> Answer:
     """Return a session."""
-    found = _runs(request).session(request.path["sessionID"], request.client.seen_by)
+    found = _runs(request).store.session(request.path["sessionID"], request.client.seen_by)
     return Answer(_session(found))
 
 
