@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.cli.commands.decide.policy import rule_for
 from toolcrib.cli.output import count, one_line
-
-if TYPE_CHECKING:
-    from toolcrib.project.control.approvals.service import ApprovalSheet
+from toolcrib.project.control.approvals.service import ApprovalSheet
+from toolcrib.spec.tools.tool import may_touch
 
 SCOPES = {
     "session": " for this session",
@@ -39,8 +38,6 @@ def cut(line: str) -> str:
 
 def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything but the content. No text in it can add a line or control the terminal."""
-    from toolcrib.spec.tools.tool import may_touch
-
     document = sheet.document
     yield f"approval {document['id']}: {document['status']}"
     yield f"  tool:      {one_line(document['tool'])} of {one_line(document['bundle'])}"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_result, printable
 from toolcrib.errors import ManifestError, NotFoundError
-
-if TYPE_CHECKING:
-    from toolcrib.project import Project
-    from toolcrib.project.integrity.lock import Lock
+from toolcrib.project import Project
+from toolcrib.project.integrity.lock import Lock, read_lock, write_lock
 
 
 @click.command("lock")
@@ -26,8 +22,6 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     of agents and workflows, and the code inside the project that the settings start. What differs from its
     pin does not run. To unpin all, delete the file.
     """
-    from toolcrib.project.integrity.lock import write_lock
-
     if not check:
         require_person("locks")
     project = open_project(root)
@@ -63,8 +57,6 @@ def _counted(lock: Lock) -> str:
 
 
 def _check(project: Project, now: Lock, as_json: bool) -> int:
-    from toolcrib.project.integrity.lock import read_lock
-
     pinned = read_lock(project.pins.path)
     if pinned is None:
         raise NotFoundError(f"there is no {project.pins.path}", hint="Create it: toolcrib lock")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,9 +11,8 @@ from toolcrib.cli.files import write_new
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import count, print_json, print_note, print_result
 from toolcrib.errors import NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from toolcrib.manifest.convert import Written
+from toolcrib.manifest import DIALECTS, read
+from toolcrib.manifest.convert import Written, convert, read_all
 
 
 @click.command("convert")
@@ -35,9 +34,6 @@ def command(
     One tool is printed to standard output. Existing files are never overwritten. Losses, and their effect,
     are printed to standard error. Exit 4 if the format cannot express a tool, or would change what it does.
     """
-    from toolcrib.manifest import DIALECTS, read
-    from toolcrib.manifest.convert import convert, read_all
-
     try:
         raw = read(file)
     except (FileNotFoundError, NotADirectoryError):

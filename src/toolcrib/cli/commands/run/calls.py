@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,10 +21,8 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.table import facts, print_listing
 from toolcrib.errors import NotFoundError, TimedOut
-
-if TYPE_CHECKING:
-    from toolcrib.project import Project
-    from toolcrib.runs import DurableCall
+from toolcrib.project import Project
+from toolcrib.runs import DurableCall
 
 _STATES = ("ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown")
 
