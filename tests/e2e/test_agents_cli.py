@@ -49,3 +49,10 @@ def test_agents_are_imported(crib: Crib) -> None:
     assert plain(crib, "agents", "show", "helper").out.startswith("agent      helper\n")
     assert plain(crib, *words).code != 0
     assert "there is no tool" not in plain(crib, "lint").out
+
+
+def test_a_full_page_of_sessions_names_the_next_one(crib: Crib) -> None:
+    older, newer = (plain(crib, "sessions", "create").out.strip() for _ in range(2))
+    first = plain(crib, "sessions", "list", "--limit", "1")
+    assert (newer in first.out, first.err) == (True, f"There may be more: --before {newer}\n")
+    assert older in plain(crib, "sessions", "list", "--before", newer).out

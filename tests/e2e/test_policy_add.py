@@ -63,7 +63,7 @@ def test_the_common_rules_are_added_shown_and_keep_the_trust(shop: Crib) -> None
     with on_terminal(
         shop, "policy", "add", "ask", "--writes", "--reason", "it writes", columns=200
     ) as screen:
-        shown = screen.read_until("Change the policy so? [y/N] ")
+        shown = screen.read_until("Make this change? [y/N] ")
         assert '+    - {"effect": "ask", "annotations": {"read_only": false}, "reason": "it writes"}' in shown
         screen.type("n\n")
         assert screen.end() == 5

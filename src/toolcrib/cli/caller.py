@@ -1,4 +1,4 @@
-"""The caller of a command: this machine's own user, or whoever the token in TOOLCRIB_TOKEN stands for."""
+"""The caller of a command: this machine's own user, or the owner of the token in TOOLCRIB_TOKEN."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def given_token() -> str | None:
 
 
 def identity_of(vault: Vault) -> Caller | None:
-    """Return the caller that the token stands for; None without one. `InvalidToken`."""
+    """Return the caller that the token identifies; None without one. `InvalidToken`."""
     from toolcrib.guard import Tokens
 
     return None if _token is None else replace(Tokens(vault).verify(_token), client="cli")

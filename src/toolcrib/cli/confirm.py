@@ -33,7 +33,7 @@ def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired
     from toolcrib.state import load_user_settings
 
     if given_token() is not None:
-        raise InvalidToken(f"nobody decides about {about} with a token, so nothing was changed")
+        raise InvalidToken(f"a token cannot decide about {about}, so nothing was changed")
     if not at_terminal() and not load_user_settings().decide_without_terminal:
         raise refuse(
             f"only a person at a terminal decides about {about}, so nothing was changed",

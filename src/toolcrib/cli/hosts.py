@@ -112,11 +112,7 @@ def add_server(text: str, path: Path, keys: Sequence[str], name: str, server: di
     if path.suffix == ".toml":
         return _add_to_toml(text, path, keys, name, server)
     try:
-        # Written anew, a file would lose comments and keys that are there twice: one with either is refused.
-        document = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
-        servers = document
-        for key in keys:
-            servers = servers.setdefault(key, {})
+        document, servers = _parsed(text, keys)
         servers[name] = server
     except (ValueError, AttributeError, TypeError):
         raise _cannot_change(path, json.dumps({name: server}, indent=2), keys) from None
@@ -126,13 +122,9 @@ def add_server(text: str, path: Path, keys: Sequence[str], name: str, server: di
 def without_server(text: str, path: Path, keys: Sequence[str], name: str) -> str:
     """Return a JSON file's text without a server. Raises UsageError as `add_server`, and NotFoundError."""
     try:
-        document = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
-        servers = document
-        for key in keys:
-            servers = servers.get(key, {})
+        document, servers = _parsed(text, keys)
         names = list(servers)
-        if name in names:
-            del servers[name]
+        servers.pop(name, None)
     except (ValueError, AttributeError, TypeError):
         raise UsageError(
             f"{path} cannot be changed without losing something in it: comments, or another form",
@@ -141,6 +133,15 @@ def without_server(text: str, path: Path, keys: Sequence[str], name: str) -> str
     if name not in names:
         raise NotFoundError(f"{path} has no server {name!r}", hint=suggestion(name, names, ""))
     return _as_json(document, text)
+
+
+def _parsed(text: str, keys: Sequence[str]) -> tuple[Any, Any]:
+    """Return a JSON document, and the servers in it, below these keys."""
+    # Written anew, a file would lose comments and keys that are there twice: one with either is refused.
+    document = servers = json.loads(text, object_pairs_hook=_without_duplicates) if text.strip() else {}
+    for key in keys:
+        servers = servers.setdefault(key, {})
+    return document, servers
 
 
 def _as_json(document: Any, like: str) -> str:

@@ -24,7 +24,7 @@ def is_program(text: str | None) -> bool:
 
 
 def no_program(text: str) -> UsageError:
-    """Return the error of a word that stands for a program and does not name a Python file."""
+    """Return the error of a word in place of a program that does not name a Python file."""
     file, *name = text.split(":", 1)
     there = Path(f"{file}.py").is_file()
     hint = f"Write {':'.join([f'{file}.py', *name])}" if there else f"For another project: --root {text}"

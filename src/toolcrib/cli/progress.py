@@ -23,7 +23,7 @@ _EVERY_S = 0.1
 def waiting(doing: str, *, elsewhere: str = "") -> Iterator[Callable[[str], None]]:
     """Show `doing` and the time on one line of the terminal until the block ends.
 
-    Gives a function that sets what stands behind them. Without a terminal, or on one that cannot rewrite a
+    Gives a function that sets a text behind them. Without a terminal, or on one that cannot rewrite a
     line, `elsewhere` is printed once.
     """
     ended, more = threading.Event(), [""]

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from toolcrib.spec.record import record
 
 ModelApi = Literal["anthropic", "openai", "google"]
-"""The API that a server speaks; `openai` is also that of most local servers."""
+"""The API of a server; most local servers have that of `openai`."""
 MODEL_APIS: tuple[ModelApi, ...] = get_args(ModelApi)
 
 

@@ -63,7 +63,7 @@ def error_text(error: ToolcribError) -> str:
 
 
 def pending_error(result: Result) -> ToolcribError:
-    """Return the error that stands for a call that waits for a person."""
+    """Return a call that waits for a person as an error."""
     details = dict(result.details or {})
     if result.call_id:
         details["call_id"] = result.call_id

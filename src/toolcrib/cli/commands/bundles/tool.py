@@ -116,7 +116,7 @@ def revisions_command(tool: str, data: str | None, as_json: bool) -> None:
         "revisions",
         document_of(found),
         (("CHANGED", "changedAt"), "CHANGE", ("BY", "changedBy"), ("ID", lambda one: one["tool"]["id"])),
-        empty=f"{slug}@{version} is as it was put.",
+        empty=f"{slug}@{version} has not changed since it was put.",
         bundle=document_of(bundle),
     )
 
@@ -149,7 +149,7 @@ def history_command(tool: str, data: str | None, as_json: bool) -> None:
         "changes",
         document_of(found),
         (("TIME", "at"), "EVENT", "VERSION", "BY", "ID"),
-        empty=f"Nothing is recorded of {slug}.",
+        empty=f"No change of {slug} is recorded.",
         bundle=document_of(bundle),
     )
 

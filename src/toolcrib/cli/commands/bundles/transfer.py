@@ -85,8 +85,8 @@ def _print_losses(losses: Sequence[ToolLoss]) -> None:
 )
 @click.option("--enable", is_flag=True, help="Switch it on at once (default: a new bundle is disabled).")
 @click.option("--dry-run", is_flag=True, help="Show what each choice of --on-conflict would do.")
-@click.option("--into", metavar="BUNDLE", help="Of a folder: the bundle for the tools (default: a new one).")
-@click.option("--slug", help="Of a folder: the slug of the new bundle (default: the folder's name).")
+@click.option("--into", metavar="BUNDLE", help="For a folder: the bundle of its tools (default: a new one).")
+@click.option("--slug", help="For a folder: the slug of the new bundle (default: its name).")
 @store_options
 def import_command(
     source: str,
@@ -145,7 +145,7 @@ def _print(made: ImportPlan, *, dry_run: bool) -> None:
         print_note("Nothing was imported.")
         return
     if not made.changes:
-        print_note(f"{made.slug} ({made.bundle_id}) is here as it is in the import.")
+        print_note(f"{made.slug} ({made.bundle_id}) is the same already; nothing was changed.")
         return
     numbers: dict[str, int] = {}
     for one in made.tools:

@@ -52,7 +52,7 @@ def download(specs: Sequence[ServerSpec], root: Path, *, yes: bool) -> bool:
             why = _run(line)
             if why is not None or missing_package(spec, str(root)) is not None:
                 failure = ToolUnavailable(
-                    f"the download failed: {why or 'it did not say why'}", hint=error.hint
+                    f"the download failed: {why or 'it gave no reason'}", hint=error.hint
                 )
                 if len(specs) == 1:
                     raise failure

@@ -171,7 +171,7 @@ def write_rule(
     config_of(text, path)
     for line in diff_of(path, before, text).splitlines():
         (print_note if as_json else print_result)(one_line(line))
-    channel = channel or decide("Change the policy so?", _ABOUT, yes=yes, refuse=DeniedError)
+    channel = channel or decide("Make this change?", _ABOUT, yes=yes, refuse=DeniedError)
     if channel is None:
         return False
     project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=rule)

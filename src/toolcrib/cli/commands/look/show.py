@@ -75,7 +75,7 @@ def command(tool: str, name: str | None, root: str | None, as_json: bool) -> Non
         _print(tools.get(name), names_for(tools.middleware, name), as_json=as_json)
         return
     if name is not None:
-        raise UsageError(f"{tool} and {name}: show takes one tool")
+        raise UsageError(f"`toolcrib show` takes one tool, not {tool} and {name}")
     project = open_project(root)
     found = find_tool(project, tool)
     caller, identity = caller_of(project)

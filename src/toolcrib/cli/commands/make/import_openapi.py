@@ -36,7 +36,7 @@ _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> str:
     if value != "openapi":
-        raise UsageError(f"{value!r} is no kind of document", hint=f"toolcrib import openapi {value}")
+        raise UsageError(f"{value!r} is not a kind of document", hint=f"toolcrib import openapi {value}")
     return value
 
 
@@ -147,4 +147,4 @@ def _print_summary(found: Imported, drafts: list[NewManifest], seconds: float, *
     print_note(f"{found.title} (OpenAPI {found.version}): {counts}, {skipped}")
     size = sum(len(one.text) for one in drafts)
     if drafts and size / len(drafts) > _LARGE:
-        print_note(f"hint: the manifests have {size // 2**20} MiB together; --slim 20000 makes them smaller")
+        print_note(f"hint: the manifests have {size // 2**20} MiB; --slim 20000 makes them smaller")

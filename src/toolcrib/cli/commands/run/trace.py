@@ -48,7 +48,7 @@ from toolcrib.spec import Call, Result
     metavar="NAME",
     help="Pass an environment variable in this run. Repeatable.",
 )
-@click.option("--apply", is_flag=True, help="Write the block by folders into the manifest, after asking.")
+@click.option("--apply", is_flag=True, help="Write the block, with folders, into the manifest. Asks first.")
 def command(
     tool: str,
     arguments: tuple[str, ...],
