@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _name_database(_context: click.Context, _option: click.Parameter, url: str | None) -> None:
+    from toolcrib.state import name_database
+
+    name_database(url)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 _root_option = click.option(
     "--root",
@@ -26,7 +33,7 @@ _root_option = click.option(
 _database_option = click.option(
     "--database",
     metavar="URL",
-    callback=lambda _ctx, _param, value: _name_database(value),
+    callback=_name_database,
     expose_value=False,
     help="Postgres server for waiting calls, decisions, rates and results (default: DATABASE_URL, or files).",
 )
@@ -87,9 +94,3 @@ def require_id(given: bool, last: bool, group: str) -> None:
     """Refuse a command that has neither an ID nor `--last`, or both: `UsageError`."""
     if given is last:
         raise UsageError("give an ID, or --last", hint=f"To see them: toolcrib {group} list")
-
-
-def _name_database(url: str | None) -> None:
-    from toolcrib.state import name_database
-
-    name_database(url)

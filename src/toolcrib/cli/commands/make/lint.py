@@ -56,9 +56,7 @@ def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
         if not path.exists():
             raise NotFoundError(f"there is no file {name}")
         if path.suffix == ".py":
-            raise UsageError(
-                f"{name} is not a manifest", hint=f"To check its tools: toolcrib list {name}"
-            )
+            raise UsageError(f"{name} is not a manifest", hint=f"To check its tools: toolcrib list {name}")
         native = path.is_dir() or path.name in ("tool.yml", "tool.yaml")
         found += lint_tool(path) if native else lint_file(name)
     return found
