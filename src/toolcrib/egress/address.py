@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from concurrent.futures import Future
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from threading import Semaphore, Thread
 from typing import Literal, Protocol
@@ -120,29 +120,17 @@ class SystemResolver:
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """Resolve like `Resolver.resolve`."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[str]] = loop.create_future()
-
-        def settle(found: list[str], error: Exception | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(found)
-            else:
-                future.set_exception(error)
+        found: Future[list[str]] = Future()
+        found.set_running_or_notify_cancel()
 
         def look_up() -> None:
-            found: list[str] = []
-            error = None
             try:
                 answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-                found = [str(sockaddr[0]) for *_, sockaddr in answers]
-            except (OSError, UnicodeError) as raised:
-                error = raised
+                found.set_result([str(sockaddr[0]) for *_, sockaddr in answers])
+            except (OSError, UnicodeError) as error:
+                found.set_exception(error)
             finally:
                 _free_lookups.release()
-            with suppress(RuntimeError):  # The loop is closed.
-                loop.call_soon_threadsafe(settle, found, error)
 
         # A lookup cannot be ended, so one that was given up still counts.
         while not _free_lookups.acquire(blocking=False):  # noqa: ASYNC110 - other event loops give back too
@@ -152,4 +140,4 @@ class SystemResolver:
         except RuntimeError as error:
             _free_lookups.release()
             raise OSError(errno.EAGAIN, str(error)) from None
-        return await future
+        return await asyncio.wrap_future(found)

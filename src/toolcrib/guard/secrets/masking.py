@@ -7,6 +7,7 @@ import logging
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -46,8 +47,6 @@ class Redactor:
         self._clues = [clue for clue in clues if clue]
         numbers = any(re.fullmatch(r"[0-9.eE+-]+", value) for value in self._long)
         self._plain = {bool, type(None)} if numbers else {bool, type(None), int, float}
-        self._pattern: re.Pattern[str] | None = None
-        self._encodings: list[list[Encoding]] | None = None
 
     def redact(self, value: Any) -> Any:
         """Return the value with every secret masked; the same object if there was nothing to mask.
@@ -91,20 +90,16 @@ class Redactor:
 
     # For the masker of streams.
 
-    @property
+    @cached_property
     def encodings(self) -> list[list[Encoding]]:
         """For each value that is masked inside texts, its encodings."""
-        if self._encodings is None:
-            self._encodings = [list(encodings_of(value)) for value in self._long]
-        return self._encodings
+        return [list(encodings_of(value)) for value in self._long]
 
-    @property
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
         """The expression that finds the values, with one group for each."""
-        if self._pattern is None:
-            values = ("|".join(one.pattern for one in encodings) for encodings in self.encodings)
-            self._pattern = re.compile("|".join(f"({value})" for value in values))
-        return self._pattern
+        values = ("|".join(one.pattern for one in encodings) for encodings in self.encodings)
+        return re.compile("|".join(f"({value})" for value in values))
 
     @property
     def fallback(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.host.failures import ANY_NAMESPACE, HINTS, why
-from toolcrib.sandbox.kernel.signals import try_pidfd_signal
 from toolcrib.sandbox.levels import probe_cache
 from toolcrib.spec import Level, Network
 from toolcrib.spec.record import record
@@ -43,7 +41,9 @@ KERNEL = (
     "user namespace", "mount namespace", "pid namespace", "net namespace", "ipc namespace", "uts namespace",
     "cgroup namespace", "no_new_privs", "mount_setattr", "openat2",
 )  # fmt: skip
-NEEDED_AT_LANDLOCK = ("no_new_privs", "landlock", "seccomp")
+CALLS = ("memfd_create", "prlimit64", "pidfd_send_signal")
+"""System calls that a container's filter may deny."""
+NEEDED_AT_LANDLOCK = ("no_new_privs", "landlock", "seccomp", "memfd_create", "prlimit64")
 # Prints the status that the proxy answers with for each of two ports of the machine.
 REQUESTS = """
 import os, socket, sys
@@ -78,16 +78,21 @@ class Mechanism:
 @cache
 def probe() -> tuple[Mechanism, ...]:
     """Try every mechanism, once per process; takes about a quarter of a second."""
+    from toolcrib.sandbox.host.enforcement import groups
+
     if sys.platform != "linux" or os.uname().machine not in MACHINES:
         detail = f"this is {sys.platform} on {os.uname().machine}; Linux on x86_64 or aarch64 is needed"
         return (Mechanism("linux", False, detail, NO_SANDBOX),)
+    kernel = {name: kernel_mechanism(name, answer) for name, answer in kernel_trials().items()}
+    pool, groups_found = groups()
+    no_groups = "" if pool else f"{groups_found} ({HINTS['cgroup']})"
+    unlimited = UNLIMITED if os.geteuid() == 0 else UNLIMITED_MEMORY
     found = [
-        *map(kernel_mechanism, KERNEL),
-        *map(system_call, CALLS),
+        *(kernel[name] for name in (*KERNEL, *CALLS)),
         mechanism("all together", level_trial(":", "full"), LOWER),
-        *map(kernel_mechanism, ("landlock", "seccomp")),
+        *(kernel[name] for name in ("landlock", "seccomp")),
         mechanism(LOWER_LEVEL, lower_trial(), NO_LEVEL, required=False),
-        control_groups(),
+        mechanism("cgroup", no_groups, unlimited, required=False, works=groups_found),
         mechanism("network by proxy", proxy_trial(), NO_PROXY, required=False, works=PROXY_WORKS),
     ]
     if not any(one.ok for one in found if one.name == LOWER_LEVEL):
@@ -152,66 +157,35 @@ def mechanism(
     return Mechanism(name, not trouble, trouble or works, cost if trouble else "", required)
 
 
-def kernel_mechanism(name: str) -> Mechanism:
-    """Try a mechanism of the kernel in a process of its own."""
+def kernel_trials() -> dict[str, str]:
+    """Try each mechanism of the kernel in a process of its own; return the answers of `levels.trial`."""
     import subprocess
 
     from toolcrib.sandbox.host.handle import FLAGS, bare_main
 
-    argv = [sys.executable, *FLAGS, *bare_main("levels.trial"), name]
+    names = (*KERNEL, *CALLS, "landlock", "seccomp")
+    argv = [sys.executable, *FLAGS, *bare_main("levels.trial"), *names]
     try:
-        answer = subprocess.run(argv, capture_output=True, text=True, env={}, timeout=10, check=False).stdout
+        done = subprocess.run(argv, capture_output=True, text=True, env={}, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        answer = str(error)
-    answer = answer.strip() or "the trial could not be run"
-    required = name != "user namespace" or os.geteuid() != 0
-    if answer.startswith("works"):
-        return Mechanism(name, True, answer, "", required)
+        return dict.fromkeys(names, str(error))
+    found = dict(line.split("\t") for line in done.stdout.splitlines())
+    return {name: found.get(name, "the trial could not be run") for name in names}
+
+
+def kernel_mechanism(name: str, answer: str) -> Mechanism:
+    """Return a mechanism with the answer of its trial: `works …`, an errno, or words."""
+    trouble = "" if answer.startswith("works") else answer
     if answer.isdigit():
-        code = int(answer)
-        answer = why(name, code)
-        if name in HINTS and (code == errno.ENOSYS or name == "user namespace"):
-            answer += f" ({HINTS[name]})"
-    lost = NO_SANDBOX if name in NEEDED_AT_LANDLOCK else LOWER
-    return Mechanism(
-        name, False, answer, lost if required else "nothing changes, because Toolcrib runs as root", required
-    )
-
-
-def system_call(name: str) -> Mechanism:
-    """Try a system call that a container's filter may deny to the server."""
-    try:
-        CALLS[name]()
-    except (OSError, ValueError) as error:
-        trouble = f"{error} ({HINTS[name]})" if name in HINTS else str(error)
-    else:
-        trouble = ""
-    required = name != "pidfd_send_signal"
-    return mechanism(name, trouble, NO_SANDBOX if required else BY_NUMBER, required=required)
-
-
-def signal_by_pidfd() -> None:
-    """Raise OSError if no signal can be sent by a pidfd."""
-    if number := try_pidfd_signal():
-        raise OSError(number, os.strerror(number))
-
-
-CORE = resource.RLIMIT_CORE
-CALLS: dict[str, Callable[[], None]] = {
-    "memfd_create": lambda: os.close(os.memfd_create("trial")),
-    "prlimit64": lambda: resource.setrlimit(CORE, resource.getrlimit(CORE)),
-    "pidfd_send_signal": signal_by_pidfd,
-}
-
-
-def control_groups() -> Mechanism:
-    """Put a process in a control group and check that it is counted there."""
-    from toolcrib.sandbox.host.enforcement import groups
-
-    pool, detail = groups()
-    cost = UNLIMITED if os.geteuid() == 0 else UNLIMITED_MEMORY
+        trouble = why(name, int(answer))
+        if name in HINTS and (int(answer) == errno.ENOSYS or name in ("user namespace", *CALLS)):
+            trouble += f" ({HINTS[name]})"
+    cost = NO_SANDBOX if name in NEEDED_AT_LANDLOCK else LOWER
+    substitutes = {"pidfd_send_signal": BY_NUMBER}
+    if os.geteuid() == 0:
+        substitutes["user namespace"] = "nothing changes, because Toolcrib runs as root"
     return mechanism(
-        "cgroup", "" if pool else f"{detail} ({HINTS['cgroup']})", cost, required=False, works=detail
+        name, trouble, substitutes.get(name, cost), required=name not in substitutes, works=answer
     )
 
 

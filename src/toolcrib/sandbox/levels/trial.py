@@ -1,7 +1,7 @@
-"""Try one mechanism of the kernel, in a process of its own that ends afterwards.
+"""Try mechanisms of the kernel, each in a process of its own that ends afterwards.
 
-Standard library and `sandbox.kernel` only. The answer is one line: `works`, perhaps with a version, an errno,
-or words for what is wrong.
+Standard library and `sandbox.kernel` only. Each answer is one line: the name, a tab, and `works`, perhaps
+with a version, an errno, or words for what is wrong.
 """
 
 from __future__ import annotations
@@ -9,24 +9,34 @@ from __future__ import annotations
 import _socket
 import ctypes
 import os
-import sys
+import resource
+import signal
 
 from toolcrib.sandbox.kernel import landlock, mounts, seccomp
 from toolcrib.sandbox.kernel.libc import PR_SET_NO_NEW_PRIVS, SetupFailure, check_os, libc
 from toolcrib.sandbox.kernel.namespaces import NAMESPACES, NEWNS, NEWUSER
 
 
-def main(name: str) -> None:
-    """Try the mechanism and print the answer."""
+def main(*names: str) -> None:
+    """Try the mechanisms and print the answers."""
+    for name in names:
+        pid = os.fork()
+        if pid == 0:
+            os.write(1, f"{name}\t{answer(name)}\n".encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
+def answer(name: str) -> str:
+    """Try one mechanism in this process, which may be restricted by it for good."""
     try:
-        answer = attempt(name)
+        return attempt(name)
     except SetupFailure as error:
-        answer = str(error.number)
+        return str(error.number)
     except OSError as error:
-        answer = str(error.errno)
+        return str(error.errno)
     except ValueError as error:
-        answer = str(error)
-    sys.stdout.write(answer)
+        return str(error)
 
 
 def attempt(name: str) -> str:
@@ -36,6 +46,12 @@ def attempt(name: str) -> str:
     elif name in (namespaces := dict(NAMESPACES)):
         gain_rights()
         check_os(libc.unshare(namespaces[name]))
+    elif name == "memfd_create":
+        os.memfd_create("trial")
+    elif name == "prlimit64":
+        resource.setrlimit(resource.RLIMIT_CORE, resource.getrlimit(resource.RLIMIT_CORE))
+    elif name == "pidfd_send_signal":
+        signal.pidfd_send_signal(os.pidfd_open(os.getpid()), 0)
     elif name == "openat2":
         mounts.resolve(mounts.AT_FDCWD, ".")
     elif name == "mount_setattr":
