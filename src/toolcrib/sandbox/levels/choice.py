@@ -14,8 +14,9 @@ from dataclasses import replace
 from toolcrib.errors import SandboxUnavailable
 from toolcrib.sandbox.files.grants import MountPlan, plan
 from toolcrib.sandbox.files.paths import within
+from toolcrib.sandbox.host.failures import ANY_NAMESPACE
 from toolcrib.sandbox.job import Confinement
-from toolcrib.sandbox.levels.probe import in_force, require
+from toolcrib.sandbox.levels.probe import LOWER_LEVEL, in_force, probe
 from toolcrib.spec import Level
 
 
@@ -32,17 +33,25 @@ async def chosen(job: Confinement) -> Level:
     available = in_force() if known else await asyncio.to_thread(in_force)
     if available == "full":
         return "full"
-    refusal = None
+    refused = None
     if available == "landlock":
         job = replace(job, pinned=())  # There are no mounts at this level.
-        refusal = refused_at_landlock(job, plan(job))
-        if refusal is None:
+        refused = refused_at_landlock(job, plan(job))
+        if refused is None:
             return "landlock"
     if job.minimum == "none":
         return "none"
-    if refusal is None:
-        require("landlock")
-    raise refusal or SandboxUnavailable("level landlock is not supported here")
+    raise refused or not_supported()
+
+
+def not_supported() -> SandboxUnavailable:
+    """Return the error for a machine without level `landlock`."""
+    detail = next((one.detail for one in probe() if one.name == LOWER_LEVEL), "it is not supported here")
+    return SandboxUnavailable(
+        f"the sandbox cannot be set up here: {LOWER_LEVEL}: {detail}",
+        hint=ANY_NAMESPACE,
+        details={"mechanism": LOWER_LEVEL, "missing": [LOWER_LEVEL]},
+    )
 
 
 def refused_at_landlock(job: Confinement, mounts: MountPlan) -> SandboxUnavailable | None:

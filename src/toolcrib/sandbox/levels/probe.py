@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.errors import SandboxUnavailable, ToolcribError
-from toolcrib.sandbox.host.failures import ANY_NAMESPACE, HINTS, why
+from toolcrib.errors import ToolcribError
+from toolcrib.sandbox.host.failures import HINTS, why
 from toolcrib.sandbox.levels import probe_cache
 from toolcrib.spec import Level, Network
 from toolcrib.spec.record import record
@@ -136,18 +136,6 @@ def level() -> Mapping[str, Any]:
     best = level_of(probe())
     missing = [one.name for one in probe() if one.required and not one.ok]
     return {**machine(best), **({} if best == "full" else {"missing": missing})}
-
-
-def require(at: Level = "full") -> None:
-    """Raise SandboxUnavailable, naming each missing mechanism, unless tools can be confined here."""
-    needed = [one for one in probe() if (one.required if at == "full" else one.name == LOWER_LEVEL)]
-    missing = [one for one in needed if not one.ok]
-    if missing:
-        raise SandboxUnavailable(
-            "the sandbox cannot be set up here: " + "; ".join(f"{m.name}: {m.detail}" for m in missing),
-            hint=HINTS.get(missing[0].name, ANY_NAMESPACE),
-            details={"mechanism": missing[0].name, "missing": [m.name for m in missing]},
-        )
 
 
 def mechanism(
