@@ -43,22 +43,20 @@ async def fetch(client: Any) -> tuple[list[Definition], list[str]]:
 
     Its prompts and resources are definitions too, as tools that get or read them.
     """
+    from mcp import MCPError
+
     found: dict[str, Definition] = {}
     left: list[str] = []
     offers = client.server_capabilities
-    lists: list[tuple[Callable[..., Any], str, Callable[[dict[str, Any]], Definition]]] = []
-    if offers.tools is not None:
-        lists.append((client.list_tools, "tools", _of_tool))
-    if offers.prompts is not None:
-        lists.append((client.list_prompts, "prompts", _of_prompt))
-    if offers.resources is not None:
-        lists.append((client.list_resources, "resources", _of_resource))
-        lists.append((client.list_resource_templates, "resource_templates", _of_resource))
-    from mcp import MCPError
-
-    for fetch_page, key, write in lists:
+    for offered, fetch_page, key, write in (
+        (offers.tools, client.list_tools, "tools", _of_tool),
+        (offers.prompts, client.list_prompts, "prompts", _of_prompt),
+        (offers.resources, client.list_resources, "resources", _of_resource),
+        (offers.resources, client.list_resource_templates, "resource_templates", _of_resource),
+    ):
         try:
-            await _fetch_list(fetch_page, key, write, found, left)
+            if offered is not None:
+                await _fetch_list(fetch_page, key, write, found, left)
         except MCPError as error:  # Servers that have resources need not know templates of them.
             if key == "tools" or error.error.code != _METHOD_NOT_FOUND:
                 raise

@@ -32,31 +32,24 @@ class OAuthTokens:
     def __init__(
         self, vault: Vault, spec: ServerSpec, secrets: Callable[[], Mapping[str, str]] = dict
     ) -> None:
-        self._vault = vault
-        self._server = spec.name
-        self._oauth = spec.oauth
-        self._secrets = secrets
+        self._vault, self._spec, self._secrets = vault, spec, secrets
         self.error: ToolcribError | None = None
         """Set when the tokens no longer suffice, and a person has to log in again."""
-        self._name = f"{spec.name}.tokens.json"
-        self._identity = spec.identity
         self.stored: dict[str, Any] = self._read()
         """Any of `tokens`, `until` (seconds since 1970), `client`, `metadata`, `hosts` that a person allowed
         to log them in, and `scope` that a login has to ask for."""
 
-    @property
-    def path(self) -> Path:
-        """The file, which only the user can read."""
-        return self._vault.path / "mcp" / self._name
+    def _path(self, folder: Path) -> Path:
+        return folder / "mcp" / f"{self._spec.name}.tokens.json"
 
     def _read(self) -> dict[str, Any]:
-        found = read_private(self.path)
-        return found if isinstance(found, dict) and found.get("server") == self._identity else {}
+        found = read_private(self._path(self._vault.path))
+        return found if isinstance(found, dict) and found.get("server") == self._spec.identity else {}
 
     def store(self, **facts: Any) -> None:
         """Store these facts beside those that are there."""
-        self.stored = {**self.stored, **facts, "server": self._identity}
-        write_private(self._vault.folder / "mcp" / self._name, self.stored)
+        self.stored = {**self.stored, **facts, "server": self._spec.identity}
+        write_private(self._path(self._vault.folder), self.stored)
 
     def begin_login(self) -> None:
         """Remove all but the hosts and the scope, which the next login needs."""
@@ -72,13 +65,14 @@ class OAuthTokens:
     @property
     def client_url(self) -> str | None:
         """The address of our client metadata, if the settings name one as client id."""
-        return self._oauth.client_id if self._oauth.client_id.startswith("https://") else None
+        named = self._spec.oauth.client_id
+        return named if named.startswith("https://") else None
 
     def forget(self) -> bool:
         """Remove everything, and return True if there was anything."""
-        self.stored = {}
-        there = self.path.exists()
-        self.path.unlink(missing_ok=True)
+        self.stored, path = {}, self._path(self._vault.path)
+        there = path.exists()
+        path.unlink(missing_ok=True)
         return there
 
     # The methods of the official client's TokenStorage.
@@ -100,7 +94,7 @@ class OAuthTokens:
         from mcp.shared.auth import OAuthClientInformationFull
 
         stored = self.stored.get("client")
-        oauth = self._oauth
+        oauth = self._spec.oauth
         if stored is None and oauth.client_id and self.client_url is None:
             secret = expand(oauth.client_secret, self._secrets()) if oauth.client_secret else None
             method = "client_secret_basic" if secret else "none"
@@ -126,7 +120,8 @@ class OAuthTokens:
             self.store(scope=scope)
             what = "asks for further rights: " + added if added and held else "asks for a new login"
             self.error = ToolUnavailable(
-                f"{self._server} {what}", hint=f"Log in again: toolcrib servers login {self._server}"
+                f"{self._spec.name} {what}",
+                hint=f"Log in again: toolcrib servers login {self._spec.name}",
             )
             raise self.error
 
@@ -188,12 +183,9 @@ class Login:
         port: int = 0,
         limit_s: float = 300.0,
     ) -> None:
-        self._allow = allow
-        self._port = port
+        self._tokens, self._show, self._allow = tokens, show, allow
+        self._port, self._limit_s = port, limit_s
         self._refused: set[str] = set()
-        self._tokens = tokens
-        self._show = show
-        self._limit_s = limit_s
         self._state = ""
         self._server: asyncio.Server | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()

@@ -252,19 +252,19 @@ class ClientCalls:
             if request.modern:
                 done = {"resultType": "complete", **done, "_meta": {SERVER_KEY: self._server_info}}
             request.reply(answer(request.id, done))
-        except JsonRpcError as error:
-            request.reply(error_answer(request.id, error), error.code)
-        except ToolcribError as error:
-            theirs = mounted_error(error)
-            data = {"error": error.as_dict()} if theirs is None else theirs.data
-            code = ErrorCode.INTERNAL_ERROR if theirs is None else theirs.code
-            self._refuse(request, code, error.message, data)
+            return
+        except JsonRpcError as refused:
+            error = refused
+        except ToolcribError as failed:
+            ours = JsonRpcError(ErrorCode.INTERNAL_ERROR, failed.message, {"error": failed.as_dict()})
+            error = mounted_error(failed) or ours
         except asyncio.CancelledError:
-            self._refuse(request, ErrorCode.INTERNAL_ERROR, self._ended, None)
+            error = JsonRpcError(ErrorCode.INTERNAL_ERROR, self._ended)
         except Exception:
             # Nobody else would answer, and the client would wait for ever.
             _log.exception("a request could not be answered")
-            self._refuse(request, ErrorCode.INTERNAL_ERROR, "the request could not be answered", None)
+            error = JsonRpcError(ErrorCode.INTERNAL_ERROR, "the request could not be answered")
+        request.reply(error_answer(request.id, error), error.code)
 
     async def _invoke(self, one: ClientCall) -> Result:
         """Make the call. In a session, ask the client's user for approval and make it again."""
@@ -307,20 +307,16 @@ class ClientCalls:
         return one.question
 
     def _answer(self, one: ClientCall, result: Result | dict[str, Any]) -> None:
-        request = one.request
+        request, found = one.request, result
         try:
-            if isinstance(result, Result):
-                asked = None if result.ok else self._asked(one, result)
-                if asked is None:
-                    request.reply(self._written(one, result))
-                    return
-                result = asked
-            request.reply(answer(request.id, {**result, "_meta": {SERVER_KEY: self._server_info}}))
+            if isinstance(result, Result) and not result.ok:
+                found = self._asked(one, result) or result
+            if isinstance(found, Result):
+                request.reply(self._written(one, found))
+            else:
+                request.reply(answer(request.id, {**found, "_meta": {SERVER_KEY: self._server_info}}))
         except JsonRpcError as refused:
             request.reply(error_answer(request.id, refused), refused.code)
-
-    def _refuse(self, request: McpRequest, code: int, message: str, data: Any) -> None:
-        request.reply(error_answer(request.id, JsonRpcError(code, message, data)), code)
 
     def _written(self, one: ClientCall, result: Result) -> bytes:
         try:
@@ -331,6 +327,12 @@ class ClientCalls:
             misfit = InvalidOutput(f"the tool's output cannot be written as JSON: {str(broken)[:200]}")
             failed = Result("error", error=misfit, duration_ms=result.duration_ms, call_id=result.call_id)
             return self._encode(one, one.form(failed, None))
+
+    def _encode(self, one: ClientCall, result: dict[str, Any]) -> bytes:
+        if one.request.modern:
+            result["resultType"] = "complete"
+            result["_meta"][SERVER_KEY] = self._server_info
+        return answer(one.request.id, result)
 
     def _asked(self, one: ClientCall, result: Result) -> dict[str, Any] | None:
         """Return the result of 2026-07-28 that asks for input; None if nothing is asked.
@@ -355,12 +357,6 @@ class ClientCalls:
         # Sealed, so that a client cannot answer one question and have another call approved by it.
         sealed = self.seal.seal({"approval": question.approval}, one.about())
         return input_required({"requests": question.input_requests()}, sealed)
-
-    def _encode(self, one: ClientCall, result: dict[str, Any]) -> bytes:
-        if one.request.modern:
-            result["resultType"] = "complete"
-            result["_meta"][SERVER_KEY] = self._server_info
-        return answer(one.request.id, result)
 
     def _progress(self, one: ClientCall, token: RequestId) -> Callable[[CallEvent], None]:
         """Return a function that sends progress while the call runs; MCP wants it to increase.
