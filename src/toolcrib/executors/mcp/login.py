@@ -120,8 +120,7 @@ class OAuthTokens:
             self.store(scope=scope)
             what = "asks for further rights: " + added if added and held else "asks for a new login"
             self.error = ToolUnavailable(
-                f"{self._spec.name} {what}",
-                hint=f"Log in again: toolcrib servers login {self._spec.name}",
+                f"{self._spec.name} {what}", hint=f"Log in again: toolcrib servers login {self._spec.name}"
             )
             raise self.error
 

@@ -241,8 +241,7 @@ class McpServer:
             if up is not None or (isinstance(leaf, MCPError) and not link.failure()):
                 raise leaf from None
             late = f"it did not start within {self.spec.start_timeout_s:g} s"
-            what = late if isinstance(leaf, TimeoutError) else _text(leaf, link)
-            raise self._unavailable(what, leaf, link) from None
+            raise self._unavailable(late if isinstance(leaf, TimeoutError) else leaf, link) from None
 
     async def _follow(self, up: Connected) -> None:
         """Read its list of tools again after each change, until the connection ends."""
@@ -310,16 +309,14 @@ class McpServer:
 
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
-        text = _text(leaf, self._link)
-        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(text, leaf)
+        self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(leaf)
 
-    def _unavailable(
-        self, what: str, cause: BaseException | None = None, link: Link | None = None
-    ) -> ToolcribError:
+    def _unavailable(self, cause: str | BaseException, link: Link | None = None) -> ToolcribError:
         """Return the error of a server that is not available, with the end of its standard error."""
         link, name = link or self._link, self.spec.name
         found = "" if link is None else link.failure()
         origin = found if isinstance(found, ToolcribError) else cause
+        what = cause if isinstance(cause, str) else _text(cause, link)
         reason = (isinstance(found, str) and found) or what
         stderr = self.stderr[-_MAX_STDERR:].strip()
         details: dict[str, Any] = {"server": name}

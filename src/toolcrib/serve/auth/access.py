@@ -149,8 +149,7 @@ class Client:
         """Raise DeniedError unless this client has a right."""
         if self.identity is not None and not self.identity.may(scope):
             raise DeniedError(
-                f"the token {self.identity.name!r} lacks the scope `{scope}`",
-                hint="Use a token that has it.",
+                f"the token {self.identity.name!r} lacks the scope `{scope}`", hint="Use a token that has it."
             )
 
 

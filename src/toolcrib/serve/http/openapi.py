@@ -63,7 +63,7 @@ def describe(
         "components": {
             "schemas": types.components,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`toolcrib token create`"},
+                "token": {"type": "http", "scheme": "bearer", "description": "`toolcrib token create`"}
             },
         },
     }

@@ -13,12 +13,7 @@ import orjson
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
-from toolcrib.serve.mcp.forms import (
-    ResultForm,
-    completions,
-    prompt_result,
-    resource_result,
-)
+from toolcrib.serve.mcp.forms import ResultForm, completions, prompt_result, resource_result
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient

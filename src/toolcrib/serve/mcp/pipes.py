@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import stat
-from collections import deque
 from collections.abc import Callable
 
 _CHUNK = 1 << 16
@@ -129,8 +128,7 @@ class LineWriter:
         self._fd, self._own, self._blocking = _non_blocking(fd)
         self._on_pressure = on_pressure
         self._on_broken = on_broken
-        self._unsent: deque[memoryview] = deque()
-        self._size = 0
+        self._unsent = bytearray()
         self._pressed = False
         self._broken = False
         self._flushed: asyncio.Event | None = None
@@ -138,31 +136,28 @@ class LineWriter:
     @property
     def congested(self) -> bool:
         """True while anything waits to be sent."""
-        return self._size > 0
+        return bool(self._unsent)
 
     def write(self, line: bytes) -> None:
         """Send one line, or as much as the descriptor takes now and the rest later."""
         if self._broken:
             return
         data = line + b"\n"
-        if not self._size:
+        if not self._unsent:
             # Usually the descriptor takes all of it now, and no turn of the event loop is needed.
             sent = self._try(data)
             if sent == len(data) or self._broken:
                 return
             self._loop.add_writer(self._fd, self._ready)
-            self._unsent.append(memoryview(data)[sent:])
-            self._size = len(data) - sent
-        else:
-            self._unsent.append(memoryview(data))
-            self._size += len(data)
-        if self._size > _HIGH and not self._pressed:
+            data = data[sent:]
+        self._unsent += data
+        if len(self._unsent) > _HIGH and not self._pressed:
             self._pressed = True
             self._on_pressure(True)
 
     async def flush(self, seconds: float) -> None:
         """Wait until everything is sent, at most `seconds`."""
-        if self._size and not self._broken:
+        if self._unsent and not self._broken:
             self._flushed = asyncio.Event()
             try:
                 async with asyncio.timeout(seconds):
@@ -172,7 +167,7 @@ class LineWriter:
 
     def close(self) -> None:
         """Leave the descriptor as it was. Unsent lines are lost."""
-        if self._size and not self._broken:
+        if self._unsent and not self._broken:
             self._loop.remove_writer(self._fd)
         self._broken = True
         if self._own:
@@ -181,26 +176,20 @@ class LineWriter:
             os.set_blocking(self._fd, True)
 
     def _ready(self) -> None:
-        while self._unsent:
-            data = self._unsent[0]
-            sent = self._try(data)
-            self._size -= sent
-            if self._broken:
-                return
-            if sent < len(data):
-                self._unsent[0] = data[sent:]
-                break
-            self._unsent.popleft()
+        sent = self._try(self._unsent)
+        if self._broken:
+            return
+        del self._unsent[:sent]
         if not self._unsent:
             self._loop.remove_writer(self._fd)
             if self._flushed is not None:
                 self._flushed.set()
         # Well below the mark at which reading stops, or a slow client would switch it with every line.
-        if self._pressed and self._size < _LOW:
+        if self._pressed and len(self._unsent) < _LOW:
             self._pressed = False
             self._on_pressure(False)
 
-    def _try(self, data: bytes | memoryview) -> int:
+    def _try(self, data: bytes | bytearray) -> int:
         try:
             return os.write(self._fd, data)
         except (BlockingIOError, InterruptedError):

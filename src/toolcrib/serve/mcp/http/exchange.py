@@ -51,12 +51,7 @@ class Exchange:
     """One HTTP request, and its response."""
 
     def __init__(
-        self,
-        headers: Mapping[bytes, bytes],
-        client: Client,
-        receive: Receive,
-        send: Send,
-        incoming: Incoming,
+        self, headers: Mapping[bytes, bytes], client: Client, receive: Receive, send: Send, incoming: Incoming
     ) -> None:
         self.headers, self.client, self._incoming = headers, client, incoming
         self._receive, self._send = receive, send
