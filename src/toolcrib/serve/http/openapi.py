@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -73,8 +73,7 @@ def errors_of(route: Route) -> list[type[ToolcribError]]:
     """Return every error that a route can answer, by status."""
     found: set[type[ToolcribError]] = {DeniedError, *route.errors}
     if route.scope is not None:
-        found.add(InvalidToken)
-        found.add(StateUnavailable)
+        found |= {InvalidToken, StateUnavailable}
     if route.query is not None or route.body is not None or route.raw:
         found.add(InvalidError)
     if route.body is not None or route.raw:
@@ -157,19 +156,14 @@ def _parameters(route: Route, types: _RouteTypes) -> Iterator[dict[str, Any]]:
     if route.query is not None:
         schema = types.query(route.query)
         for name, rule in schema["properties"].items():
-            listed: dict[str, Any] = {}
+            found = {"name": name, "in": "query", "required": name in schema["required"], "schema": rule}
             if rule.get("type") == "integer":
                 # `read_query` takes integers of 64 bits only.
                 rule.update({"minimum": -(2**63), "maximum": 2**63 - 1} | rule)
             elif rule.get("type") == "array":  # `tags=` could be no tag or an empty one, so it is refused.
-                listed, rule["minItems"] = {"style": "form", "explode": False}, 1
-            yield {
-                "name": name,
-                "in": "query",
-                "required": name in schema["required"],
-                "schema": rule,
-                **listed,
-            }
+                rule["minItems"] = 1
+                found |= {"style": "form", "explode": False}
+            yield found
     headers = {"If-Match": PreconditionFailed in route.errors, "If-None-Match": 304 in route.answers}
     for name, used in headers.items():
         if used:
@@ -189,20 +183,13 @@ def _responses(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[
             found[str(status)]["content"] = {form: {}}
         elif form is not None:
             found[str(status)]["content"] = {JSON: {"schema": types.schema(form)}}
-    for status, kinds in _by_status(errors_of(route)).items():
+    for status, kinds in groupby(errors_of(route), lambda kind: kind.status):
         text = " ".join(f"`{kind.code}`: {_first_sentence(kind)}" for kind in kinds)
         found[str(status)] = {
             "description": text,
             "headers": {"X-Request-Id": _REQUEST_ID},
             "content": {JSON: {"schema": types.schema(ErrorAnswer)}},
         }
-    return found
-
-
-def _by_status(kinds: Iterable[type[ToolcribError]]) -> dict[int, list[type[ToolcribError]]]:
-    found: dict[int, list[type[ToolcribError]]] = {}
-    for kind in kinds:
-        found.setdefault(kind.status, []).append(kind)
     return found
 
 

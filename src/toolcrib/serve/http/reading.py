@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, get_args
@@ -68,8 +68,7 @@ async def receive_body(
     # A body in chunks names no length, so the bytes that come are counted too.
     check_length(int(length) if length.isdecimal() else 0, limit)
     parts: list[bytes] = []
-    size, now = 0, asyncio.get_running_loop().time
-    until = now() + seconds
+    size, begun = 0, time.monotonic()
 
     async def read() -> None:
         nonlocal size
@@ -86,7 +85,9 @@ async def receive_body(
 
     try:
         # A client that sends a byte now and then would occupy a connection for ever.
-        await run_with_deadline(read(), lambda: _LONGEST_S, lambda: until + size / _SLOWEST - now())
+        await run_with_deadline(
+            read(), lambda: _LONGEST_S, lambda: begun + seconds + size / _SLOWEST - time.monotonic()
+        )
     except DeadlineExceeded:
         raise SlowRequest(f"{size} bytes of the body came in time", hint="Send it faster.") from None
     finally:

@@ -92,7 +92,7 @@ class Connection:
         self._capabilities: Any = None
         """Capabilities of the session's client."""
         self._log_level: Any = "info"
-        self._version: str | None = None
+        self.version: str | None = None
         """Protocol version of the session; None before `initialize`."""
         self._client_name = "mcp"
         self._known: _McpCaller | None = None
@@ -136,11 +136,6 @@ class Connection:
         if self._calls.tasks is not None:
             for name in ("get", "update", "cancel"):
                 self._modern_methods[f"tasks/{name}"] = partial(self._task, method=name)
-
-    @property
-    def version(self) -> str | None:
-        """Protocol version of the session; None before `initialize`."""
-        return self._version
 
     @property
     def running(self) -> int:
@@ -190,7 +185,7 @@ class Connection:
 
     def _receive_batch(self, line: bytes, channel: Channel, reply: Reply) -> None:
         messages = read_batch(line)
-        if self._version != _BATCH_VERSION:
+        if self.version != _BATCH_VERSION:
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, "only protocol 2025-03-26 has batches")
         batch = _BatchReply(reply, len(messages))
         for message in messages:
@@ -243,7 +238,7 @@ class Connection:
 
     def _take_notification(self, method: str, params: Any, channel: Channel) -> None:
         """Take a notification. An unknown one is ignored."""
-        if method == "notifications/initialized" and self._version is not None:
+        if method == "notifications/initialized" and self.version is not None:
             self._changes.begin_session(self._channel)
         elif method == "notifications/cancelled" and isinstance(params, dict):
             request_id = params.get("requestId")
@@ -260,7 +255,7 @@ class Connection:
         if run is None:
             text, data = f"there is no method {method[:100]}", {"method": method[:100]}
             raise JsonRpcError(ErrorCode.METHOD_NOT_FOUND, text, data)
-        if not request.modern and self._version is None and method not in ("initialize", "ping"):
+        if not request.modern and self.version is None and method not in ("initialize", "ping"):
             text = "the session begins with initialize; this request came before it"
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, text)
         run(request)
@@ -279,16 +274,16 @@ class Connection:
 
     def _initialize(self, request: McpRequest) -> None:
         params = request.params
-        if self._version is not None:
+        if self.version is not None:
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, "the session is initialized already")
         wanted = params.get("protocolVersion")
         if not isinstance(wanted, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "initialize needs protocolVersion, a string")
         # MCP, Lifecycle: the server answers with a version that it knows, and the client decides.
-        self._version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
+        self.version = wanted if wanted in SESSION_VERSIONS else LATEST_SESSION_VERSION
         self._client_name = caller_name(params.get("clientInfo"))
         self._capabilities, self._known = params.get("capabilities"), None
-        result = {"protocolVersion": self._version, "serverInfo": self._settings.server_info}
+        result = {"protocolVersion": self.version, "serverInfo": self._settings.server_info}
         request.reply(answer(request.id, result | self._described))
 
     def _discover(self, request: McpRequest) -> None:
@@ -474,7 +469,7 @@ class Connection:
             return ModernClient(request.channel, version, meta[CAPABILITIES_KEY], level, responses, state)
         client = self._client
         if client is None or client.channel is not request.channel or client.log_level != self._log_level:
-            version = self._version or LATEST_SESSION_VERSION
+            version = self.version or LATEST_SESSION_VERSION
             level = self._log_level
             client = SessionClient(request.channel, version, self._capabilities, level, self._questions)
             self._client = client
