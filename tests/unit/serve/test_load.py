@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.serve.doubles import MemoryCatalog, make_tool
 from toolcrib.serve.mcp import Connection, ServerSettings
-from toolcrib.serve.mcp.load import CallLoad
+from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.request import Sender
 from toolcrib.spec import Call, Result
 

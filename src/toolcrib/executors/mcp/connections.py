@@ -111,7 +111,7 @@ class CallerConnection:
         self.calls = 0
         """Calls that run."""
         self.used = 0.0
-        """When the last call ended."""
+        """The time at which the last call ended."""
         self.replaced = False
         """True if no further call uses it."""
         self._ready: asyncio.Future[Connected] = asyncio.get_running_loop().create_future()

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import Cancelled, InputRequired, InvalidOutput, ToolcribError, ToolNotFound
-from toolcrib.serve.mcp.forms import ResultForm
 from toolcrib.serve.mcp.lists import AdvertisedTool
-from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.approval_page import AnswerPage
 from toolcrib.serve.mcp.questions.client import ModernClient, OpenQuestions, input_required
 from toolcrib.serve.mcp.questions.elicitation import (
@@ -29,7 +27,7 @@ from toolcrib.serve.mcp.questions.elicitation import (
 )
 from toolcrib.serve.mcp.questions.state import StateSeal
 from toolcrib.serve.mcp.request import McpRequest
-from toolcrib.serve.mcp.results import call_result
+from toolcrib.serve.mcp.results import ResultForm, call_result
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.tasks import Tasks, protocol_error, url_needed
 from toolcrib.serve.mcp.wire import (
@@ -38,6 +36,7 @@ from toolcrib.serve.mcp.wire import (
     JsonRpcError,
     RequestId,
     answer,
+    busy,
     error_answer,
     is_request_id,
     mounted_error,
@@ -78,7 +77,37 @@ class ClientCall:
     """True if the client has cancelled it before it was answered."""
     task: asyncio.Task[None] | None = None
     question: ApprovalQuestion | None = None
-    """What the client's user is asked."""
+    """The question to the client's user."""
+
+
+class CallLoad:
+    """Counts calls and the bytes of their messages by caller, and refuses what is too much.
+
+    All connections of a server share one: a client could otherwise begin any number of sessions.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str | None, tuple[int, int]] = {}
+        """Caller to the number of its calls and the bytes of their messages."""
+
+    def add(self, request: McpRequest, settings: ServerSettings) -> None:
+        """Count a call that begins. Raises JsonRpcError if its caller has too many calls open."""
+        caller = request.channel.sender.caller
+        calls, size = self._open.get(caller, (0, 0))
+        # While nothing else is open, even a message above the limit is taken: else it could never run.
+        full = size and size + request.size > settings.max_bytes
+        if full or calls >= settings.max_running + settings.max_waiting:
+            raise busy("too many calls are waiting", "Call again later.")
+        self._open[caller] = calls + 1, size + request.size
+
+    def remove(self, request: McpRequest) -> None:
+        """Count a call no longer, as it has ended."""
+        caller = request.channel.sender.caller
+        calls, size = self._open[caller]
+        if calls > 1:
+            self._open[caller] = calls - 1, size - request.size
+        else:
+            del self._open[caller]
 
 
 class ClientCalls:

@@ -12,10 +12,8 @@ import orjson
 
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
-from toolcrib.serve.mcp.calls import ClientCall, ClientCalls
-from toolcrib.serve.mcp.forms import ResultForm, completions, prompt_result, resource_result
+from toolcrib.serve.mcp.calls import CallLoad, ClientCall, ClientCalls
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
-from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.questions.elicitation import Mode, mode_of
 from toolcrib.serve.mcp.request import (
@@ -29,7 +27,7 @@ from toolcrib.serve.mcp.request import (
     meta_of,
     options_of,
 )
-from toolcrib.serve.mcp.results import call_result
+from toolcrib.serve.mcp.results import ResultForm, call_result, completions, prompt_result, resource_result
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.tasks import TASKS, knows_tasks, require_tasks
 from toolcrib.serve.mcp.wire import (
@@ -490,7 +488,7 @@ class _McpCaller:
     """The mode in which the client can ask its user."""
     knows_tasks: bool
     listing: CallerListing
-    """What it may see."""
+    """The tools, prompts and resources that it may see."""
 
 
 @lru_cache(maxsize=256)

@@ -23,13 +23,13 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.auth import Access, Client, OutsideTokens
 from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, problem
+from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange, Incoming
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.lists import AdvertisedTool, Listings
-from toolcrib.serve.mcp.load import CallLoad
 from toolcrib.serve.mcp.request import Channel, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (

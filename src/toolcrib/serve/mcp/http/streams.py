@@ -101,10 +101,8 @@ class EventStream:
 
     def discard(self) -> None:
         """End the stream, and drop its events after its present reader."""
-        self.close()
         self._is_final = True
-        if not self.is_read:
-            self.forget()
+        self.close()
 
     def forget(self) -> None:
         """Drop all events: nobody can read them any longer."""
@@ -125,10 +123,13 @@ class EventStream:
         """End the stream."""
         self.done = True
         self._changed.set()
-        self._note_unread()
+        self._settle_unread()
 
-    def _note_unread(self) -> None:
-        if self.done and self._events and not self.is_read:
+    def _settle_unread(self) -> None:
+        """Drop the events that nobody reads any more: at once, or when memory is short."""
+        if self.done and not self.is_read and self._is_final:
+            self.forget()
+        elif self.done and not self.is_read and self._events:
             self._held.ended[self] = None
 
     async def settle(self, seconds: float) -> bool:
@@ -175,9 +176,7 @@ class EventStream:
         finally:
             if self._reader is me:
                 self.is_read = False
-                self._note_unread()
-                if self._is_final:
-                    self.forget()
+                self._settle_unread()
 
     def _event(self, number: int, data: bytes) -> bytes:
         if self.name:

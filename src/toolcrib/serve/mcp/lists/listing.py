@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 from urllib.parse import unquote
 
+import orjson
+
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import SchemaCheck
 from toolcrib.schema.providers import mcp_icons, mcp_tool, wire_names, wraps_output
-from toolcrib.serve.mcp.lists.pages import Pages
-from toolcrib.serve.mcp.wire import to_json
+from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
 from toolcrib.spec import Caller, Catalog, Tool
 
 _Match = Callable[[str], dict[str, Any] | None]
@@ -83,6 +85,56 @@ def _param_headers(schema: Any, path: tuple[str, ...] = ()) -> Iterator[ParamHea
         if isinstance(name, str) and name.isascii():
             yield (*path, key), PARAM_PREFIX + name.lower().encode()
         yield from _param_headers(part, (*path, key))
+
+
+class Pages:
+    """The pages of one list, kept as bytes. `write` returns the entry of a name as JSON."""
+
+    def __init__(
+        self, key: str, names: Sequence[str], size: int, write: Callable[[str], bytes | memoryview]
+    ) -> None:
+        self._key = orjson.dumps(key)
+        self._names, self._size, self._write = names, size, write
+        self._ends: dict[str, int] | None = None
+        """Name to the number of entries up to and including it; made for the first cursor."""
+        self._kept: dict[int, bytes] = {}
+
+    def page(self, cursor: str | None = None) -> bytes:
+        """Return the JSON members `"KEY":[…]` and, if more follow, `"nextCursor":"…"` of one page.
+
+        Raises JsonRpcError (invalid params) for a cursor that is not of this list.
+        """
+        start = 0 if cursor is None else self._start(cursor)
+        page = self._kept.get(start)
+        if page is None:
+            page = self._made(start)
+            if start % self._size == 0:  # Other starts come from a cursor of an older list.
+                self._kept[start] = page
+        return page
+
+    def _made(self, start: int) -> bytes:
+        names = self._names[start : start + self._size]
+        page = self._key + b":[" + b",".join(map(self._write, names)) + b"]"
+        if start + len(names) < len(self._names):
+            cursor = base64.urlsafe_b64encode(names[-1].encode()).decode()
+            page += b',"nextCursor":' + orjson.dumps(cursor)
+        return page
+
+    def _start(self, cursor: str) -> int:
+        """Return the position of the first entry after `cursor`.
+
+        A cursor is the name of the last entry sent, so it stays good when others come or go.
+        """
+        if self._ends is None:
+            self._ends = {name: number for number, name in enumerate(self._names, 1)}
+        try:
+            last = base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
+        except ValueError:
+            last = ""
+        if last not in self._ends:
+            message = "the cursor is not of this list: it may have changed, so list again without a cursor"
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, message)
+        return self._ends[last]
 
 
 class CallerListing:
