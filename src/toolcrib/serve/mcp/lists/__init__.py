@@ -9,4 +9,5 @@ from toolcrib.serve.mcp.lists.listing import (
     Listings,
     ListName,
     ParamHeader,
+    listings_of,
 )
