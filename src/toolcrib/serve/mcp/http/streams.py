@@ -127,9 +127,11 @@ class EventStream:
 
     def _settle_unread(self) -> None:
         """Drop the events that nobody reads any more: at once, or when memory is short."""
-        if self.done and not self.is_read and self._is_final:
+        if not self.done or self.is_read:
+            return
+        if self._is_final:
             self.forget()
-        elif self.done and not self.is_read and self._events:
+        elif self._events and self.name:  # One without a name is about to be read.
             self._held.ended[self] = None
 
     async def settle(self, seconds: float) -> bool:
