@@ -15,9 +15,6 @@ from toolcrib.spec import Choice, Tool
 from toolcrib.spec.record import record
 from toolcrib.template import (
     MISSING,
-    ConditionalText,
-    ConditionNode,
-    LiteralText,
     Namespaces,
     Reference,
     Styles,
@@ -117,10 +114,18 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
                 raise ManifestError("a header must be a string, a number or a boolean")
             text = value if isinstance(value, Choice) else literal_text(value)
             template = parse_conditional(text, names)
-            if _CONTROL.search(text if isinstance(text, str) else literals(template)):
+            if any(map(_CONTROL.search, _texts(text))):
                 raise ManifestError("a header cannot hold line breaks or other control characters")
             out.append(Header(name, template, holds_secret(template)))
     return tuple(out)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield a text, or the texts that a choice has."""
+    if isinstance(value, Choice):
+        yield from (text for _, branch in value.branches for text in _texts(branch))
+    else:
+        yield str(value)
 
 
 def bind_cookies(cookies: Mapping[str, Any], names: Namespaces) -> tuple[Cookie, ...]:
@@ -178,16 +183,3 @@ def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str
 def holds_secret(template: Template | None) -> bool:
     """Return True if any placeholder in the template is a secret."""
     return any(reference.namespace == "secret" for reference in references_in(template))
-
-
-def literals(template: Template) -> str:
-    """Return all literal text of a template, with that of every branch."""
-    if isinstance(template, ConditionNode):
-        return "".join(literals(branch.then) for branch in template.branches if branch.then is not None)
-    if isinstance(template, TextTemplate | ConditionalText):
-        return "".join(
-            part.text if isinstance(part, LiteralText) else literals(part)
-            for part in template.parts
-            if isinstance(part, LiteralText | ConditionNode)
-        )
-    return ""

@@ -8,9 +8,8 @@ import json
 import mimetypes
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from toolcrib.egress import MAX_REQUEST_BYTES
@@ -20,13 +19,11 @@ from toolcrib.spec import BodyPart, HttpExec, ParameterStyle
 from toolcrib.spec.record import record
 from toolcrib.template import (
     MISSING,
-    ConditionalText,
-    Missing,
     Namespaces,
-    Query,
     Reference,
     Styles,
     Template,
+    Text,
     TextTemplate,
     Values,
     parse,
@@ -42,108 +39,27 @@ from toolcrib.template.styles import styled_pairs
 from toolcrib.template.values import bad_value, scalar_text
 
 _FORM = "application/x-www-form-urlencoded"
+_JSON = "application/json"
+_BINARY = "application/octet-stream"
 _EACH = ParameterStyle("form", explode=True)
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 """Escapes of a name in a part's head (WHATWG HTML, multipart/form-data encoding algorithm)."""
 
-_Mode = Literal["json", "text", "form", "multipart", "binary", "file"]
 ReadFile = Callable[[str], bytes]
 """Returns the content of a file that the tool may read, by its path."""
-_Sent = tuple[bytes, str | None]
+Sent = tuple[bytes | None, str | None]
+"""Bytes, None for no body; and their content type, None for plain text like browsers send it."""
+_NOTHING: Sent = (None, None)
 
 
 @record
 class RequestBody:
-    """The body of the request: entries for `form`, parts for `multipart`, else one template.
+    """The body of the request."""
 
-    Of a multipart body that is one argument, `parts` are the fields with rules of their own.
-    """
-
-    mode: _Mode
-    template: Template | None = None
-    form: Query = ()
-    parts: tuple[Part, ...] = ()
-    default_type: str | None = None
-    """Content type to send if the manifest gives none."""
-    read_file: ReadFile | None = None
-
-    @property
-    def secret(self) -> bool:
-        """True if any placeholder in it is a secret."""
-        templates = [
-            self.template,
-            *(value for _, value in self.form),
-            *(part.template for part in self.parts),
-            *(part.filename for part in self.parts),
-        ]
-        return any(map(holds_secret, templates))
-
-    def render(self, values: Values, styles: Styles) -> tuple[bytes | None, str | None]:
-        """Return the bytes to send, None if the whole body is one absent value, and their content type."""
-        if self.mode == "multipart":
-            return self._multipart(values)
-        if self.mode == "file":
-            assert isinstance(self.template, TextTemplate)
-            assert self.read_file is not None
-            path = render_text(self.template, values)
-            return (None, None) if not isinstance(path, str) else (self.read_file(path), _type_of(path))
-        if self.mode == "form":
-            text = (
-                _spread(self.template, values) if self.template else render_query(self.form, values, styles)
-            )
-            return (None, None) if text is None else (text.encode(), self.default_type)
-        body = self._plain(values)
-        return body, None if body is None else self.default_type
-
-    def _plain(self, values: Values) -> bytes | None:
-        if self.mode == "binary" and isinstance(self.template, TextTemplate):
-            text = render_text(self.template, values)
-            return None if text is MISSING else _decoded(self.template.lone, text)
-        if self.mode == "text" and isinstance(self.template, TextTemplate | ConditionalText):
-            text = render_text(self.template, values)
-            return None if text is MISSING else text.encode()
-        value = None if self.template is None else render_value(self.template, values)
-        return None if value is MISSING else _dump(value)
-
-    def _multipart(self, values: Values) -> tuple[bytes | None, str | None]:
-        if self.template is not None:
-            lone, value = _object(self.template, values)
-            if lone is None:
-                return None, None
-            rules = {part.name: part for part in self.parts}
-            plain = Part("", self.template, BodyPart())
-            pieces = _bounded(
-                piece
-                for key, item in value.items()
-                for piece in (rules.get(key) or replace(plain, name=scalar_text(lone, key))).pieces(
-                    item, lone, values
-                )
-            )
-        else:
-            pieces = _bounded(piece for part in self.parts for piece in part.render(values))
-        boundary = secrets.token_hex(24)
-        # The content is the caller's: a boundary inside it would begin a part of its own.
-        while any(boundary.encode() in content for _, content in pieces):
-            boundary = secrets.token_hex(24)
-        out = b"".join(
-            b"--" + boundary.encode() + b"\r\n" + head + b"\r\n\r\n" + content + b"\r\n"
-            for head, content in pieces
-        )
-        body = out + b"--" + boundary.encode() + b"--\r\n"
-        return body, f"multipart/form-data; boundary={boundary}"
-
-
-def _bounded(parts: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the parts. Raises InvalidInput once they are too large, before the next file is read."""
-    found, total = [], 0
-    for part in parts:
-        total += len(part[1])
-        if total > MAX_REQUEST_BYTES:
-            raise InvalidInput(
-                f"the request is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent"
-            )
-        found.append(part)
-    return found
+    render: Callable[[Values, Styles], Sent]
+    """Returns what to send for these values: nothing if the whole body is one absent value."""
+    secret: bool
+    """True if any placeholder in it is a secret."""
 
 
 @record
@@ -194,53 +110,108 @@ def bind_body(
         return None
     declared = next((header.value for header in headers if header.name.lower() == "content-type"), None)
     media = None if declared is None else (declared.literal or "").partition(";")[0].strip().lower()
-    if mode is None and media == _FORM and isinstance(body, Mapping):
-        mode = "form"
-    if mode == "form":
+    if mode == "form" or (mode is None and media == _FORM and isinstance(body, Mapping)):
         return _form(body, names)
     if mode == "multipart":
-        return _parts(body, config.parts, names, read_file)
-    if mode == "file":
-        return RequestBody("file", parse_text(body, names), read_file=read_file)
+        return _multipart(body, config.parts, names, read_file)
+    if mode == "file" and read_file is not None:
+        return _one_text(parse_text(body, names), lambda path: (read_file(path), _type_of(path)))
     if mode == "binary":
-        return RequestBody("binary", parse_text(body, names), default_type="application/octet-stream")
+        template = parse_text(body, names)
+        return _one_text(template, lambda text: (_decoded(template.lone, text), _BINARY))
     if isinstance(body, str) and mode != "json":
         return _text_body(body, "text/plain" if mode == "text" and media is None else media, names)
     if mode is None and media is not None and not _is_json(media):
         raise ManifestError(
             f"a body of type {media or 'unknown'} must be text", hint="give the body as a string"
         )
-    return RequestBody("json", parse(body, names), default_type="application/json")
+    return _json_body(parse(body, names))
+
+
+def _one_text(template: Text, send: Callable[[str], Sent]) -> RequestBody:
+    """Return a body that is made of one text."""
+
+    def render(values: Values, _: Styles) -> Sent:
+        text = render_text(template, values)
+        return _NOTHING if text is MISSING else send(text)
+
+    return RequestBody(render, holds_secret(template))
+
+
+def _json_body(template: Template) -> RequestBody:
+    def render(values: Values, _: Styles) -> Sent:
+        value = render_value(template, values)
+        return _NOTHING if value is MISSING else (_dump(value), _JSON)
+
+    return RequestBody(render, holds_secret(template))
 
 
 def _form(body: Any, names: Namespaces) -> RequestBody:
-    if isinstance(body, str):
-        return RequestBody("form", parse_text(body, names), default_type=_FORM)
-    return RequestBody("form", form=parse_query(body, names), default_type=_FORM)
+    whole = parse_text(body, names) if isinstance(body, str) else None
+    entries = () if whole is not None else parse_query(body, names)
+
+    def render(values: Values, styles: Styles) -> Sent:
+        text = render_query(entries, values, styles) if whole is None else _spread(whole, values)
+        return _NOTHING if text is None else (text.encode(), _FORM)
+
+    return RequestBody(render, any(map(holds_secret, (whole, *(value for _, value in entries)))))
 
 
-def _parts(
+def _multipart(
     body: Any, rules: Mapping[str, BodyPart], names: Namespaces, read_file: ReadFile | None
 ) -> RequestBody:
+    """Return a body of several parts. Of one that is an argument as a whole, `rules` name some parts."""
     whole = parse_text(body, names) if isinstance(body, str) else None
-    parts: list[Part] = []
+    parts: dict[str, Part] = {}
     for name in rules if isinstance(body, str) else body:
         rule = rules.get(name) or BodyPart()
         filename = None if rule.filename is None else parse_text(rule.filename, names)
-        parts.append(Part(name, whole or parse(body[name], names), rule, filename, read_file))
-    return RequestBody("multipart", whole, parts=tuple(parts))
+        parts[name] = Part(name, whole or parse(body[name], names), rule, filename, read_file)
+
+    def render(values: Values, _: Styles) -> Sent:
+        if whole is None:
+            return _joined(piece for part in parts.values() for piece in part.render(values))
+        lone, value = _object(whole, values)
+        if lone is None:
+            return _NOTHING
+        named = {key: parts.get(key) or Part(scalar_text(lone, key), whole, BodyPart()) for key in value}
+        return _joined(
+            piece for key, item in value.items() for piece in named[key].pieces(item, lone, values)
+        )
+
+    templates = (whole, *(one for part in parts.values() for one in (part.template, part.filename)))
+    return RequestBody(render, any(map(holds_secret, templates)))
+
+
+def _joined(parts: Iterable[tuple[bytes, bytes]]) -> Sent:
+    """Return one multipart body of heads and contents. Raises InvalidInput before it reads too much."""
+    pieces, total = [], 0
+    for part in parts:
+        total += len(part[1])
+        if total > MAX_REQUEST_BYTES:
+            message = f"the request is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent"
+            raise InvalidInput(message)
+        pieces.append(part)
+    boundary = secrets.token_hex(24)
+    # The content is the caller's: a boundary inside it would begin a part of its own.
+    while any(boundary.encode() in content for _, content in pieces):
+        boundary = secrets.token_hex(24)
+    mark = b"--" + boundary.encode()
+    lines = [line for head, content in pieces for line in (mark, head, b"", content)]
+    return b"\r\n".join([*lines, mark + b"--", b""]), f"multipart/form-data; boundary={boundary}"
 
 
 def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
     template = parse_conditional(body, names)
-    if template.lone is not None and (media is None or _is_json(media)):
-        return RequestBody("json", template, default_type="application/json")
+    media_type = "text/plain; charset=utf-8"
     if media is None or _is_json(media):
+        if template.lone is not None:
+            return _json_body(template)
         value = _json_text(body)
         if value is not None and template.references:
-            return RequestBody("json", parse(value, names), default_type="application/json")
+            return _json_body(parse(value, names))
         if value is not None and media is None:
-            return RequestBody("text", template, default_type="application/json")
+            media_type = _JSON
     structured = media not in (None, "text/plain") or body.lstrip().startswith(("{", "[", "<"))
     # A value with a quote or a `<` would end its place in the text and go on as structure.
     if template.references and template.lone is None and structured:
@@ -248,7 +219,7 @@ def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
             "a placeholder cannot be used inside structured text (JSON, XML, a form)",
             hint="give the body as a mapping, or the whole body as one placeholder",
         )
-    return RequestBody("text", template, default_type="text/plain; charset=utf-8")
+    return _one_text(template, lambda text: (text.encode(), media_type))
 
 
 def _spread(template: Template, values: Values) -> str | None:
@@ -273,15 +244,15 @@ def _object(template: Template, values: Values) -> tuple[Reference | None, dict[
     return lone, value
 
 
-def _content(value: Any, rule: BodyPart, lone: Reference | None) -> _Sent:
+def _content(value: Any, rule: BodyPart, lone: Reference | None) -> tuple[bytes, str | None]:
     """Return the bytes of one part and their content type; none for plain text, like browsers."""
     reference = lone or Reference("body")
     if rule.encoding == "base64":
         if not isinstance(value, str):
             raise bad_value(reference, "a file must be base64 text")
-        return _decoded(reference, value), "application/octet-stream"
+        return _decoded(reference, value), _BINARY
     if rule.encoding == "json" or isinstance(value, dict | list):
-        return _dump(value), "application/json"
+        return _dump(value), _JSON
     return scalar_text(reference, value).encode(), None
 
 
@@ -295,13 +266,11 @@ def _head(name: str, filename: str | None, content_type: str | None) -> bytes:
 
 
 def _type_of(path: str) -> str:
-    return mimetypes.guess_type(path)[0] or "application/octet-stream"
+    return mimetypes.guess_type(path)[0] or _BINARY
 
 
-def _decoded(reference: Reference | None, text: str | Missing) -> bytes:
+def _decoded(reference: Reference | None, text: str) -> bytes:
     """Return the bytes of base64 text, standard or URL-safe, with or without line breaks and padding."""
-    if not isinstance(text, str):
-        return b""
     # Models and programs write base64 in each of its forms; they can be told apart by nothing but these
     # signs.
     plain = "".join(text.split()).replace("-", "+").replace("_", "/").rstrip("=")
@@ -324,7 +293,7 @@ def _json_text(text: str) -> Any:
 
 
 def _is_json(media: str) -> bool:
-    return media == "application/json" or media.endswith("+json")
+    return media == _JSON or media.endswith("+json")
 
 
 def _dump(value: Any) -> bytes:

@@ -26,12 +26,7 @@ from toolcrib.executors.http.binding import (
     render_cookies,
 )
 from toolcrib.executors.http.body import ReadFile, bind_body
-from toolcrib.executors.http.extraction import (
-    compile_fields,
-    compile_json_path,
-    compile_jsonpath,
-    compile_regex,
-)
+from toolcrib.executors.http.extraction import compile_response
 from toolcrib.executors.http.oauth import AccessTokens, shared_folder
 from toolcrib.executors.http.signing import Signer
 from toolcrib.executors.output import beginning, uncut
@@ -100,7 +95,7 @@ class HttpExecutor:
             self._body = bind_body(config, self._headers, names, read_file)
         self._reads = read_file is not None
         with placed("response"):
-            self._extract, self._project = _response(config)
+            self._extract, self._project = compile_response(config)
         self._signers = tuple(Signer(auth, now) for auth in tool.auth if auth.type == "hmac")
         hosts = tool.permissions.network.allow
         self._tokens = tuple(
@@ -261,25 +256,6 @@ class HttpExecutor:
         }
         if isinstance(error, TimedOut) and error.details.get("limit_ms") == self._config.timeout_ms:
             error.details["limit"] = "exec.http.timeout_ms"
-
-
-def _response(
-    config: HttpExec,
-) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
-    """Return extraction and projection. ManifestError for two extractions, or fields of a regex."""
-    given = [name for name in ("json_path", "jsonpath", "regex") if getattr(config, name) is not None]
-    if len(given) > 1:
-        raise ManifestError(f"only one of {', '.join(given)} can be given")
-    if config.regex is not None and config.fields:
-        raise ManifestError("a regex returns text, which has no fields")
-    extract: Callable[[Any], Any] | None = None
-    if config.json_path is not None:
-        extract = compile_json_path(config.json_path)
-    elif config.jsonpath is not None:
-        extract = compile_jsonpath(config.jsonpath)
-    elif config.regex is not None:
-        extract = compile_regex(config.regex)
-    return extract, compile_fields(config.fields) if config.fields else None
 
 
 def _live_text(ctx: CallContext) -> Callable[[bytes], None]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HttpFailed, ManifestError
-from toolcrib.spec import FieldMap
+from toolcrib.manifest.yaml.diagnostics import quoted
+from toolcrib.manifest.yaml.positions import KeyPath
+from toolcrib.spec import FieldMap, HttpExec
 from toolcrib.template import MISSING
 
 if TYPE_CHECKING:
@@ -20,6 +22,40 @@ _MAX_NODES = 100_000
 _MAX_DESCENTS = 2
 
 _Step = str | int
+
+
+def compile_response(config: HttpExec) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
+    """Return extraction and projection. Raises ManifestError for the first of `response_faults`."""
+    for _, message, hint in response_faults(config):
+        raise ManifestError(message, hint=hint)
+    given = ((getattr(config, way), compile_) for way, compile_ in _WAYS.items())
+    extract = next((compile_(text) for text, compile_ in given if text is not None), None)
+    return extract, compile_fields(config.fields) if config.fields else None
+
+
+def response_faults(config: HttpExec) -> Iterator[tuple[KeyPath, str, str | None]]:
+    """Yield place below `response`, message and hint of what cannot be applied to an answer."""
+    given = [way for way in _WAYS if getattr(config, way) is not None]
+    if len(given) > 1:
+        message = f"`response` has {' and '.join(f'`{way}`' for way in given)}; only one can be used"
+        yield (given[1],), message, "remove all but one"
+    for way in given:
+        try:
+            _WAYS[way](getattr(config, way))
+        except ManifestError as error:
+            yield (way,), error.message, error.hint
+    if config.regex is not None and config.fields:
+        yield ("fields",), "a regex returns text, which has no fields", None
+    names = [field.name for field in config.fields]
+    for number, field in enumerate(config.fields):
+        if not field.name:
+            yield ("fields", number, "name"), "a response field needs a name", None
+        if field.name in names[:number]:
+            yield ("fields", number, "name"), f"the field name {quoted(field.name)} is used twice", None
+        try:
+            _steps(field.path, f"path of the response field `{field.name}`")
+        except ManifestError as error:
+            yield ("fields", number, "path"), error.message, error.hint
 
 
 def compile_json_path(path: str) -> Callable[[Any], Any]:
@@ -41,17 +77,8 @@ def compile_json_path(path: str) -> Callable[[Any], Any]:
 
 
 def compile_fields(fields: Sequence[FieldMap]) -> Callable[[Any], Any]:
-    """Compile a projection of an object, of each item of a list, or of null. A missing field is null.
-
-    Raises ManifestError for an empty or repeated name and for a malformed path.
-    """
-    mapping: dict[str, tuple[_Step, ...]] = {}
-    for field in fields:
-        if not field.name:
-            raise ManifestError("a response field needs a name")
-        if field.name in mapping:
-            raise ManifestError(f"the response field `{field.name}` is given twice")
-        mapping[field.name] = _steps(field.path, f"path of the response field `{field.name}`")
+    """Compile a projection of an object, of each item of a list, or of null. A missing field is null."""
+    mapping = {field.name: _steps(field.path, "path") for field in fields}
 
     def one(item: Any) -> dict[str, Any]:
         return {name: _member(item, steps) for name, steps in mapping.items()}
@@ -126,6 +153,13 @@ def compile_regex(pattern: str) -> Callable[[str], str]:
         return str(found)
 
     return extract
+
+
+_WAYS: dict[str, Callable[[str], Callable[[Any], Any]]] = {
+    "json_path": compile_json_path,
+    "jsonpath": compile_jsonpath,
+    "regex": compile_regex,
+}
 
 
 @lru_cache(maxsize=256)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from typing import Any
 
-from toolcrib.errors import ManifestError
-from toolcrib.executors.http.extraction import compile_jsonpath, compile_regex
+from toolcrib.executors.http.extraction import response_faults
 from toolcrib.manifest.requests import request_faults, url_faults
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
+from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import HttpExec, Tool
@@ -45,19 +43,8 @@ def _response(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     """Check that there is one way of extraction, patterns compile, and field names differ."""
     config = tool.config
     assert isinstance(config, HttpExec)
-    start: KeyPath = ("exec", "http", "response")
-    ways = [way for way in ("json_path", "jsonpath", "regex") if getattr(config, way) is not None]
-    if len(ways) > 1:
-        message = f"`response` has {' and '.join(f'`{way}`' for way in ways)}; only one can be used"
-        yield document.diagnostic("response", message, (*start, ways[1]), key=True, hint="remove all but one")
-    for way, compile_ in (("regex", compile_regex), ("jsonpath", compile_jsonpath)):
-        if fault := _fault(compile_, getattr(config, way)):
-            yield document.diagnostic("response", fault.message, (*start, way), hint=fault.hint)
-    names = [entry.name for entry in config.fields]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            path = (*start, "fields", number, "name")
-            yield document.diagnostic("response", f"the field name {quoted(name)} is used twice", path)
+    for path, message, hint in response_faults(config):
+        yield document.diagnostic("response", message, ("exec", "http", "response", *path), hint=hint)
 
 
 def _retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
@@ -70,14 +57,3 @@ def _retry(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         message = f"a repeated {config.method} may act twice"
         hint = "set `annotations.idempotent: true` if the server takes it only once, or remove `retry`"
         yield document.diagnostic("retry", message, ("retry", "max_attempts"), hint=hint)
-
-
-def _fault(compile_: Callable[[str], Any], text: str | None) -> ManifestError | None:
-    """Return the error of an extraction that cannot be compiled."""
-    if text is None:
-        return None
-    try:
-        compile_(text)
-    except ManifestError as error:
-        return error
-    return None

@@ -273,7 +273,7 @@ async def test_an_absent_body_is_no_body(http_server: Server) -> None:
             ["body"],
         ),
         ({"body": {"a": 1}, "headers": {"Content-Type": "text/plain"}}, "must be text", ["body"]),
-        ({"json_path": "a", "regex": "b"}, "only one of", ["response"]),
+        ({"json_path": "a", "regex": "b"}, "only one can be used", ["response"]),
         ({"json_path": "$.a"}, "JSONPath", ["response"]),
         ({"json_path": "a..b"}, "not a dotted path", ["response"]),
         ({"json_path": ""}, "not a dotted path", ["response"]),

@@ -85,7 +85,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (HTTP, "    url", "    body_format: form\n    url", "body", 14, 5, "there is no `body`"),
     (HTTP, "kind: http", "kind: http\nauth: {type: bearer, secret: KEY}", "auth", 4, 1, "is not declared"),
     (PYTHON, "version: 1", "version: 1\nauth: {type: bearer, secret: KEY}", "auth", 5, 1, "no meaning"),
-    (HTTP, "    url", "    response: {json_path: a, regex: b}\n    url", "response", 14, 30, "only one"),
+    (HTTP, "    url", "    response: {json_path: a, regex: b}\n    url", "response", 14, 37, "only one"),
     (HTTP, "    url", "    response: {regex: '(?=a)'}\n    url", "response", 14, 23, "RE2"),
     (HTTP, "    url", "    response: {jsonpath: '$['}\n    url", "response", 14, 26, "RFC 9535"),
     (
