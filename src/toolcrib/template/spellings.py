@@ -3,8 +3,7 @@
 - `DOLLAR_BRACE`: `${name}` and `${secret:NAME}`. Directly before `{`, each `$$` is one literal `$`.
   `{{` is text.
 - `DOUBLE_BRACE`: as `DOLLAR_BRACE`, and also `{{name}}` or `{{.name}}`, which is always an argument, and
-  `{{if name}} … {{else if name}} … {{else}} … {{end}}`. Every other construct of Go's templates is refused by
-  its name.
+  `{{if name}} … {{else if name}} … {{else}} … {{end}}`. Every other construct of Go's templates is refused.
 
 Both take one filter: `${count | default:10}`, `{{count | default:10}}`.
 """
@@ -34,13 +33,7 @@ Part = LiteralText | Reference | ConditionNode
 _OPEN = re.compile(r"(\$+)\{")
 _FILTER = re.compile(r"\s*(\w*)\s*(:?)(.*)", re.DOTALL)
 _NAME = re.compile(r"\.?([^\W\d][\w-]*(?:\.[\w-]+|\[\d{1,9}\])*)")
-_WORD = re.compile(r"[A-Za-z]+")
-_GO = frozenset({
-    "and", "block", "break", "call", "continue", "define", "eq", "ge", "gt", "html", "index", "js", "le",
-    "len", "lt", "ne", "not", "or", "print", "printf", "println", "range", "slice", "template", "urlquery",
-    "with",
-})  # fmt: skip
-"""Words of Go's text/template that mean something else than a name."""
+_NO_NAME = "the placeholder has no name"
 _HINT = "use {{name}}, {{name | default:value}} and {{if name}} … {{else}} … {{end}}"
 
 
@@ -118,7 +111,7 @@ def _dollars(text: str, base: int, found: list[TemplateProblem]) -> list[Literal
         if reference.name:
             parts.append(reference)
         else:
-            found.append(TemplateProblem("the placeholder has no name", (), base + offset, at - offset))
+            found.append(TemplateProblem(_NO_NAME, (), base + offset, at - offset))
     literal.append(text[at:])
     if joined := "".join(literal):
         parts.append(LiteralText(joined, base + begin))
@@ -270,29 +263,10 @@ def _named(inner: str, offset: int, length: int, found: list[TemplateProblem]) -
     name, bar, tail = inner.partition("|")
     match = _NAME.fullmatch(name.strip())
     if match is None:
-        found.append(TemplateProblem(_refusal(inner), (), offset, length, _HINT))
+        message = f"`{inner[:60]}` is not supported: it is not the name of an argument"
+        found.append(TemplateProblem(message if inner else _NO_NAME, (), offset, length, _HINT))
         return None
     if not bar:
         return Reference(match.group(1), offset, length, "argument")
     default = _default(tail, offset, length, found)
     return None if default is None else Reference(match.group(1), offset, length, "argument", default=default)
-
-
-def _refusal(inner: str) -> str:
-    """Return why a tag is refused, by its name in Go's templates."""
-    if not inner:
-        return "the placeholder has no name"
-    if inner.startswith(("/*", "- /*")):
-        return "a comment (`{{/* … */}}`) cannot stand in a template here"
-    if inner[0] == "-" or inner[-1] == "-":
-        return "the trim marker `{{-` or `-}}` is not supported"
-    if inner == ".":
-        return "`{{.}}`, all arguments at once, is not supported"
-    if inner[0] in "\"`'":
-        return "a quoted text in `{{ }}` is not supported"
-    if inner[0] == "$":
-        return "a variable of Go's templates (`$name`) is not supported"
-    word = _WORD.match(inner)
-    if word is not None and word.group() in _GO:
-        return f"`{word.group()}` of Go's templates is not supported"
-    return f"`{inner[:60]}` is not the name of an argument"

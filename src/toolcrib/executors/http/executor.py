@@ -32,7 +32,7 @@ from toolcrib.executors.http.signing import Signer
 from toolcrib.executors.output import beginning, uncut
 from toolcrib.manifest.requests import bind_policy, bind_url, request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
-from toolcrib.spec.calls.content import Content
+from toolcrib.spec.calls.content import content_of, is_binary
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
 
 _RETRYABLE = frozenset({408, 429})
@@ -40,11 +40,6 @@ _EXCERPT = 1000
 """Characters of a failed answer in `details["body"]`."""
 _IN_MESSAGE = 200
 _MASK = "***"
-_FILES = frozenset(
-    {"application/octet-stream", "application/pdf", "application/zip", "application/gzip"}
-    | {"application/x-tar", "application/x-7z-compressed", "application/vnd.ms-excel", "application/msword"}
-)
-_OFFICE = ("application/vnd.openxmlformats", "application/vnd.oasis.opendocument")
 _GRACE_S = 0.5
 _LARGE = 256 * 1024
 
@@ -230,8 +225,8 @@ class HttpExecutor:
             text, warnings = _text(response)
             return self._extract(text), warnings
         shaped = self._extract is not None or self._project is not None
-        if not shaped and (content := _content(response)) is not None:
-            return content, ()
+        if not shaped and is_binary(response.body, response.content_type):
+            return content_of(response.body, response.content_type, response.url.partition("?")[0]), ()
         if self._tool.output.format == "text" and not shaped:
             return _text(response)
         value = _json(response, ctx, needed=shaped)
@@ -267,28 +262,6 @@ def _live_text(ctx: CallContext) -> Callable[[bytes], None]:
             ctx.chunk(text)
 
     return chunk
-
-
-def _content(response: EgressResponse) -> Content | None:
-    """Return an image, a sound or a file as content; None for text and JSON."""
-    media, body = response.content_type, response.body
-    family = media.partition("/")[0]
-    if family == "image" and media != "image/svg+xml":
-        return Content.image(body, media)
-    if family == "audio":
-        return Content.audio(body, media)
-    if media == "application/octet-stream" and _is_text(body):
-        return None
-    if family in ("video", "font") or media in _FILES or media.startswith(_OFFICE):
-        return Content.resource(response.url.partition("?")[0], body, media)
-    return None
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        return b"\0" not in body and bool(body.decode() or True)
-    except UnicodeDecodeError:
-        return False
 
 
 def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
