@@ -40,7 +40,7 @@ SYSTEM_FOLDERS = ("/usr/bin", "/usr/local/bin")
 _MODULE = re.compile(r"[A-Za-z_]\w{0,99}(\.\w{1,99}){0,9}", re.ASCII)
 _MAX_SETTINGS = 65_536
 """Bytes that are read of a virtual environment's settings."""
-GOOD = b'{"value":'
+_GOOD = b'{"value":'
 """The beginning of an answer with a value."""
 _FAILURE = ("error", "message", "signal", "delay")
 """The keys of an answer without a value."""
@@ -102,42 +102,12 @@ class PythonExecutor:
     def _prepare(self, paths: Paths) -> _Ground:
         tool, config, files = self._tool, self._config, self._workspace.files(paths)
         python, grants = interpreter(files, config.venv, tool.name)
-        job = self._workspace.tool_job(
-            files,
-            tool,
-            config.cwd,
-            read=(*grants, _CHILD),
-            links=links_on((python, *home_of(python, paths)), paths),
-        )
+        links = links_on((python, *home_of(python, paths)), paths)
+        job = self._workspace.tool_job(files, tool, config.cwd, read=grants, links=links)
         own = files.folder(tool)
         # Folders that no tool may write come first, so no tool can put a module in front of another's.
         path = [*([own] if own is not None else []), files.home, job.cwd]
-        job = replace(
-            job,
-            argv=(python, "-I", "-X", "utf8", _CHILD),
-            output_limit=MAX_OUTPUT,
-            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
-            good=GOOD,
-            script=self._script(files, python, job.write),
-        )
-        return _Ground(job, path)
-
-    def _script(self, files: ProjectFiles, python: str, write: tuple[str, ...]) -> Script | None:
-        """Return the script for a warm interpreter; None to start the interpreter inside the sandbox.
-
-        A launcher is not confined. So only the machine's interpreters and our own may become one: any other
-        may come with the project. Nor may the tool be able to write any part of it.
-        """
-        paths = files.paths
-        real = paths.real(python)
-        if not is_known(real, paths) or within(real, files.root, files.home):
-            return None
-        prefix = os.path.dirname(os.path.dirname(real))
-        # Whoever can write one of these would run in the launcher, outside of every sandbox.
-        parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
-        if any(within(part, grant) or within(grant, part) for part in parts for grant in write):
-            return None
-        return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
+        return _Ground(confined_python(job, tool, files, python), path)
 
     def _job(self, values: Values, path: list[str]) -> bytes:
         args: list[Any] = [render_value(item, values) for item in self._args]
@@ -146,17 +116,16 @@ class PythonExecutor:
             args.pop()
         kwargs = {name: render_value(item, values) for name, item in self._kwargs.items()}
         config = self._config
-        job = {
-            "module": config.module,
-            "function": config.function,
-            "args": [None if item is MISSING else item for item in args],
-            "kwargs": {name: item for name, item in kwargs.items() if item is not MISSING},
-            "path": path[:-1],
-            "cwd": path[-1:],
-            "returns": config.returns,
-            "trace": self._workspace.watch is not None,
-        }
-        return json.dumps(job).encode()
+        return job_text(
+            config.module,
+            config.function,
+            [None if item is MISSING else item for item in args],
+            kwargs={name: item for name, item in kwargs.items() if item is not MISSING},
+            path=path[:-1],
+            cwd=path[-1:],
+            returns=config.returns,
+            trace=self._workspace.watch is not None,
+        )
 
     def _value(self, job: Confinement, done: Completed, answer: dict[str, Any], ctx: CallContext) -> Any:
         if self._workspace.watch is not None:
@@ -198,6 +167,43 @@ class PythonExecutor:
             return f"{shown} exists, but the tool may not read it: add it to permissions.fs.read."
         own = files.folder(self._tool) or files.root
         return f"Write {os.path.relpath(own, files.root)}/{file}, or fix exec.python.module."
+
+
+def job_text(module: str, function: str, args: list[Any], *, path: list[str], **more: Any) -> bytes:
+    """Return what our child reads: the function to call. `more` are further keys, see `child.py`."""
+    job = {"module": module, "function": function, "args": args, "path": path}
+    return json.dumps({"kwargs": {}, "cwd": [], "returns": "json"} | job | more).encode()
+
+
+def confined_python(job: Confinement, tool: Tool, files: ProjectFiles, python: str) -> Confinement:
+    """Return the job of a tool, to run our child in an interpreter."""
+    return replace(
+        job,
+        argv=(python, "-I", "-X", "utf8", _CHILD),
+        read=(*job.read, _CHILD),
+        output_limit=MAX_OUTPUT,
+        result_limit=tool.limits.output_bytes or MAX_OUTPUT,
+        good=_GOOD,
+        script=_script(files, python, job.write),
+    )
+
+
+def _script(files: ProjectFiles, python: str, write: tuple[str, ...]) -> Script | None:
+    """Return the script for a warm interpreter; None to start the interpreter inside the sandbox.
+
+    A launcher is not confined. So only the machine's interpreters and our own may become one: any other
+    may come with the project. Nor may the tool be able to write any part of it.
+    """
+    paths = files.paths
+    real = paths.real(python)
+    if not is_known(real, paths) or within(real, files.root, files.home):
+        return None
+    prefix = os.path.dirname(os.path.dirname(real))
+    # Whoever can write one of these would run in the launcher, outside of every sandbox.
+    parts = (real, paths.real(f"{prefix}/lib"), paths.real(f"{prefix}/lib64"))
+    if any(within(part, grant) or within(grant, part) for part in parts for grant in write):
+        return None
+    return Script(_CHILD, real, python) if _PYTHON.fullmatch(Path(real).name) else None
 
 
 def returned(name: str, done: Completed) -> Any:

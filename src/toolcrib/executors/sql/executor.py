@@ -6,14 +6,11 @@ a command, with the tool's own grants. Without a grant to write, the file is ope
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
-from typing import Any
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import (
-    MAX_OUTPUT,
     facts,
     log_streams,
     masked,
@@ -21,7 +18,7 @@ from toolcrib.executors.output import (
     places_reported,
     timed_out,
 )
-from toolcrib.executors.python.executor import GOOD, interpreter, returned
+from toolcrib.executors.python.executor import confined_python, interpreter, job_text, returned
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import run
@@ -29,7 +26,7 @@ from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
 
-_CHILD = str(Path(__file__).with_name("child.py").resolve())
+_STATEMENT = Path(__file__).with_name("sqlite_statement.py").resolve()
 
 
 class SqlExecutor:
@@ -53,17 +50,22 @@ class SqlExecutor:
         path, writable = self._database(files)
         python, grants = interpreter(files, None, tool.name)
         links = links_on((python,), files.paths)
-        job = workspace.tool_job(files, tool, ".", read=(*grants, _CHILD), links=links)
+        job = workspace.tool_job(files, tool, ".", read=(*grants, str(_STATEMENT)), links=links)
+        values = Values.of(tool, call, ctx)
+        bound = [render_value(item, values) for item in self._parameters]
+        parameters = [None if item is MISSING else item for item in bound]
+        stdin = job_text(
+            _STATEMENT.stem,
+            "run_statement",
+            [path, writable, self._config.statement, parameters],
+            path=[str(_STATEMENT.parent)],
+        )
         job = workspace.call_job(
-            job,
+            confined_python(job, tool, files, python),
             tool,
             {},
             ctx,
-            argv=(python, "-I", "-X", "utf8", _CHILD),
-            stdin=self._job(Values.of(tool, call, ctx), path, writable),
-            output_limit=MAX_OUTPUT,
-            result_limit=tool.limits.output_bytes or MAX_OUTPUT,
-            good=GOOD,
+            stdin=stdin,
             **workspace.network(tool).job,
         )
         done = masked(ctx, await run(job))
@@ -97,13 +99,3 @@ class SqlExecutor:
                 details={"path": path},
             )
         return path, within(path, *grants.write)
-
-    def _job(self, values: Values, path: str, writable: bool) -> bytes:
-        bound: list[Any] = [render_value(item, values) for item in self._parameters]
-        job = {
-            "database": path,
-            "writable": writable,
-            "statement": self._config.statement,
-            "parameters": [None if item is MISSING else item for item in bound],
-        }
-        return json.dumps(job).encode()
