@@ -14,58 +14,48 @@ from toolcrib.schema import FunctionShape
 from toolcrib.spec import Call, CallContext, Executor
 from toolcrib.spec.calls.call import Chunk, Progress
 
-_Adapter = Callable[[dict[str, Any]], dict[str, Any]]
+_Run = Callable[[Call, CallContext], Coroutine[Any, Any, Any]]
+_ISOLATIONS = ("async", "inline", "thread", "process")
 
 
-class _Callable:
-    """A callable, and the adapter from checked arguments to its keyword arguments."""
+class _Function:
+    """The executor of one callable."""
 
-    __slots__ = ("_adapt", "_context_parameter", "_function", "_plain")
+    __slots__ = ("run",)
 
-    def __init__(
-        self, function: Callable[..., Any], adapt: _Adapter | None, context_parameter: str | None
-    ) -> None:
-        self._function = function
-        self._adapt = adapt
-        self._context_parameter = context_parameter
-        self._plain = adapt is None and context_parameter is None
+    def __init__(self, run: _Run) -> None:
+        self.run = run
 
-    def _arguments(self, call: Call, ctx: CallContext) -> Any:
+
+def function_executor(
+    function: Callable[..., Any],
+    isolation: str,
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    context_parameter: str | None = None,
+) -> Executor:
+    """Return the executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`.
+
+    `adapt` makes keyword arguments of the checked arguments.
+    """
+
+    def arguments(call: Call, ctx: CallContext) -> dict[str, Any]:
         given: Any = call.arguments
-        if self._plain:
-            return given
-        arguments = dict(given) if self._adapt is None else self._adapt(given)
-        if self._context_parameter is not None:
-            arguments[self._context_parameter] = ctx
-        return arguments
+        adapted = dict(given) if adapt is None else adapt(given)
+        if context_parameter is not None:
+            adapted[context_parameter] = ctx
+        return adapted
 
+    def plain(call: Call, ctx: CallContext) -> Coroutine[Any, Any, Any]:  # noqa: ARG001
+        return function(**call.arguments)  # type: ignore[no-any-return, arg-type]
 
-class _Async(_Callable):
-    """A coroutine function on the event loop."""
+    def waiting(call: Call, ctx: CallContext) -> Coroutine[Any, Any, Any]:
+        return function(**arguments(call, ctx))  # type: ignore[no-any-return]
 
-    __slots__ = ()
+    async def inline(call: Call, ctx: CallContext) -> Any:
+        return function(**arguments(call, ctx))
 
-    def run(self, call: Call, ctx: CallContext) -> Coroutine[Any, Any, Any]:
-        arguments: Any = call.arguments if self._plain else self._arguments(call, ctx)
-        return self._function(**arguments)  # type: ignore[no-any-return]
-
-
-class _Inline(_Callable):
-    """A quick function called on the event loop itself."""
-
-    __slots__ = ()
-
-    async def run(self, call: Call, ctx: CallContext) -> Any:
-        return self._function(**self._arguments(call, ctx))
-
-
-class _Thread(_Callable):
-    """A function that may block, in a thread. A coroutine that it returns is awaited on the event loop."""
-
-    __slots__ = ()
-
-    async def run(self, call: Call, ctx: CallContext) -> Any:
-        value = await run_in_thread(partial(self._function, **self._arguments(call, ctx)))
+    async def in_thread(call: Call, ctx: CallContext) -> Any:
+        value = await run_in_thread(partial(function, **arguments(call, ctx)))
         # Only the call shows it: a plain function may return any of these.
         if inspect.isasyncgen(value):
             return await drained(cast(Any, value), ctx)
@@ -73,34 +63,16 @@ class _Thread(_Callable):
             return await run_in_thread(partial(exhausted, cast(Any, value), ctx))
         return await value if inspect.isawaitable(value) else value
 
-
-class _Process(_Callable):
-    """A function that may crash or hang, in a process of its own."""
-
-    __slots__ = ()
-
-    async def run(self, call: Call, ctx: CallContext) -> Any:
+    async def in_process(call: Call, ctx: CallContext) -> Any:
         from toolcrib.executors.function.isolated import run_in_process
 
-        return await run_in_process(self._function, self._arguments(call, ctx))
+        return await run_in_process(function, arguments(call, ctx))
 
-
-_KINDS: dict[str, type[_Async | _Inline | _Thread | _Process]] = {
-    "async": _Async,
-    "inline": _Inline,
-    "thread": _Thread,
-    "process": _Process,
-}
-
-
-def function_executor(
-    function: Callable[..., Any],
-    isolation: str,
-    adapt: _Adapter | None = None,
-    context_parameter: str | None = None,
-) -> Executor:
-    """Return the executor of one callable. `isolation` is `async`, `inline`, `thread` or `process`."""
-    return _KINDS[isolation](function, adapt, context_parameter)
+    ways: tuple[_Run, ...] = (waiting, inline, in_thread, in_process)
+    run = dict(zip(_ISOLATIONS, ways, strict=True))[isolation]
+    if isolation == "async" and adapt is None and context_parameter is None:
+        run = plain
+    return cast(Executor, _Function(run))
 
 
 def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
@@ -111,8 +83,8 @@ def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
     )
     if not wanted:
         return "async" if is_async else "thread"
-    if wanted not in _KINDS:
-        known = ", ".join(_KINDS)
+    if wanted not in _ISOLATIONS:
+        known = ", ".join(_ISOLATIONS)
         raise DefinitionError(f"{name}: there is no isolation {wanted!r}", hint=f"Use one of: {known}.")
     if wanted != "process" and (wanted == "async") != is_async:
         what = "a coroutine function" if is_async else "not a coroutine function"

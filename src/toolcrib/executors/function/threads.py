@@ -12,58 +12,15 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
 from toolcrib.errors import ToolFailed, UnavailableError
 
+_Job = Callable[[], None]
 MAX_THREADS = 256
 """Threads at once, those that hang included. Further calls wait for a thread until their timeout."""
-
-
-class _Job:
-    """One function to run for a waiting call."""
-
-    __slots__ = ("_context", "_function", "_future", "_loop")
-
-    def __init__(
-        self, function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]
-    ) -> None:
-        self._function = function
-        self._loop = loop
-        self._future = future
-        self._context = contextvars.copy_context()
-
-    def run(self) -> None:
-        """Run the function unless its call was cancelled, and pass the result to the event loop."""
-        if self._future.cancelled():
-            return
-        value, error = None, None
-        try:
-            value = self._context.run(self._function)
-        except Exception as raised:
-            error = raised
-        except BaseException as raised:  # SystemExit must end neither this thread nor the event loop.
-            text = f"{type(raised).__name__}: {raised}".removesuffix(": ")
-            error = ToolFailed(text, details={"exception": type(raised).__name__})
-        if isinstance(error, StopIteration):  # a future refuses it
-            error = RuntimeError("the tool raised StopIteration")
-        try:
-            self._loop.call_soon_threadsafe(self._settle, value, error)
-        except RuntimeError:  # The loop is closed.
-            pass
-        finally:
-            # An exception refers to its frames, and they to what a call left there: an idle thread must not
-            # keep it.
-            del value, error
-
-    def _settle(self, value: Any, error: Exception | None) -> None:
-        if self._future.cancelled():
-            return
-        if error is None:
-            self._future.set_result(value)
-        else:
-            self._future.set_exception(error)
 
 
 class _ThreadPool:
@@ -100,7 +57,7 @@ class _ThreadPool:
 
     def _work(self, inbox: SimpleQueue[_Job]) -> None:
         while True:
-            inbox.get().run()
+            inbox.get()()
             with self._lock:
                 if self._waiting:
                     inbox.put(self._waiting.popleft())
@@ -126,5 +83,28 @@ def run_in_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
-    _pool.submit(_Job(function, loop, future))
+    context = contextvars.copy_context()
+
+    def settle(set_result: Callable[[Any], None], value: Any) -> None:
+        if not future.cancelled():
+            set_result(value)
+
+    def job() -> None:
+        if future.cancelled():
+            return
+        try:
+            result = future.set_result, context.run(function)
+        except StopIteration:  # a future refuses it
+            result = future.set_exception, RuntimeError("the tool raised StopIteration")
+        except Exception as error:
+            result = future.set_exception, error
+        except BaseException as error:  # SystemExit must end neither this thread nor the event loop.
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            result = future.set_exception, ToolFailed(text, details={"exception": type(error).__name__})
+        with suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(settle, *result)
+        # An exception refers to this frame, and the frame to what the call left in it.
+        del result
+
+    _pool.submit(job)
     return future
