@@ -51,9 +51,11 @@ class Builtin:
     description: str
     properties: Mapping[str, Any]
     """Argument name to its JSON Schema."""
-    required: Sequence[str]
     run: Callable[..., Awaitable[Any]]
-    """`async def run(site: Site, ctx: CallContext, **arguments)`; returns a value or an `Outcome`."""
+    """`async def run(site: Site, ctx: CallContext, **arguments)`; returns a value or an `Outcome`.
+
+    Arguments without a default are required.
+    """
     permissions: Callable[[BuiltinSettings], Permissions] = lambda _: Permissions()
     """Returns what it may touch, by the settings."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -77,8 +79,8 @@ class Builtin:
             name=self.name,
             description=self.description,
             kind="command" if self.runs_shell else "function",
-            input_schema=self.input_schema,
-            config=config if self.runs_shell else FunctionExec(self.reference),
+            input_schema=self._input_schema(),
+            config=config if self.runs_shell else FunctionExec(f"{self.run.__module__}.{self.run.__name__}"),
             output=self.output,
             permissions=self.permissions(settings),
             limits=self.limits,
@@ -97,20 +99,15 @@ class Builtin:
         schema = {"type": "object", "properties": {}, **self.options, "additionalProperties": False}
         return [(path, message) for path, message in SchemaCheck(schema).violations(options)]
 
-    @property
-    def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of its arguments."""
+    def _input_schema(self) -> dict[str, Any]:
+        parameters = inspect.signature(self.run).parameters
+        given = (name for name, one in parameters.items() if one.default is inspect.Parameter.empty)
         return {
             "type": "object",
             "properties": dict(self.properties),
-            "required": list(self.required),
+            "required": [name for name in given if name in self.properties],
             "additionalProperties": False,
         }
-
-    @property
-    def reference(self) -> str:
-        """Module and name of the function."""
-        return f"{self.run.__module__}.{self.run.__name__}"
 
     def _source(self, tool: Tool) -> Source:
         """Return the definition as a native manifest: a review of the tool is for these bytes."""

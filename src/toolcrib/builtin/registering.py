@@ -10,7 +10,7 @@ from typing import Any
 from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import BuiltinSettings, root_folders
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.table import builtin, executor_of
+from toolcrib.builtin.table import BuiltinFunction, builtin
 from toolcrib.errors import UsageError
 from toolcrib.executors.directory import WithSecrets, host_of
 from toolcrib.spec import Catalog, Executor, Tool
@@ -39,7 +39,7 @@ def open_builtins(
     host = host_of(os.path.realpath(settings.roots[0].path), catalog)
 
     def make(tool: Tool) -> Executor:
-        return WithSecrets(tool, executor_of(Site(tool, host, settings)))
+        return WithSecrets(tool, BuiltinFunction(Site(tool, host, settings)))
 
     tools = [builtin(name).tool(settings) for name in names or _ALONE]
     return [(tool, partial(make, tool)) for tool in tools]

@@ -1,4 +1,4 @@
-"""The surroundings of a built-in tool, and the executor that calls its function there."""
+"""The surroundings of a built-in tool."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.errors import PermissionDenied, ToolcribError
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.executors.host import Host
-from toolcrib.spec import Call, CallContext, Caller, Outcome, Tool
+from toolcrib.spec import Caller, Tool
 
 if TYPE_CHECKING:
     from toolcrib.sandbox import Roots
@@ -98,17 +97,3 @@ class Site:
 
         result: T = await run_in_thread(run)
         return result
-
-
-class BuiltinFunction:
-    """Calls the function of one built-in tool."""
-
-    def __init__(self, builtin: Builtin, site: Site) -> None:
-        self._builtin = builtin
-        self._site = site
-        self.grace_s = builtin.grace_s
-
-    async def run(self, call: Call, ctx: CallContext) -> Outcome | Any:
-        """Run one attempt."""
-        assert isinstance(call.arguments, dict)
-        return await self._builtin.run(self._site, ctx, **call.arguments)

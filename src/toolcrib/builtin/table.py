@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from toolcrib.builtin.definition import Builtin
 from toolcrib.builtin.names import FOLDER_OF, NAMES
-from toolcrib.builtin.site import BuiltinFunction, Site
+from toolcrib.builtin.site import Site
 from toolcrib.errors import ToolNotFound
-from toolcrib.spec import Executor
+from toolcrib.spec import Call, CallContext, Outcome
 from toolcrib.spec.naming import suggestion
 
 
@@ -23,6 +24,15 @@ def builtin(name: str) -> Builtin:
     return found
 
 
-def executor_of(site: Site) -> Executor:
-    """Return the executor of the built-in tool of this site."""
-    return BuiltinFunction(builtin(site.tool.name), site)
+class BuiltinFunction:
+    """Calls the function of the built-in tool of a site."""
+
+    def __init__(self, site: Site) -> None:
+        self._builtin = builtin(site.tool.name)
+        self._site = site
+        self.grace_s = self._builtin.grace_s
+
+    async def run(self, call: Call, ctx: CallContext) -> Outcome | Any:
+        """Run one attempt."""
+        assert isinstance(call.arguments, dict)
+        return await self._builtin.run(self._site, ctx, **call.arguments)

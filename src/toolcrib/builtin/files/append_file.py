@@ -28,7 +28,6 @@ BUILTIN = Builtin(
         "path": string("The file, relative to the workspace; it must exist."),
         "content": string("The text to append, with its own line breaks."),
     },
-    required=["path", "content"],
     run=append_file,
     permissions=lambda settings: Permissions(read=settings.read, write=settings.write),
     annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=False),

@@ -72,7 +72,6 @@ BUILTIN = Builtin(
             default=MAX_BYTES,
         ),
     },
-    required=["id"],
     run=artifact_read,
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),
     limits=Limits(output_bytes=MAX_BYTES + 1_000),

@@ -81,7 +81,6 @@ BUILTIN = Builtin(
             },
         },
     },
-    required=["path", "edits"],
     run=edit_file,
     permissions=lambda settings: Permissions(read=settings.read, write=settings.write),
     annotations=Annotations(read_only=False, destructive=True, idempotent=False, open_world=False),

@@ -17,7 +17,6 @@ BUILTIN = Builtin(
     name="list_directory",
     description="List the contents of a folder: one line an entry with its type, size in bytes and name.",
     properties={"path": string("The folder, relative to the workspace.")},
-    required=["path"],
     run=list_directory,
     permissions=lambda settings: Permissions(read=settings.read),
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),

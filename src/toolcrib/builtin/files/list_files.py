@@ -21,7 +21,6 @@ BUILTIN = Builtin(
             "The folder, relative to the workspace (default: the workspace itself, `.`).", default="."
         )
     },
-    required=[],
     run=list_files,
     permissions=lambda settings: Permissions(read=settings.read),
     output=Output("json", {"type": "array", "items": {"type": "string"}}),

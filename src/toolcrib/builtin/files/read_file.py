@@ -58,7 +58,6 @@ BUILTIN = Builtin(
             default=MAX_BYTES,
         ),
     },
-    required=["path"],
     run=read_file,
     permissions=lambda settings: Permissions(read=settings.read),
     annotations=Annotations(read_only=True, idempotent=True, open_world=False),

@@ -31,7 +31,6 @@ BUILTIN = Builtin(
         "path": string("The file, relative to the workspace."),
         "content": string("The whole new content."),
     },
-    required=["path", "content"],
     run=write_file,
     permissions=lambda settings: Permissions(read=settings.read, write=settings.write),
     annotations=Annotations(read_only=False, destructive=True, idempotent=True, open_world=False),

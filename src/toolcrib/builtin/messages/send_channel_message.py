@@ -61,7 +61,6 @@ BUILTIN = Builtin(
         "text": string("The text of the message.", minLength=1),
         "chatId": string("The chat or group. Leave it out to send to the owner of the device."),
     },
-    required=["channel", "text"],
     run=send_channel_message,
     annotations=Annotations(read_only=False, destructive=False, idempotent=False, open_world=True),
     examples=[Example("Notify the owner", {"channel": "telegram", "text": "The report is ready."})],

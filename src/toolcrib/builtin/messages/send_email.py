@@ -168,7 +168,6 @@ BUILTIN = Builtin(
         "body": string("The text of the message."),
         "is_html": boolean("true: the body is HTML (default false, plain text).", default=False),
     },
-    required=["to", "subject", "body"],
     run=send_email,
     permissions=lambda _: Permissions(
         Network("hosts", ("${SMTP_HOST}",)), secrets=(SecretSpec("SMTP_PASS"),), env=_VARIABLES

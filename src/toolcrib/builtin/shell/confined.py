@@ -65,7 +65,6 @@ def shell_tool(
             "workdir": string(workdir),
             limit: integer(about, minimum=1, **bounds, default=default_s),
         },
-        required=["command"],
         run=run,
         permissions=partial(_permissions, name),
         options=_OPTIONS,

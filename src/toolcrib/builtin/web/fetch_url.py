@@ -73,7 +73,6 @@ BUILTIN = Builtin(
             "description": "HTTP headers to send with the request.",
         },
     },
-    required=["url"],
     run=fetch_url,
     permissions=partial(web_permissions, "fetch_url"),
     options=WEB_OPTIONS,

@@ -84,7 +84,6 @@ BUILTIN = Builtin(
         },
         "body": {"description": "Text to send as it is, or an object or a list to send as JSON."},
     },
-    required=["method", "url"],
     run=http_request,
     permissions=partial(web_permissions, "http_request"),
     options=WEB_OPTIONS,

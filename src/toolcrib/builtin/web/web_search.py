@@ -150,7 +150,6 @@ BUILTIN = Builtin(
             enum=[*_FRESHNESS.values(), *_FRESHNESS],
         ),
     },
-    required=["query"],
     run=web_search,
     permissions=_permissions,
     options=_OPTIONS,

@@ -9,7 +9,7 @@ from functools import partial
 from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.table import builtin, executor_of
+from toolcrib.builtin.table import BuiltinFunction, builtin
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolDisabled
@@ -84,6 +84,6 @@ class Builtins:
 
     def _executor(self, tool: Tool) -> Executor:
         steps = self._steps
-        return executor_of(
+        return BuiltinFunction(
             Site(tool, self._host(tool), self._settings, lambda: steps.store.state, steps.outputs)
         )
