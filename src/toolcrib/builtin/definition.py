@@ -79,7 +79,7 @@ class Builtin:
             name=self.name,
             description=self.description,
             kind="command" if self.runs_shell else "function",
-            input_schema=self._input_schema(),
+            input_schema=self.input_schema,
             config=config if self.runs_shell else FunctionExec(f"{self.run.__module__}.{self.run.__name__}"),
             output=self.output,
             permissions=self.permissions(settings),
@@ -99,7 +99,9 @@ class Builtin:
         schema = {"type": "object", "properties": {}, **self.options, "additionalProperties": False}
         return [(path, message) for path, message in SchemaCheck(schema).violations(options)]
 
-    def _input_schema(self) -> dict[str, Any]:
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of its arguments."""
         parameters = inspect.signature(self.run).parameters
         given = (name for name, one in parameters.items() if one.default is inspect.Parameter.empty)
         return {
