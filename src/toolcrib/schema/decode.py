@@ -128,7 +128,7 @@ class LostValue(NamedTuple):
 
     path: tuple[str | int, ...]
     start: int
-    """Where it begins in the text."""
+    """The index in the text."""
     integer: str | None
     """The integer beyond 64 bits; None for a key that stands twice in its object."""
 

@@ -115,12 +115,9 @@ class FunctionShape:
         """Return the conversion of checked arguments to keyword arguments; None if none is needed."""
         if self.struct is not None:
             return _flattened(self.struct, convert(self.parameters[0].annotation))
-        found = [(parameter.name, convert(parameter.annotation)) for parameter in self.parameters]
-        plan = {name: inner for name, inner in found if inner is not None}
+        named = {parameter.name: convert(parameter.annotation) for parameter in self.parameters}
         others = None if self.extra is None else convert(self.extra.annotation)
-        if others is not None:
-            return _adapting_all(dict(found), others)
-        return _adapting(plan) if plan else None
+        return _adapting(named, others) if others is not None or any(named.values()) else None
 
 
 def _names(annotation: Any, *kinds: type) -> bool:
@@ -138,29 +135,22 @@ def _flattened(name: str, build: Converter | None) -> Callable[[dict[str, Any]],
     return adapt
 
 
-def _adapting(plan: dict[str, Converter]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _adapting(
+    named: dict[str, Converter | None], others: Converter | None
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
         adapted = dict(arguments)
         violations: list[Violation] = []
-        for name, inner in plan.items():
-            if name in adapted:
+        for name, value in arguments.items():
+            inner = named.get(name, others)
+            if inner is not None:
                 try:
-                    adapted[name] = inner(adapted[name])
+                    adapted[name] = inner(value)
                 except ValueError as error:
                     violations += misfits([name], error)
         if violations:
             raise refuse(violations)
         return adapted
-
-    return adapt
-
-
-def _adapting_all(
-    known: dict[str, Converter | None], others: Converter
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
-        plan = {name: known.get(name, others) for name in arguments}
-        return _adapting({name: inner for name, inner in plan.items() if inner is not None})(arguments)
 
     return adapt
 

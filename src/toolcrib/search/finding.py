@@ -75,13 +75,7 @@ class Hit(NamedTuple):
     """`prefix`, `word`, `fuzzy` or `some`."""
     field: str
     """`name`, `tags`, `description`, `arguments` or `several`."""
-    number: int
-    rank: int
-
-    @property
-    def place(self) -> HitPlace:
-        """Its place in the order."""
-        return HitPlace(self.number, self.rank)
+    place: HitPlace
 
 
 @dataclass(frozen=True)
@@ -198,7 +192,7 @@ class _Search:
             if asked is None:
                 continue
             for rank, card in self._best(asked, hits):
-                hits[rank] = Hit(card, match, where, number, rank)
+                hits[rank] = Hit(card, match, where, HitPlace(number, rank))
             if len(hits) > count or len(hits) == self._total:
                 break
         page = list(hits.values())
@@ -256,7 +250,7 @@ class _Search:
 _FIELDS = (("heading", 1.0), ("text", 0.3))
 _PHRASE = 1.2
 _FURTHER = 0.1
-"""What a second word for the same thing adds."""
+"""The weight of a second word for the same thing."""
 
 
 def suggest(parts: Sequence[SearchedIndex], question: str, count: int) -> list[Any]:

@@ -15,7 +15,7 @@ from toolcrib.manifest.lint.wording import MAX_TEXT, hidden_characters, instruct
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
-from toolcrib.spec import Choice, Tool
+from toolcrib.spec import Tool
 from toolcrib.spec.naming import HOMES, did_you_mean, dotted, steps_of
 from toolcrib.template import Namespaces, problems
 
@@ -23,7 +23,7 @@ _MOST_PROPERTIES = 500
 _MOST_COMPARED = 100_000
 _WILDCARD = "..."
 _PLACEHOLDERS = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|%\(\w+\)s|:\w+")
-"""What an argument's name can stand in; the last two in an SQL statement."""
+"""A place that names an argument; the last two in an SQL statement."""
 _SAID = re.compile(r"\bdefaults?\b|\bomitted\b|\bleft out\b|\bunless\b|\botherwise\b")
 
 
@@ -160,13 +160,8 @@ def _unused(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def _marks(value: Any) -> int:
     """Return an upper bound for the number of placeholders."""
-    if isinstance(value, str):
-        return value.count("${") + value.count("{{")
-    if isinstance(value, Choice):
-        return sum(1 + _marks(item) for _, item in value.branches)
-    if isinstance(value, dict):
-        return sum(map(_marks, value)) + sum(map(_marks, value.values()))
-    return sum(map(_marks, value)) if isinstance(value, list) else 0
+    text = str(value)
+    return text.count("${") + text.count("{{") + text.count("Choice(")
 
 
 def fixed(tool: Tool, document: Document) -> Iterator[Diagnostic]:

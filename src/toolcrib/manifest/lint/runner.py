@@ -12,7 +12,7 @@ from toolcrib.manifest.dialects.registry import entries, misplaced, other_files,
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders, read_folder
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, Unplaced, read
+from toolcrib.manifest.yaml.source import Document, read
 from toolcrib.spec import Tool
 
 _MOST = 50
@@ -39,7 +39,7 @@ def check_tool(tool: Tool, document: Document | None = None, *, placed: bool = T
         if document is None:
             return []
     if not placed:
-        document = Unplaced(document.path, document.raw, document.data)
+        document = Document(document.path, document.raw, "", document.data)
     return _sorted(finding for check in CHECKS for finding in islice(check(tool, document), _MOST))
 
 

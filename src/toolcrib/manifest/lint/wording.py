@@ -6,9 +6,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from toolcrib.manifest.yaml.positions import KeyPath
+from toolcrib.manifest.yaml.source import walk
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import INKLESS
 
@@ -62,9 +64,9 @@ def texts(tool: Tool) -> Iterator[tuple[KeyPath, str]]:
         yield ("tags", at), tag
     for at, example in enumerate(tool.examples):
         yield ("examples", at, "description"), example.description
-    yield from _schema_texts(tool.input_schema, ("inputs", "schema"))
+    yield from islice(_schema_texts(tool.input_schema, ("inputs", "schema")), MAX_TEXTS)
     if tool.output.schema:
-        yield from _schema_texts(tool.output.schema, ("outputs", "schema"))
+        yield from islice(_schema_texts(tool.output.schema, ("outputs", "schema")), MAX_TEXTS)
 
 
 def hidden_characters(text: str) -> list[str]:
@@ -102,21 +104,10 @@ def _joins(text: str, at: int) -> bool:
 
 def _schema_texts(schema: Any, start: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Yield descriptions, titles, comments, names of properties and options, anywhere in a schema."""
-    waiting: list[tuple[KeyPath, Any]] = [(start, schema)]
-    count = 0
-    while waiting and count < MAX_TEXTS:
-        path, node = waiting.pop()
-        if isinstance(node, dict):
-            for key in ("description", "title", "$comment"):
-                if isinstance(node.get(key), str):
-                    count += 1
-                    yield (*path, key), node[key]
-            for key, inner in reversed(node.items()):
-                if path[-1] == "properties":
-                    yield (*path, key), key
-                waiting.append(((*path, key), inner))
-        elif isinstance(node, list):
-            waiting += [((*path, at), node[at]) for at in range(len(node) - 1, -1, -1)]
-        elif isinstance(node, str) and isinstance(path[-1], int) and path[-2] in ("enum", "examples"):
-            count += 1
-            yield path, node
+    for path, value in walk(schema, start):
+        if path[-2] == "properties":
+            yield path, str(path[-1])
+        if isinstance(value, str) and (
+            path[-1] in ("description", "title", "$comment") or path[-2] in ("enum", "examples")
+        ):
+            yield path, value

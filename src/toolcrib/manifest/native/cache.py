@@ -33,7 +33,7 @@ from toolcrib.manifest.native.reader import (
 )
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, failure, make
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
-from toolcrib.manifest.yaml.source import Document, Unplaced, read_with_facts
+from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
 _FORM = "toolcrib manifests 4"
@@ -303,7 +303,7 @@ def _mark(facts: os.stat_result | None) -> Mark:
 def _from_json(raw: bytes, json: bytes, path: str) -> tuple[Tool, Document]:
     import orjson
 
-    document = Unplaced(path, raw, orjson.loads(json))
+    document = Document(path, raw, "", orjson.loads(json))
     return tool_of(document.data, path, raw), document
 
 

@@ -14,7 +14,7 @@ from toolcrib.manifest.yaml.source import Document
 
 _COMMON = Path(__file__).with_name("schema.json")
 _ARGUMENTS = ("args", "argSchema", "arguments", "inputSchema", "input_schema", "parameters", "params")
-"""What other formats call the arguments."""
+"""Names of the arguments in other formats."""
 _KNOWN = (
     Misfit(
         ("approval", "reason"),

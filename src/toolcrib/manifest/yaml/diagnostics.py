@@ -33,6 +33,7 @@ RULES: dict[str, Severity] = {**dict.fromkeys(_ERRORS, "error"), **dict.fromkeys
 
 
 BREAK = re.compile(r"\r\n|\n|\r")
+"""The end of a line."""
 _WINDOW = 110
 _MAX_LINE = 4096
 _MAX_NAME = 100
@@ -162,19 +163,8 @@ def make(
 
 def source_line(text: str, number: int) -> str:
     """Return line `number` (from 1) of a text without its end; empty if there is none."""
-    start = 0
-    for _ in range(number - 1):
-        found = BREAK.search(text, start)
-        if found is None:
-            return ""
-        start = found.end()
-    end = BREAK.search(text, start)
-    return text[start : end.start() if end else len(text)]
-
-
-def split_lines(text: str) -> list[str]:
-    """Return all lines of a text without their ends."""
-    return BREAK.split(text)
+    lines = BREAK.split(text)
+    return lines[number - 1] if number <= len(lines) else ""
 
 
 def quoted(value: Any) -> str:

@@ -13,17 +13,18 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.yaml.diagnostics import (
+    BREAK,
     Diagnostic,
     failure,
     make,
     quoted,
     source_line,
-    split_lines,
 )
 from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.positions import (
@@ -53,7 +54,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff
 
 
 class Document:
-    """One YAML file: its data, its text, and the position of each value."""
+    """One YAML file: its data, its text, and the position of each value; without a text none is known."""
 
     __slots__ = ("_lines", "_positions", "data", "json", "path", "raw", "text")
 
@@ -104,7 +105,7 @@ class Document:
         """Return a finding at `path`, or at the given line and column."""
         place = self.locate(path, key) if at is None else at
         if self._lines is None:
-            self._lines = split_lines(self.text)
+            self._lines = BREAK.split(self.text)
         source = self._lines[place[0] - 1] if place[0] <= len(self._lines) else ""
         where = json_path(self.source_path(path))
         return make(self.path, place, rule, message, hint=hint, where=where, source=source)
@@ -118,28 +119,15 @@ class Document:
         return value_at(self.data, path)
 
     def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:
-        return self._index().find(path)
-
-    def _index(self) -> Positions:
+        if not self.text:
+            return None, False
         if self._positions is None:
             self._positions = Positions(self._as_yaml())
-        return self._positions
+        return self._positions.find(path)
 
     def _as_yaml(self) -> str:
         """Return the text as YAML, with every value at its place."""
         return self.text
-
-
-class Unplaced(Document):
-    """The data of a manifest from the cache. Its positions are read from the text only when needed."""
-
-    __slots__ = ()
-
-    def __init__(self, path: str, raw: bytes, data: Any) -> None:
-        super().__init__(path, raw, "", data)
-
-    def _spot(self, path: KeyPath) -> tuple[Spot | None, bool]:  # noqa: ARG002
-        return None, False
 
 
 def value_at(data: Any, path: KeyPath) -> Any:
@@ -321,7 +309,7 @@ def _refuse_tags(document: Document) -> None:
 
 def _refuse_foreign(document: Document) -> None:
     """Refuse what the parser reads and JSON does not have: other keys, other numbers, and merge keys."""
-    for path, node in _walk(document.data):
+    for path, node in walk(document.data):
         # Not a number and the infinities are the only floats whose difference to themselves is not 0.
         if isinstance(node, float) and node - node != 0:
             message = f"{node!r} is not a number that JSON has"
@@ -339,20 +327,12 @@ def _refuse_foreign(document: Document) -> None:
                 raise _refuse(document, "yaml-merge-key", message, at, "write the keys out")
 
 
-def _walk(data: Any) -> list[tuple[KeyPath, Any]]:
-    """Return every value with its path, in the order of the document."""
-    found: list[tuple[KeyPath, Any]] = []
-    waiting: list[tuple[KeyPath, Any]] = [((), data)]
-    while waiting:
-        path, node = waiting.pop()
-        found.append((path, node))
-        if isinstance(node, dict):
-            # Reversed, because the list is taken from its end and the first finding must be the first in the
-            # file.
-            waiting += [((*path, key), value) for key, value in reversed(node.items())]
-        elif isinstance(node, list):
-            waiting += [((*path, at), node[at]) for at in range(len(node) - 1, -1, -1)]
-    return found
+def walk(data: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Yield every value with its path, in the order of the document."""
+    yield path, data
+    inside = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for step, value in inside:
+        yield from walk(value, (*path, step))
 
 
 _UNPLACED = (

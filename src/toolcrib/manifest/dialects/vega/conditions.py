@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolcrib.manifest.yaml.diagnostics import Diagnostic, make, split_lines
+from toolcrib.manifest.yaml.diagnostics import BREAK, Diagnostic, make
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.spec import ABSENT, Choice
 from toolcrib.spec.record import record
@@ -72,7 +72,7 @@ def unfold(text: str, path: str) -> Unfolded:
 
 class _Unfolder:
     def __init__(self, text: str, path: str) -> None:
-        self._lines = split_lines(text)
+        self._lines = BREAK.split(text)
         self._path = path
         self._out: list[str] = []
         self._frames: list[_OpenIf] = []
