@@ -197,25 +197,17 @@ def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises DefinitionError for one that is too large then: references that are named twice multiply.
     """
-    written: dict[str, Any] = _Writer(schema).of(schema, ())
-    return written
+    left = _MOST_PARTS
 
-
-class _Writer:
-    """Writes out the references of one schema."""
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
-        self._left = _MOST_PARTS
-
-    def of(self, rule: Any, inside: tuple[str, ...]) -> Any:
+    def written(rule: Any, inside: tuple[str, ...]) -> Any:
         """Return a part of the schema; `inside` are the references that led to it."""
+        nonlocal left
         if isinstance(rule, list):
-            return [self.of(part, inside) for part in rule]
+            return [written(part, inside) for part in rule]
         if not isinstance(rule, Mapping):
             return rule
-        self._left -= 1
-        if self._left < 0:
+        left -= 1
+        if left < 0:
             raise DefinitionError(f"with its references written out it has more than {_MOST_PARTS:,} parts")
         target = rule.get("$ref")
         if isinstance(target, str):
@@ -223,21 +215,21 @@ class _Writer:
             # A type with several references to itself would multiply at each level, so recursion ends early.
             if (inside.count(target) >= 1 and len(inside) >= _DEEPEST) or inside.count(target) >= 2:
                 return {"description": "the same again", **rest}
-            found = pointed(self._root, target)
-            written = self.of(found, (*inside, target)) if isinstance(found, Mapping) else {}
-            return {**written, **self.of(rest, inside)}
-        made: dict[str, Any] = {}
+            found = pointed(schema, target)
+            made = written(found, (*inside, target)) if isinstance(found, Mapping) else {}
+            return {**made, **written(rest, inside)}
+        made = {}
         for word, part in rule.items():
-            if word in ("$defs", "definitions"):
-                continue
             if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
-                made[word] = {name: self.of(inner, inside) for name, inner in part.items()}
-            elif word in ("enum", "const", "default", "examples"):
-                # Values, not schemas: a `$ref` in them is plain data.
-                made[word] = part
-            else:
-                made[word] = self.of(part, inside)
+                made[word] = {name: written(inner, inside) for name, inner in part.items()}
+            elif word not in ("$defs", "definitions"):
+                # Values are no schemas: a `$ref` in them is plain data.
+                value = word in ("enum", "const", "default", "examples")
+                made[word] = part if value else written(part, inside)
         return made
+
+    whole: dict[str, Any] = written(schema, ())
+    return whole
 
 
 # -- keywords that a provider refuses -----------------------------------------------------------------
@@ -264,10 +256,6 @@ def _restricted(
             word == "title" or (word == "additionalProperties" and part is True)
         ):
             moved[word] = part
-    return _with_words(made, moved)
-
-
-def _with_words(made: dict[str, Any], moved: dict[str, Any]) -> dict[str, Any]:
     if moved.get("additionalProperties") is False and made.get("properties"):
         del moved["additionalProperties"]
     if not moved:

@@ -262,7 +262,7 @@ def _yaml(text: str, where: str, fault: str = "") -> Any:
         if "repetition limit" in str(error) or "recursion limit" in str(error):
             raise ManifestError(f"{where} cannot be read: {error}") from None
         data = _slow_yaml(text, where, fault or f"not YAML: {error}")
-    return _PlainData(where).of(data)
+    return _plain_data(data, where)
 
 
 def _fast_yaml(text: str) -> Any:
@@ -293,27 +293,30 @@ def _slow_yaml(text: str, where: str, fault: str) -> Any:
         raise ManifestError(f"{where} cannot be read: {fault[:300] or first}") from None
 
 
-class _PlainData:
-    """Turns YAML values into JSON values: text keys, merged merge keys, a limited size."""
+def _plain_data(data: Any, where: str) -> Any:
+    """Return YAML values as JSON values: text keys, merged merge keys, null for what JSON does not have.
 
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._left = _MAX_VALUES
+    Raises ManifestError if aliases make them too large.
+    """
+    left = _MAX_VALUES
 
-    def of(self, value: Any, depth: int = 0) -> Any:
-        """Return the JSON value. Raises ManifestError if aliases make it too large."""
+    def plain(value: Any, depth: int) -> Any:
+        nonlocal left
         # Each use of an alias is written out below, so aliases of aliases could fill the memory.
-        self._left -= 1
-        if self._left < 0:
-            raise ManifestError(
-                f"{self._where} has more than {_MAX_VALUES:,} values once its aliases are expanded"
-            )
+        left -= 1
+        if left < 0:
+            raise ManifestError(f"{where} has more than {_MAX_VALUES:,} values once its aliases are expanded")
         if depth > _MAX_DEPTH:
             return None
         if isinstance(value, dict):
-            return self._object(value, depth)
+            # Merged keys come first, so that the mapping's own keys replace them.
+            merged = value.get(_MERGE)
+            made: dict[str, Any] = {}
+            for source in merged if isinstance(merged, list) else [merged]:
+                made |= plain(source, depth + 1) if isinstance(source, dict) else {}
+            return made | {_key(key): plain(item, depth + 1) for key, item in value.items() if key != _MERGE}
         if isinstance(value, list | tuple | set):
-            return [self.of(item, depth + 1) for item in value]
+            return [plain(item, depth + 1) for item in value]
         if isinstance(value, float):
             # Infinities and `.nan` become null, as JSON has neither.
             return value if value - value == 0 else None
@@ -321,23 +324,12 @@ class _PlainData:
             return value
         return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
-    def _object(self, value: dict[Any, Any], depth: int) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        merged = value.get(_MERGE)
-        # Merged keys come first, so that the mapping's own keys replace them.
-        for source in merged if isinstance(merged, list) else [merged]:
-            if isinstance(source, dict):
-                out.update(self.of(source, depth + 1))
-        for key, item in value.items():
-            if key != _MERGE:
-                out[_key(key)] = self.of(item, depth + 1)
-        return out
+    return plain(data, 0)
 
 
 def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return "null" if key is None else str(key)
+    """Return a key as it is written: YAML reads `200`, `true` and `null` as other values than text."""
+    return str(key).lower() if isinstance(key, bool) else "null" if key is None else str(key)
 
 
 _MAX_FETCHED_BYTES = 32 * 1024 * 1024

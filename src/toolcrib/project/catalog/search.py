@@ -90,7 +90,7 @@ class Search:
     def suggest(self, question: str, limit: int, sees: Callable[[Tool], bool] | None) -> list[str]:
         """Return the names of the tools that a question is about, as `Project.suggest`."""
         cards = self._ask(lambda parts: suggest(parts, question, limit), set(), sees)
-        shown = [self._as_json(Hit(card, "", "", 0, 0)) for card in cards]
+        shown = [self._as_json(Hit(card, "", "", HitPlace(0, 0))) for card in cards]
         return [one["name"] for one in shown if one is not None]
 
     def close(self) -> None:

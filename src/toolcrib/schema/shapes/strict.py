@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.shapes.gemini import both, typed
+from toolcrib.schema.walk import schemas
 
-_MOST = {"properties": 5_000, "values of enums": 1_000}
+_MOST = (("properties", "properties", 5_000), ("enum", "values of enums", 1_000))
 """Limits of the API. A list with a tool beyond one of them is refused as a whole."""
 _LEVELS = 10
 """Objects and lists inside each other that the API takes."""
@@ -23,7 +24,8 @@ def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     beyond a limit of the API.
     """
     made = _strict(rule, "$", 1)
-    for (what, most), number in zip(_MOST.items(), _measured(made), strict=True):
+    for word, what, most in _MOST:
+        number = sum(len(part.get(word, ())) for _, part in schemas(made))
         if number > most:
             raise DefinitionError(f"it has {number:,} {what}; OpenAI takes at most {most:,} in a strict tool")
     return made
@@ -105,20 +107,6 @@ def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
         about = {"description": rule["description"]} if "description" in rule else {}
         return {"anyOf": [{key: rule[key] for key in rule if key != "description"}, null], **about}
     return {**rule, "type": [*kinds, "null"]}
-
-
-def _measured(rule: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the numbers of properties and of values of enums."""
-    inner = [_measured(part) for part in _parts(rule)]
-    properties = len(rule.get("properties", ())) + sum(number for number, _ in inner)
-    return properties, len(rule.get("enum", ())) + sum(number for _, number in inner)
-
-
-def _parts(rule: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from rule.get("properties", {}).values()
-    yield from rule.get("anyOf", ())
-    if "items" in rule:
-        yield rule["items"]
 
 
 def _text(value: Any) -> str:
