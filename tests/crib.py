@@ -27,7 +27,7 @@ def accept(root: Path, data: Path | None = None) -> None:
     config = load_config(place.config, place.root)
     project = Project(place, config, secrets=EnvironmentSecrets({}), vault=vault)
     if config.review == "ask":
-        sheets = [sheet for sheet in project.reviewing.sheets()[0] if sheet.waits]
+        sheets = [sheet for sheet in project.first_use.sheets()[0] if sheet.waits]
         if sheets:
             project.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], "ann")
     project.first_use.reviews.close()

@@ -66,7 +66,7 @@ def print_warnings(project: Project) -> None:
     if project.waiting:
         names = ", ".join(weak.name for weak in project.waiting)
         print_note(f"note: these settings have no effect until you run `toolcrib trust`: {names}")
-    weaker = project.catalog.workspaces.lowered
+    weaker = project.catalog.binder.lowered
     if weaker:
         print_note(f"warning: {weaker}")
 

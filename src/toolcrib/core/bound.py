@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, signature
 from types import UnionType
@@ -16,16 +16,7 @@ from toolcrib.executors.function.executor import function_executor
 from toolcrib.manifest import kind_of, reread
 from toolcrib.manifest.kinds import shown_secret
 from toolcrib.schema import ArgumentCheck, FunctionShape, SchemaCheck
-from toolcrib.spec import (
-    Annotations,
-    ApprovalRule,
-    Executor,
-    Limits,
-    McpForms,
-    Output,
-    Retry,
-    Tool,
-)
+from toolcrib.spec import Annotations, ApprovalRule, Executor, Limits, McpForms, Output, Retry, Tool
 from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
 from toolcrib.template import Values
@@ -57,6 +48,7 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 
 DEFAULT_TIMEOUT_MS = 300_000
 """Limit of one attempt unless something says otherwise."""
+_JSON, _NO_APPROVAL, _NO_HINTS, _NO_FORMS = Output(), ApprovalRule(), Annotations(), McpForms()
 
 
 class Bound:
@@ -142,18 +134,15 @@ class BoundTool(Bound):
         self._make_executor = make_executor
         self.text_limit, self.idle_ms = tool.limits.output_bytes, tool.limits.idle_ms
         self._set_rules(tool.approval, tool.retry, retry or Retry())
-        self._limit(
-            timeout_ms, timeout_source, tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None)
-        )
+        own = (tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None))
+        self._limit(timeout_ms, timeout_source, *own)
 
     @cached_property
     def tool(self) -> Tool:
-        """The description of the tool."""
         return self._tool
 
     @cached_property
     def executor(self) -> Executor:
-        """Runs attempts. Making it may raise a ToolcribError."""
         return self._make_executor()
 
     def renew(self) -> None:
@@ -181,13 +170,13 @@ class FunctionTool(Bound):
         self.name = name
         self._shape = shape
         self._options = options
-        self._set_rules(options.approval, options.retry, retry)
+        self._approval = _NO_APPROVAL if options.approval is None else ApprovalRule(True, options.approval)
+        self._set_rules(self._approval, options.retry, retry)
         self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
         self.idle_ms = options.idle_ms
 
     @cached_property
     def tool(self) -> Tool:
-        """The description of the tool."""
         options, function = self._options, self._shape.function
         schema = options.output_schema or self._shape.output_schema()
         return Tool(
@@ -200,18 +189,17 @@ class FunctionTool(Bound):
                 options.isolation,  # type: ignore[arg-type]
             ),
             output=_JSON if schema is None else Output("json", schema, options.on_violation),
-            approval=options.approval,
+            approval=self._approval,
             retry=options.retry,
             limits=Limits(options.timeout_ms, options.idle_ms),
             annotations=options.annotations,
             mcp=options.mcp,
-            tags=options.tags,
+            tags=tuple(options.tags),
             version=options.version,
         )
 
     @cached_property
     def executor(self) -> Executor:
-        """Runs attempts."""
         options, shape = self._options, self._shape
         adapt = options.adapt or shape.adapter()
         return function_executor(shape.function, options.isolation, adapt, shape.context_parameter)
@@ -236,8 +224,26 @@ class ToolOptions(TypedDict, total=False):
     version: int | str
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Options:
     """The options of a registered function, beyond what the function itself says."""
+
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    output_schema: dict[str, Any] | None = None
+    on_violation: Literal["warn", "fail"] = "warn"
+    isolation: str = ""
+    retry: Retry | None = None
+    idempotent: bool | None = None
+    timeout_ms: int | None = None
+    idle_ms: int | None = None
+    approval: str | None = None
+    annotations: Annotations = _NO_HINTS
+    mcp: McpForms = _NO_FORMS
+    tags: Sequence[str] = ()
+    version: int | str = 1
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = field(default=None, init=False)
+    """Makes keyword arguments of the checked arguments; None to derive that from the signature."""
 
     @classmethod
     def of(cls, given: ToolOptions) -> Options:
@@ -256,55 +262,27 @@ class Options:
         present: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return cls(**present)
 
-    def __init__(
-        self,
-        *,
-        description: str | None = None,
-        input_schema: dict[str, Any] | None = None,
-        output_schema: dict[str, Any] | None = None,
-        on_violation: Literal["warn", "fail"] = "warn",
-        isolation: str | None = None,
-        retry: Retry | None = None,
-        idempotent: bool | None = None,
-        timeout_ms: int | None = None,
-        idle_ms: int | None = None,
-        approval: str | None = None,
-        annotations: Annotations | None = None,
-        mcp: McpForms | None = None,
-        tags: Sequence[str] = (),
-        version: int | str = 1,
-    ) -> None:
+    def __post_init__(self) -> None:
         limit: Any  # Who writes no types gives texts too.
-        for name, limit in (("timeout_ms", timeout_ms), ("idle_ms", idle_ms)):
+        for name, limit in (("timeout_ms", self.timeout_ms), ("idle_ms", self.idle_ms)):
             if limit is not None and (not isinstance(limit, int) or limit <= 0):
                 raise DefinitionError(f"{name} must be a whole number of at least 1, not {limit!r}")
-        if mcp is not None and _RESOURCE.fullmatch(mcp.resource or "x:y") is None:
+        if _RESOURCE.fullmatch(self.mcp.resource or "x:y") is None:
             raise DefinitionError(
-                f"mcp.resource is {mcp.resource!r}, which is no URI",
+                f"mcp.resource is {self.mcp.resource!r}, which is no URI",
                 hint="Write docs://guide, or docs://{name} with the name of an argument.",
             )
-        if on_violation not in ("warn", "fail"):
-            raise DefinitionError(f"on_violation must be 'warn' or 'fail', not {on_violation!r}")
-        if output_schema is not None:
+        if self.on_violation not in ("warn", "fail"):
+            raise DefinitionError(f"on_violation must be 'warn' or 'fail', not {self.on_violation!r}")
+        if self.output_schema is not None:
             # Made only for its error: a wrong schema fails where it is written, not at the first call.
-            SchemaCheck(output_schema)
-        self.adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-        """Makes keyword arguments of the checked arguments; None to derive that from the signature."""
-        self.description = description
-        self.input_schema = input_schema
-        self.output_schema = output_schema
-        self.on_violation = on_violation
-        self.isolation = isolation or ""
-        self.retry = None if retry is None else check_retry(retry)
-        self.timeout_ms = timeout_ms
-        self.idle_ms = idle_ms
-        self.approval = _NO_APPROVAL if approval is None else ApprovalRule(True, approval)
-        self.annotations = annotations or _NO_HINTS
-        if idempotent is not None:
-            self.annotations = replace(self.annotations, idempotent=idempotent)
-        self.mcp = mcp or McpForms()
-        self.tags = (tags,) if isinstance(tags, str) else tuple(tags)
-        self.version = version
+            SchemaCheck(self.output_schema)
+        if self.retry is not None:
+            check_retry(self.retry)
+        if self.idempotent is not None:
+            self.annotations = replace(self.annotations, idempotent=self.idempotent)
+        if isinstance(self.tags, str):
+            self.tags = (self.tags,)
 
 
 def list_options(method: Callable[..., Any]) -> None:
@@ -333,4 +311,3 @@ _FORMS: dict[str, type | UnionType] = {
 }
 """Types of options: who writes no types learns of a wrong one here, not when the tool is first listed."""
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:([^ {}]|\{\w+\})+")
-_JSON, _NO_APPROVAL, _NO_HINTS = Output(), ApprovalRule(), Annotations()

@@ -87,25 +87,11 @@ class Context(Call):
         """Return the context of a call."""
         # By position, in the order of the fields: with keywords this would take twice as long.
         return cls(
-            call.tool,
-            call.arguments,
-            call.caller,
-            call.variables,
-            call.run_id,
-            call.session_id,
-            call.approved_by,
-            call.call_id,
-            call.timeout_ms,
-            call.on_event,
-            call.identity,
-            call.wait,
-            call.idempotency_key,
-            call.approval_channel,
-            call.approved_digest,
-            call.client,
-            call.dry_run,
-            call.trace,
-        )
+            call.tool, call.arguments, call.caller, call.variables, call.run_id, call.session_id,
+            call.approved_by, call.call_id, call.timeout_ms, call.on_event, call.identity, call.wait,
+            call.idempotency_key, call.approval_channel, call.approved_digest, call.client, call.dry_run,
+            call.trace
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         # Without fields: they hold secrets, and some are set later.
@@ -155,16 +141,12 @@ class Context(Call):
 
     def timed_out(self) -> TimedOut:
         """Return the error of an attempt that used up its time; it names the limit that applies."""
+        did, limit_ms, source = "took longer than", self.limit_ms, self.limit_source
         # If both limits are over, the one of the whole attempt is named: a report could not have helped.
         if self.bound.idle_ms is not None and self.idle_left() <= 0 < self.remaining:
-            return TimedOut(
-                f"{self.tool} reported nothing for {self.bound.idle_ms} ms (limits.idle_ms)",
-                details={"limit_ms": self.bound.idle_ms, "limit": "limits.idle_ms"},
-            )
-        return TimedOut(
-            f"{self.tool} took longer than {self.limit_ms} ms ({self.limit_source})",
-            details={"limit_ms": self.limit_ms, "limit": self.limit_source},
-        )
+            did, limit_ms, source = "reported nothing for", self.bound.idle_ms, "limits.idle_ms"
+        details = {"limit_ms": limit_ms, "limit": source}
+        return TimedOut(f"{self.tool} {did} {limit_ms} ms ({source})", details=details)
 
     def failed(self, error: ToolcribError) -> Result:
         """Return the result of this call if it ends now with an error."""

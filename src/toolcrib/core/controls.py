@@ -69,7 +69,5 @@ def _require_approver(ctx: Context) -> None:
 def needs_approval(bound: Bound, reason: str, hint: str) -> ApprovalRequired:
     """Return the refusal of a call that a person must approve."""
     return ApprovalRequired(
-        f"{bound.name} needs a person's approval: {reason}",
-        hint=hint,
-        details={"reason": reason},
+        f"{bound.name} needs a person's approval: {reason}", hint=hint, details={"reason": reason}
     )

@@ -29,9 +29,7 @@ class DeadlineExceeded(Exception):
 
 
 async def run_with_deadline(
-    work: Coroutine[Any, Any, T],
-    seconds: Callable[[], float],
-    idle_left: Callable[[], float] | None = None,
+    work: Coroutine[Any, Any, T], seconds: Callable[[], float], idle_left: Callable[[], float] | None = None
 ) -> T:
     """Return the result of `work`; raise `DeadlineExceeded` when its time is up.
 

@@ -53,40 +53,36 @@ class Pipeline:
         clock: Clock | None = None,
         safe_retry: Retry | None = None,
         missing: Callable[[str], ToolcribError | None] | None = None,
-        bus: EventBus | None = None,
     ) -> None:
         self._bound = bound
         self._controls = controls or plain_controls()
-        self.bus = bus or EventBus(self._controls.mask)
+        self.bus = EventBus(self._controls.mask)
         self._clock = clock or SystemClock()
         self._safe_retry = safe_retry or Retry(max_attempts=2)
         self._missing = missing
         self.middleware: tuple[Middleware, ...] = ()
         """Wrappers around every call, the outermost first."""
-        self._handler: Handler = self._attempts
-        self._approved: Proceed = self._run
-        for wrap in reversed(self._controls.approve):
-            self._approved = wrap(self._approved)
+        self._wrap()
 
     def use(self, middleware: Middleware) -> None:
         """Put a middleware inside those already there."""
         self.middleware = (*self.middleware, middleware)
-        self._handler = self._attempts
+        self._wrap()
+
+    def _wrap(self) -> None:
+        self._handler: Handler = self._attempts
         for wrap in reversed(self.middleware):
             self._handler = wrap(self._handler)
+        self._approved: Proceed = self._run
+        for step in reversed(self._controls.approve):
+            self._approved = step(self._approved)
 
     def over(self, bound: Mapping[str, Bound]) -> Pipeline:
         """Return the same path, controls and middleware over another table of tools."""
-        other = Pipeline(
-            bound,
-            controls=self._controls,
-            clock=self._clock,
-            safe_retry=self._safe_retry,
-            missing=self._missing,
-            bus=self.bus,
-        )
-        for middleware in self.middleware:
-            other.use(middleware)
+        clock, retry = self._clock, self._safe_retry
+        other = Pipeline(bound, controls=self._controls, clock=clock, safe_retry=retry, missing=self._missing)
+        other.bus, other.middleware = self.bus, self.middleware
+        other._wrap()
         return other
 
     async def invoke(self, call: Call) -> Result:
@@ -166,18 +162,9 @@ class Pipeline:
             current.reset(token)
         took = (perf_counter() - ctx.received) * 1000
         return Result(
-            "ok",
-            value,
-            None,
-            warnings,
-            outcome.details,
-            took,
-            ctx.attempt,
-            ctx.snoozes,
-            ctx.call_id,
-            blocks,
-            ctx.bound.text_limit,
-        )
+            "ok", value, None, warnings, outcome.details, took, ctx.attempt, ctx.snoozes, ctx.call_id, blocks,
+            ctx.bound.text_limit
+        )  # fmt: skip
 
     async def _attempts(self, call: Call, ctx: CallContext) -> Outcome:
         """Run attempts until one has an outcome or decides that the call has failed."""

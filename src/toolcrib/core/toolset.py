@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar, Unpack, overload
 
@@ -119,11 +118,7 @@ class Toolset:
         self._revision = 0
         self._listeners: list[Callable[[], None]] = []
         self.pipeline = Pipeline(
-            self._bound,
-            controls=controls,
-            clock=clock,
-            safe_retry=self._safe_retry,
-            missing=missing,
+            self._bound, controls=controls, clock=clock, safe_retry=self._safe_retry, missing=missing
         )
         self.invoke = self.pipeline.invoke
         """The one call path: a `Call` in, a `Result` out."""
@@ -194,7 +189,7 @@ class Toolset:
             raise DefinitionError(
                 f"{target!r} is neither callable nor has it name, description, input_schema and execute"
             )
-        if replace and bound.name in self._bound:
+        if replace:
             self.replace(bound)
         else:
             self.add(bound)
@@ -224,7 +219,14 @@ class Toolset:
         if hasattr(target, "open") or hasattr(target, "__aenter__"):
             lifespan = ToolLifespan(name, target)
             self._lifespans.append(lifespan)
-        options.adapt = _as_one_argument(shape.parameters[0].name, lifespan)
+        parameter = shape.parameters[0].name
+
+        def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
+            if lifespan is not None:
+                lifespan.require_open()
+            return {parameter: arguments}
+
+        options.adapt = adapt
         return self._function_tool(name, shape, options)
 
     def _function_tool(self, name: str, shape: FunctionShape, options: Options) -> FunctionTool:
@@ -250,7 +252,7 @@ class Toolset:
         except ToolcribError:
             # All or nothing: after half of a folder, a second try would fail at the names of the first.
             for name in added:
-                self._drop(name)
+                self.drop_quietly(name)
             raise
         self.announce()
 
@@ -288,7 +290,7 @@ class Toolset:
 
     def remove(self, name: str) -> None:
         """Remove a tool; its running calls continue."""
-        self._drop(name)
+        self.drop_quietly(name)
         self.announce()
 
     def put_quietly(self, bound: Bound) -> None:
@@ -303,20 +305,18 @@ class Toolset:
         self._bound[bound.name] = bound
 
     def drop_quietly(self, name: str) -> None:
-        """Take out such a tool."""
-        self._drop(name)
-
-    def _drop(self, name: str) -> None:
+        """Remove a tool without calling listeners."""
         del self._bound[name]
         self._wire.pop(wire_name(name), None)
 
     def replace(self, bound: Bound) -> None:
-        """Replace the tool of the same name; running calls continue with the old one."""
-        if bound.name not in self._bound:
-            raise self.pipeline.unknown(bound.name)
-        bound.lenient = self._lenient
-        self._bound[bound.name] = bound
-        self.announce()
+        """Replace the tool of its name, or add it; running calls continue with the old one."""
+        if bound.name in self._bound:
+            bound.lenient = self._lenient
+            self._bound[bound.name] = bound
+            self.announce()
+        else:
+            self.add(bound)
 
     def _check_free(self, name: str) -> None:
         other = self.same_name(name)
@@ -374,7 +374,12 @@ class Toolset:
         The listener is called in the thread that changes the list, and must neither wait nor raise.
         """
         self._listeners.append(listener)
-        return partial(_discard, self._listeners, listener)
+
+        def end() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return end
 
     def __repr__(self) -> str:
         some = ", ".join([*list(self._bound)[:5], *["…"][: len(self._bound) > 5]])
@@ -419,10 +424,7 @@ class Toolset:
         chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
         view = Toolset(
-            retry=self._retry,
-            safe_retry=self._safe_retry,
-            timeout_ms=self._timeout_ms,
-            lenient=self._lenient,
+            retry=self._retry, safe_retry=self._safe_retry, timeout_ms=self._timeout_ms, lenient=self._lenient
         )
         view.pipeline = self.pipeline.over(view._bound)
         view.invoke = view.pipeline.invoke
@@ -554,25 +556,9 @@ class Toolset:
             raise ExceptionGroup("tools failed to close", failures)
 
 
-def _discard(listeners: list[Callable[[], None]], listener: Callable[[], None]) -> None:
-    if listener in listeners:
-        listeners.remove(listener)
-
-
 def _value(attribute: Any) -> Any:
     """Return the value of an attribute that may be a method, as in the Go interface."""
     return attribute() if callable(attribute) else attribute
-
-
-def _as_one_argument(
-    parameter: str, lifespan: ToolLifespan | None
-) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
-        if lifespan is not None:
-            lifespan.require_open()
-        return {parameter: arguments}
-
-    return adapt
 
 
 def _check_name(name: Any) -> None:

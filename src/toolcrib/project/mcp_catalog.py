@@ -176,15 +176,9 @@ class McpCatalog:
         for name, (function, schema, description, hints) in named.items():
             if name in free:
                 self._project.toolset.register(
-                    name,
-                    function,
-                    description=description,
-                    input_schema=schema,
-                    annotations=hints,
-                    mcp=_FORMS.get(name, McpForms()),
-                    retry=_ONCE,
-                    tags=("meta",),
-                )
+                    name, function, description=description, input_schema=schema, annotations=hints,
+                    mcp=_FORMS.get(name), retry=_ONCE, tags=("meta",),
+                )  # fmt: skip
         return free
 
     async def _call(self, ctx: Context, name: str, arguments: dict[str, Any] | None = None) -> Outcome:
@@ -210,17 +204,11 @@ class McpCatalog:
     async def _task(
         self, ctx: Context, prompt: str, agent: str | None = None, session: str | None = None
     ) -> dict[str, Any]:
+        wait = "raise" if ctx.wait == "pending" else ctx.wait
         return await self._project.tasks.run(
-            prompt,
-            agent,
-            session,
-            ctx.variables,
-            caller=ctx.caller,
-            identity=ctx.identity,
-            on_event=ctx.relay,
-            wait="raise" if ctx.wait == "pending" else ctx.wait,
-            client=ctx.client,
-        )
+            prompt, agent, session, ctx.variables, caller=ctx.caller, identity=ctx.identity,
+            on_event=ctx.relay, wait=wait, client=ctx.client,
+        )  # fmt: skip
 
     async def _create_agent(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
         from toolcrib.project.authoring.agent_creation import create_agent
@@ -228,17 +216,15 @@ class McpCatalog:
         creator = ctx.caller.removeprefix("mcp:")
         made = await run_in_thread(lambda: create_agent(self._project, name, definition, creator))
         path = (self._project.place.agents / f"{name}.yml").relative_to(self._project.root)
-        review = "a person has to review it before it runs"
-        return {"name": made.name, "path": str(path), "review": review}
+        return {"name": made.name, "path": str(path), "review": "a person has to review it before it runs"}
 
     async def _create(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
         project = self._project
         creator = ctx.caller.removeprefix("mcp:")
 
-        def make() -> ToolDraft:
-            return publish(project, draft(project, name, definition, creator))
-
-        made: ToolDraft = await run_in_thread(make)
+        made: ToolDraft = await run_in_thread(
+            lambda: publish(project, draft(project, name, definition, creator))
+        )
         project.catalog.adopt(made.tool, made.warnings)
         return {
             "name": made.tool.name,
@@ -280,14 +266,11 @@ class McpCatalog:
             return page_of(tool)
         raise ToolNotFound(f"there is no tool named {name[:200]!r}")
 
-    async def _own_calls(self, ctx: Context) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await run_in_thread(lambda: calls_of(self._project, ctx.caller))
-        return found
+    async def _own_calls(self, ctx: Context) -> Any:
+        return await run_in_thread(lambda: calls_of(self._project, ctx.caller))
 
-    async def _own_artifacts(self, ctx: Context) -> list[dict[str, Any]]:
-        project, caller, identity = self._project, ctx.caller, ctx.identity
-        found: list[dict[str, Any]] = await run_in_thread(lambda: artifacts_of(project, caller, identity))
-        return found
+    async def _own_artifacts(self, ctx: Context) -> Any:
+        return await run_in_thread(lambda: artifacts_of(self._project, ctx.caller, ctx.identity))
 
 
 def calls_of(project: Project, caller: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
-from toolcrib.guard import EnvironmentSecrets, ToolDigest, Trust
+from toolcrib.guard import EnvironmentSecrets, Trust
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
@@ -19,9 +19,6 @@ from toolcrib.project.config.settings import Config, load_config
 from toolcrib.project.control.approvals.elicitation import Elicitation
 from toolcrib.project.control.approvals.service import ApprovalService
 from toolcrib.project.control.checks import Acceptance
-from toolcrib.project.control.composites import Composites
-from toolcrib.project.control.first_use import Reviewing
-from toolcrib.project.control.records import KeptOutputs
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts
@@ -31,7 +28,6 @@ from toolcrib.project.root import Place, find, require_own_folder
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
-from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
 from toolcrib.state import Vault, load_user_settings, require_database
 
@@ -71,9 +67,12 @@ class Project(DurableParts):
         """The acceptance of the project as a whole."""
         self._steps = steps = ProjectSteps(setup, store, self.acceptance, self.parts_of, self.get)
         self.fingerprint, self.first_use, self.pins = steps.fingerprint, steps.first_use, steps.pins
+        self.review = self.first_use.review
         """Returns the digest of a tool; the reviews of tools; their versions in `toolcrib.lock`."""
         self.redact, self.hides = steps.secrets.mask, steps.access.hides
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
+        self.outputs = steps.outputs
+        """The long outputs of calls, kept as artifacts."""
         self.toolset = Toolset(
             safe_retry=config.retry,
             timeout_ms=config.timeout_ms,
@@ -86,13 +85,13 @@ class Project(DurableParts):
         """Calls a listener after each change of the list, and returns a function that ends this."""
         self.functions = Toolset()
         """The functions that manifests of kind `function` name; they are no tools themselves."""
-        self._composites = composites = Composites(self.bound, steps.access)
-        spaces = Workspaces(setup, self.toolset, self.first_use.reviewed_grants, steps.secrets)
-        binder = Binder(setup, self.toolset, self.functions, spaces, composites, self.invoke)
-        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, spaces, built_in)
+        self._preview = preview = Preview(self.bound, steps)
+        binder = Binder(setup, self.toolset, self.functions, steps, preview, self.invoke)
+        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)
+        self.listed, self.described = catalog.listed, catalog.described
+        """Return the `tools` by name with kept entries of MCP's list; return their names and descriptions."""
         self.bundles = catalog.bundles
         """The user's bundles. Their tools are tools of the project too."""
-        preview = Preview(catalog.registry, steps, composites)
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
@@ -101,13 +100,9 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
-        self.reviewing = Reviewing(self.first_use, self._reviewable, self.audit, Trust(self.vault), config)
-        """Shows what there is to review, and records the decisions."""
-
-    @property
-    def outputs(self) -> KeptOutputs:
-        """The long outputs of calls, kept as artifacts."""
-        return self._steps.outputs
+        self.first_use.found = lambda: [
+            *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
+        ]  # fmt: skip
 
     @classmethod
     def open(
@@ -181,11 +176,7 @@ class Project(DurableParts):
         return self.toolset.revision
 
     def tools(
-        self,
-        caller: str = "local",
-        identity: Caller | None = None,
-        *,
-        among: Collection[str] | None = None,
+        self, caller: str = "local", identity: Caller | None = None, *, among: Collection[str] | None = None
     ) -> Sequence[Tool]:
         """Return every usable tool that this caller may see: by names of manifests, then as registered.
 
@@ -193,16 +184,6 @@ class Project(DurableParts):
         Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
         """
         return self.catalog.tools(caller, identity, among)
-
-    def listed(
-        self, caller: str = "local", identity: Caller | None = None
-    ) -> Mapping[str, Tool | memoryview]:
-        """Return the `tools` by name; of unchanged manifests only the kept entries of MCP's list."""
-        return self.catalog.listed(caller, identity)
-
-    def described(self, caller: str = "local", identity: Caller | None = None) -> list[tuple[str, str]]:
-        """Return name and description of each of the `tools`. It is much quicker where bundles have many."""
-        return self.catalog.described(caller, identity)
 
     def search(
         self,
@@ -258,9 +239,12 @@ class Project(DurableParts):
         """
         access, get = self._steps.access, self.toolset.get
         access.require_valid(identity)
-        return self.toolset.subscribe_where(
-            lambda name: access.valid(identity) and access.visible(get(name), caller, identity), size
-        )
+
+        def visible(name: str) -> bool:
+            access.require_valid(identity)  # What it raises drops the event, as False does.
+            return access.visible(get(name), caller, identity)
+
+        return self.toolset.subscribe_where(visible, size)
 
     def call(
         self,
@@ -302,17 +286,7 @@ class Project(DurableParts):
 
     def parts_of(self, tool: Tool) -> list[Tool]:
         """Return every tool that a call of this one may lead to."""
-        return self._composites.tools_of(tool)
-
-    def _reviewable(self) -> list[Tool]:
-        tools = self.catalog.every(stored=False)
-        return [*tools, *self.agents.reviewed(), *self.workflows.reviewed()]
-
-    def review(
-        self, tool: Tool, by: str, digest: ToolDigest | None = None, *, channel: str = "program"
-    ) -> None:
-        """Record that a person has reviewed a tool, with this digest or as it is now."""
-        self.reviewing.review(tool, by, digest or self.fingerprint(tool), channel)
+        return self._preview.parts_of(tool)
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
         """Put changes of tools, sources and bundles into effect until the project is closed.

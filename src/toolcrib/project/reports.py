@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,10 +27,14 @@ def explain_call(
     If the tool needs arguments and none are given, the decision is the strictest one that any arguments could
     lead to, and `arguments` is null. Raises InvalidInput for arguments that do not match.
     """
-    given = _checked(tool, arguments)
+    given, refused = _checked(tool, arguments), None
     policy = Policy(project.config.policy)
     decision = policy.decide(tool, caller, given, identity)
-    refused = _refused_by_token(identity, tool)
+    try:
+        if identity is not None:
+            require_scope(identity, "invoke", tool)
+    except InvalidToken as error:
+        refused = error.message
     return {
         "tool": tool.name,
         "bundle": tool.bundle,
@@ -40,14 +45,9 @@ def explain_call(
         "why": refused or decision.why,
         "listed": policy.visible(tool, caller, identity),
         "steps": [
-            {
-                "rule": step.rule.name,
-                "effect": step.rule.effect,
-                "matched": step.matched,
-                "condition": step.condition,
-                "why": step.why,
-            }
-            for step in policy.explain(tool, caller, given, identity)
+            {"rule": one.rule.name, "effect": one.rule.effect}
+            | {"matched": one.matched, "condition": one.condition, "why": one.why}
+            for one in policy.explain(tool, caller, given, identity)
         ],
     }
 
@@ -62,29 +62,16 @@ def _checked(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
 
 
-def _refused_by_token(identity: Caller | None, tool: Tool) -> str | None:
-    if identity is None:
-        return None
-    try:
-        require_scope(identity, "invoke", tool)
-    except InvalidToken as error:
-        return error.message
-    return None
-
-
 def describe_machine() -> dict[str, Any]:
     """Try each mechanism and return the report as JSON. The first time may take 0.5 s."""
-    mechanisms = probe()
-    report = level()
-    open_to_all = load_user_settings().decide_without_terminal
-    best = report["level"]
+    mechanisms, report = probe(), level()
     return {
         "toolcrib": __version__,
         "python": platform.python_version(),
         "kernel": platform.release(),
-        "level": best,
+        "level": report["level"],
         "enforcement": dict(report),
-        "decide_without_terminal": open_to_all,
+        "decide_without_terminal": load_user_settings().decide_without_terminal,
         "mechanisms": [
             {"name": m.name, "ok": m.ok, "required": m.required, "detail": m.detail, "cost": m.cost}
             for m in mechanisms
@@ -114,10 +101,9 @@ class SecretNeed:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the entry of `--json`."""
-        status = self.status._asdict()
         return {
             "name": self.name,
-            **{name: None if value == "" else value for name, value in status.items()},
+            **{name: None if value == "" else value for name, value in self.status._asdict().items()},
             "tools": [{"name": t.name, "required": t.name in self.required_by} for t in self.tools],
             "hosts": self.hosts,
         }
@@ -143,8 +129,6 @@ def _hosts(tool: Tool) -> list[str]:
         return []
     if tool.permissions.network.mode == "hosts":
         return list(tool.permissions.network.allow)
-    try:
-        host = urlsplit(tool.config.url).netloc.rpartition("@")[2]
-    except ValueError:
-        host = ""
-    return [host or tool.config.url]
+    with suppress(ValueError):
+        return [urlsplit(tool.config.url).netloc.rpartition("@")[2] or tool.config.url]
+    return [tool.config.url]

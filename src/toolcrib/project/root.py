@@ -61,8 +61,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
     named = root if root is not None else os.environ.get("TOOLCRIB_ROOT")
     if named:
         folder = Path(os.path.realpath(named))  # which a loop of links does not fail
-        place = _at(folder)
-        if place is None:
+        if (place := _at(folder)) is None:
             raise ProjectNotFound(
                 f"{folder} is not a project: it holds neither .toolcrib/ nor .glee/",
                 hint=f"Make it one: toolcrib init {shlex.quote(str(folder))}",
@@ -70,8 +69,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
         return place
     start = Path.cwd().resolve()
     for folder in (start, *start.parents):
-        place = _at(folder)
-        if place is not None:
+        if (place := _at(folder)) is not None:
             return place
     raise ProjectNotFound(
         f"neither {start} nor a folder above it holds .toolcrib/ or .glee/",

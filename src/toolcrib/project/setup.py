@@ -82,21 +82,15 @@ class Setup:
 
         snapshots = Snapshots(lambda: vault.folder, place.root)
         starts = Starts(config, place, Trust(vault), snapshots, workspace, whole=whole)
-        return cls(
-            place=place,
-            config=applied,
-            trusted=trusted,
-            waiting=[] if trusted else config.weakening(),
-            named_servers=config.servers,
-            sandbox_level=level,
-            hidden=hidden,
-            vault=vault,
-            secrets=secrets
-            or open_sources(applied.secret_sources, place.root, starts.helper, UserSecrets(vault)),
-            audit=AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes),
-            starts=starts,
-            snapshots=snapshots,
+        secrets = secrets or open_sources(
+            applied.secret_sources, place.root, starts.helper, UserSecrets(vault)
         )
+        audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes)
+        waiting = [] if trusted else config.weakening()
+        return cls(
+            place, applied, trusted, waiting, config.servers, level, hidden, vault, secrets, audit, starts,
+            snapshots
+        )  # fmt: skip
 
 
 def private_folders(vault: Vault) -> tuple[str, ...]:

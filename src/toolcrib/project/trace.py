@@ -14,12 +14,7 @@ from toolcrib.project.project import Project
 from toolcrib.spec import Network, Result, Tool
 from toolcrib.spec.record import record
 
-_FLAGS = {
-    "fs.read": "--allow-read",
-    "fs.write": "--allow-write",
-    "network": "--allow-host",
-    "env": "--allow-env",
-}
+_FLAGS = {"fs.read": "read", "fs.write": "write", "network": "host", "env": "env"}
 
 
 @record
@@ -39,16 +34,14 @@ class Allowed:
             if network.mode in ("any", "host") and kind_of(tool).confined:
                 raise UsageError(f"{tool.name} may reach every host already; --allow-host would take away")
             network = Network("hosts", (*network.allow, *(host.lower() for host in self.hosts)))
-        return replace(
-            tool,
-            permissions=replace(
-                own,
-                network=network,
-                read=tuple(dict.fromkeys((*own.read, *self.read))),
-                write=tuple(dict.fromkeys((*own.write, *self.write))),
-                env=tuple(dict.fromkeys((*own.env, *self.env))),
-            ),
+        permissions = replace(
+            own,
+            network=network,
+            read=tuple(dict.fromkeys((*own.read, *self.read))),
+            write=tuple(dict.fromkeys((*own.write, *self.write))),
+            env=tuple(dict.fromkeys((*own.env, *self.env))),
         )
+        return replace(tool, permissions=permissions)
 
 
 @dataclass(slots=True)
@@ -114,18 +107,14 @@ class Trace:
             same = parse_tool(load(changed.encode(), document.path)).permissions
         except ManifestError:
             same = None
-        if same is None or same.as_json() != self._wanted():
-            raise UsageError(
-                f"the permissions of {document.path} cannot be replaced",
-                hint="Write the block there by hand.",
-            )
-        return changed
-
-    def _wanted(self) -> dict[str, Any]:
         found = self.block.in_folders(self._root).permissions()
         paths = {"read": [], "write": [], **found.get("fs", {})}
         wanted = {"network": found["network"], "fs": paths, "secrets": [*found.get("secrets", ())]}
-        return wanted | ({"env": found["env"]} if "env" in found else {})
+        wanted |= {"env": found["env"]} if "env" in found else {}
+        if same is None or same.as_json() != wanted:
+            text = f"the permissions of {document.path} cannot be replaced"
+            raise UsageError(text, hint="Write the block there by hand.")
+        return changed
 
     @property
     def _root(self) -> str:
@@ -139,4 +128,4 @@ class Trace:
     def flag(self, line: Line) -> str:
         """Return the option that allows what was refused, for another run."""
         value = "HOST" if line.value.endswith("[HOST]") else whole(line.value)
-        return f"{_FLAGS[line.permission]} {shlex.quote(value)}  ({line.why})"
+        return f"--allow-{_FLAGS[line.permission]} {shlex.quote(value)}  ({line.why})"

@@ -55,32 +55,29 @@ def unwritable(path: Path, error: OSError) -> StateUnavailable:
     )
 
 
-def put_file(
-    path: Path, data: bytes, *, mode: int = 0o600, first: bool = False, folder: int | None = None
-) -> bool:
+def put_file(path: Path, data: bytes, *, mode: int = 0o600, first: bool = False) -> bool:
     """Write a whole file in place of the one that is there, or with `first` only if there is none.
 
-    `path` may start from an open folder. Return False if there was a file. Readers see a complete file or
-    none: link(2) and rename(2) give a synced one its name, so of many processes with `first` exactly one
-    succeeds. Raises OSError.
+    Return False if there was a file. Readers see a complete file or none: link(2) and rename(2) give a
+    synced one its name, so of many processes with `first` exactly one succeeds. Raises OSError.
     """
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        write_synced(new, data, mode, folder=folder)
-        (os.link if first else os.replace)(new, path, src_dir_fd=folder, dst_dir_fd=folder)
+        write_synced(new, data, mode)
+        (os.link if first else os.replace)(new, path)
     except FileExistsError:
         return False
     finally:
         # `replace` has taken the name away; `link` has left it.
         with suppress(FileNotFoundError):
-            os.unlink(new, dir_fd=folder)
+            new.unlink()
     return True
 
 
-def write_synced(path: Path | str, data: bytes, mode: int, *, folder: int | None = None) -> None:
-    """Write a new file that is on disk when this returns; `path` may start from an open folder. OSError."""
+def write_synced(path: Path, data: bytes, mode: int) -> None:
+    """Write a new file that is on disk when this returns. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, mode, dir_fd=folder), "wb") as file:
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

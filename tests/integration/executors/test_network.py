@@ -310,7 +310,7 @@ def test_a_name_is_resolved_once_and_only_named_hosts_may_be_private(crib: Crib,
 
 
 def use_names(project: Project, crib: Crib, names: Names) -> None:
-    project.catalog.workspaces._workspace = Workspace(
+    project.catalog.binder._workspace = Workspace(
         str(crib.root), str(crib.home), hosts=HostLimits(resolver=names)
     )
 

@@ -63,7 +63,7 @@ async def test_an_agent_makes_an_agent_that_runs_only_after_a_review(crib: Crib)
                 project.runs.start(None, asked, "Go.")
         assert project.agents.listed() == {}
 
-        (waiting,) = [sheet for sheet in project.reviewing.sheets()[0] if sheet.waits]
+        (waiting,) = [sheet for sheet in project.first_use.sheets()[0] if sheet.waits]
         project.review(waiting.tool, "ann", waiting.digest)
         run = project.runs.find(project.runs.start(None, boss, "Go."))
         assert run.state == "ready"

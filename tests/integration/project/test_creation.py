@@ -200,7 +200,7 @@ def test_a_made_http_tool_runs_once_a_person_agrees_with_its_secret(crib: Crib) 
 @pytest.mark.parametrize(
     "name",
     [
-        *("", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "-x", "_x", "con", "NUL", "com1", "a.b", "a b"),
+        *("", ".", "..", "../x", "a/b", "/tmp/x", ".hidden", "-x", "_x", "a.b", "a b"),
         *(
             "x\0",
             "x\n",
@@ -405,7 +405,7 @@ print(wins)
 
 @pytest.mark.timeout(60)
 def test_of_processes_that_race_for_a_name_exactly_one_gets_it(crib: Crib) -> None:
-    (crib.home / "tools/.new-left-behind").mkdir()
+    (crib.home / "tools/.new").mkdir()
     runs = [
         Forked(
             [sys.executable, "-c", RACER, str(crib.root), json.dumps(ECHO), f"agent-{number}"],

@@ -9,15 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import (
-    ConflictError,
-    StateUnavailable,
-    ToolcribError,
-    Violation,
-)
+from toolcrib.errors import ConflictError, StateUnavailable, ToolcribError, Violation
 from toolcrib.guard import excess, shown
 from toolcrib.manifest import dump, failure
 from toolcrib.project.authoring.creation import (
@@ -91,31 +85,25 @@ def _larger(budgets: Budgets) -> Iterator[Violation]:
 def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
     """Record the maker of the agent, then write its file."""
     digest = hashlib.sha256(raw).hexdigest()
-    with making(project, project.place.agents) as folder:
+    folder = project.place.agents
+    path = folder / f"{agent.name}.yml"
+    with making(project, folder):
         there = [one.removesuffix(".yml") for one in os.listdir(folder)]
         taken = (*there, *project.agents.all(), *project.toolset.names)
         require_free(agent.name, taken, "an agent or a tool")
         require_room(project, "agents", (f"{MADE}{one}" for one in there))
         with noted(project, f"{MADE}{agent.name}", creator, digest):
             try:
-                made = put_file(Path(f"{agent.name}.yml"), raw, mode=0o644, first=True, folder=folder)
+                made = put_file(path, raw, mode=0o644, first=True)
             except OSError as error:
-                raise StateUnavailable(
-                    f"the agent {agent.name} cannot be written: {error.strerror}"
-                ) from None
+                text = f"the agent {agent.name} cannot be written: {error.strerror}"
+                raise StateUnavailable(text) from None
             if not made:
                 raise ConflictError(f"there is an agent named {agent.name} already")
-            os.fsync(folder)
             try:
-                project.audit.record(
-                    "AGENT_CREATED",
-                    name=agent.name,
-                    creator=creator,
-                    model=agent.model,
-                    tools=list(agent.tools),
-                    agents=list(agent.agents),
-                    digest=digest,
-                )
+                listed = {"tools": list(agent.tools), "agents": list(agent.agents)}
+                fields = {"name": agent.name, "creator": creator, "model": agent.model, **listed}
+                project.audit.record("AGENT_CREATED", **fields, digest=digest)
             except BaseException:
-                os.unlink(f"{agent.name}.yml", dir_fd=folder)
+                path.unlink()
                 raise

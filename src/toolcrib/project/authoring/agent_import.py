@@ -18,26 +18,23 @@ _FOLDERS = (".claude/agents", ".gemini/agents")
 _BODY = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PROVIDERS = {"claude-": "anthropic", "gemini-": "google"}
 _TOOLS = {
-    "Bash": "exec",
-    "Edit": "edit_file",
-    "Glob": "list_files",
-    "LS": "list_directory",
-    "Read": "read_file",
-    "WebFetch": "fetch_url",
-    "WebSearch": "web_search",
-    "Write": "write_file",
-    "glob": "list_files",
-    "google_web_search": "web_search",
-    "list_directory": "list_directory",
-    "read_file": "read_file",
-    "replace": "edit_file",
-    "run_shell_command": "exec",
-    "web_fetch": "fetch_url",
+    "Bash": "exec", "Edit": "edit_file", "Glob": "list_files", "LS": "list_directory", "Read": "read_file",
+    "WebFetch": "fetch_url", "WebSearch": "web_search", "Write": "write_file",
+    "glob": "list_files", "google_web_search": "web_search", "list_directory": "list_directory",
+    "read_file": "read_file", "replace": "edit_file", "run_shell_command": "exec", "web_fetch": "fetch_url",
     "write_file": "write_file",
-}
+}  # fmt: skip
 """Tools of both programs to the built-in tools that do the same."""
-_KNOWN = frozenset(
-    {"name", "description", "model", "tools", "kind", "temperature", "max_turns", "maxTurns", "timeout_mins"}
+_KNOWN = (
+    "name",
+    "description",
+    "model",
+    "tools",
+    "kind",
+    "temperature",
+    "max_turns",
+    "maxTurns",
+    "timeout_mins",
 )
 
 
@@ -81,6 +78,10 @@ def import_agent(
             hint="Only agents of kind local can be imported.",
         )
     notes: list[str] = []
+    turns = front.get("max_turns", front.get("maxTurns"))
+    budgets = {} if turns is None else {"iterations": turns}
+    if "timeout_mins" in front:
+        budgets["time_s"] = front["timeout_mins"] * 60
     instructions = _BODY.sub("", document.raw.decode(errors="replace"), count=1).strip()
     data = {
         "name": front["name"],
@@ -89,7 +90,7 @@ def import_agent(
         "instructions": instructions,
         "tools": _tools(project, front.get("tools"), notes),
         "settings": {"temperature": front["temperature"]} if "temperature" in front else {},
-        "budgets": _budgets(front),
+        "budgets": budgets,
     }
     notes += [f"`{key}` has no equal and is left out" for key in front if key not in _KNOWN]
     raw = (f"# From {source.name}.\n" + dump({key: value for key, value in data.items() if value})).encode()
@@ -130,7 +131,10 @@ def _tools(project: Project, named: Any, notes: list[str]) -> list[str]:
     known = {name for name, _ in project.described()}
     found = []
     for name in filter(None, names):
-        own = _TOOLS.get(name) or _of_server(name)
+        own = _TOOLS.get(name)
+        # Claude Code names the tool of an MCP server `mcp__SERVER__TOOL`.
+        if own is None and name.startswith("mcp__") and "__" in name[5:] and "*" not in name:
+            own = name[5:]
         if own is None and name in known:
             own = name
         if own is None:
@@ -140,15 +144,3 @@ def _tools(project: Project, named: Any, notes: list[str]) -> list[str]:
             if own != name:
                 notes.append(f"the tool `{name}` became `{own}`")
     return list(dict.fromkeys(found))
-
-
-def _of_server(name: str) -> str | None:
-    """Return the name here of a tool of an MCP server, which Claude Code names `mcp__SERVER__TOOL`."""
-    own = name.removeprefix("mcp__")
-    return own if own != name and "__" in own and "*" not in own else None
-
-
-def _budgets(front: dict[str, Any]) -> dict[str, Any]:
-    turns = front.get("max_turns", front.get("maxTurns"))
-    found = {} if turns is None else {"iterations": turns}
-    return found | ({"time_s": front["timeout_mins"] * 60} if "timeout_mins" in front else {})

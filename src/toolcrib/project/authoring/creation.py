@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
+import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX
 from pathlib import Path
 from typing import Any
@@ -36,28 +36,16 @@ from toolcrib.spec.record import record
 from toolcrib.state.private import write_synced
 
 RESERVED = (
-    "agent_create",
-    "glee_agent_create",
-    "glee_task",
-    "glee_tool",
-    "glee_tool_create",
-    "glee_tools_list",
-    "glee_workflow",
-    "task",
-    "tool_call",
-    "tool_create",
-    "tools_list",
-    "tools_search",
-    "workflow_run",
-)
+    "agent_create", "glee_agent_create", "glee_task", "glee_tool", "glee_tool_create", "glee_tools_list",
+    "glee_workflow", "task", "tool_call", "tool_create", "tools_list", "tools_search", "workflow_run",
+)  # fmt: skip
 """Names of meta-tools."""
 _MAX_BYTES = 131_072
 _WAIT_S = 10.0
 _name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z").match
-_DEVICES = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z", re.IGNORECASE).match
 _REFUSED = frozenset({"hidden-characters", "instruction-text"})
 """Warnings for people that are errors in the texts that an agent writes for other agents."""
-_STAGE = ".new-"
+_STAGE = ".new"
 
 
 @record
@@ -85,7 +73,8 @@ def create_tool(project: Project, name: str, definition: Mapping[str, Any], crea
 def draft(project: Project, name: str, definition: Mapping[str, Any], creator: str) -> ToolDraft:
     """Check a definition, and write nothing. Raises as `create_tool` does."""
     checked_name(name)
-    require_room(project, "tools", _names(project.place.tools))  # `publish` checks again under its lock
+    # `publish` checks again under its lock.
+    require_room(project, "tools", [path.name for path in project.place.tools.glob("*")])
     creator = shown_creator(creator)
     manifest = _manifest(name, definition, creator)
     path = str(project.place.tools / name / FILE_NAME)
@@ -95,47 +84,54 @@ def draft(project: Project, name: str, definition: Mapping[str, Any], creator: s
     wrong = [finding for finding in found if finding.is_error or finding.rule in _REFUSED]
     if wrong:
         raise failure(wrong)
-    refuse_beyond(
-        project,
-        f"{name} asks for more than agents may give to a tool here",
-        excess(tool, project.config.max_permissions, project.root),
-    )
+    beyond = excess(tool, project.config.max_permissions, project.root)
+    refuse_beyond(project, f"{name} asks for more than agents may give to a tool here", beyond)
     return ToolDraft(tool, creator, tuple(found))
 
 
 def publish(project: Project, made: ToolDraft) -> ToolDraft:
     """Record the maker of the tool, then write its manifest. Raises as `create_tool` does."""
-    import shutil
-
     tool = made.tool
     assert tool.source is not None
-    with making(project, project.place.tools) as folder:
+    folder, digest = project.place.tools, tool.source.sha256
+    with making(project, folder):
         there, names = os.listdir(folder), project.toolset.names
         same = project.toolset.same_name(tool.name)
         require_free(tool.name, (*RESERVED, *names, *there), "a tool", same)
         require_room(project, "tools", there)
-        with noted(project, tool.name, made.creator, tool.source.sha256):
+        with noted(project, tool.name, made.creator, digest):
             _put(folder, tool.name, tool.source.raw)
             try:
-                project.audit.record(
-                    "TOOL_CREATED",
-                    name=tool.name,
-                    creator=made.creator,
-                    permissions=tool.permissions.as_json(),
-                    digest=tool.source.sha256,
-                )
+                asked = tool.permissions.as_json()
+                fields = {"name": tool.name, "creator": made.creator, "permissions": asked, "digest": digest}
+                project.audit.record("TOOL_CREATED", **fields)
             except BaseException:
-                shutil.rmtree(tool.name, dir_fd=folder)
+                shutil.rmtree(folder / tool.name)
                 raise
     return made
 
 
 @contextmanager
-def making(project: Project, path: Path) -> Iterator[int]:
-    """Open a folder of the project to make something in: one process at a time, and only if audited."""
+def making(project: Project, folder: Path) -> Iterator[None]:
+    """Let one process of this user make something in a folder of the project, and only if it is audited."""
     project.audit.ensure()
-    with _alone(project), _own_folder(path) as folder:
-        yield folder
+    with suppress(OSError):
+        folder.mkdir(exist_ok=True)
+    # A link could lead anywhere.
+    if folder.is_symlink() or not folder.is_dir():
+        raise ConflictError(
+            f"{folder} is not a folder of the project's own",
+            hint="Make it a real folder, not a link.",
+            details={"path": str(folder)},
+        )
+    with (project.vault.folder / "create.lock").open("ab") as lock:
+        try:
+            lock_file(lock.fileno(), LOCK_EX, _WAIT_S)
+        except OSError:
+            message = "another process has been making a tool for too long"
+            hint = "Look for a stopped process of Toolcrib."
+            raise StateUnavailable(message, hint=hint, retryable=True) from None
+        yield
 
 
 @contextmanager
@@ -152,12 +148,15 @@ def noted(project: Project, name: str, creator: str, digest: str) -> Iterator[No
 
 def refuse_beyond(project: Project, message: str, beyond: Sequence[Violation]) -> None:
     """Refuse what asks for more than agents may give here: `PermissionDenied`."""
-    if beyond:
-        raise PermissionDenied(
-            f"{message}: {'; '.join(one.message for one in beyond)}",
-            hint=_ceiling_hint(project),
-            violations=beyond,
-        )
+    if not beyond:
+        return
+    hint = "Ask for less, or have a person raise security.max_permissions in the project's settings."
+    if any(weak.name == "security.max_permissions" for weak in project.waiting):
+        hint = "The project's ceiling has no effect until a person has run `toolcrib trust`."
+    elif project.config.max_permissions is None:
+        hint = "The project sets no security.max_permissions, so a tool made by an agent may ask for nothing."
+    text = f"{message}: {'; '.join(one.message for one in beyond)}"
+    raise PermissionDenied(text, hint=hint, violations=beyond)
 
 
 def shown_creator(creator: str) -> str:
@@ -167,12 +166,11 @@ def shown_creator(creator: str) -> str:
 
 def checked_name(name: Any) -> None:
     """Refuse a name that an agent may not give: `InvalidInput`."""
-    if not isinstance(name, str) or not _name(name) or _DEVICES(name) or name in RESERVED:
+    if not isinstance(name, str) or not _name(name) or name in RESERVED:
         name_shown = shown(repr(name)[:80])
         raise InvalidInput(
             f"a tool cannot be named {name_shown} here",
-            hint="1 to 64 of A-Z, a-z, 0-9, '_', '-', beginning with a letter or digit; not the name of a"
-            " device on other systems (con, nul), nor of a meta-tool.",
+            hint="1 to 64 of A-Z, a-z, 0-9, '_', '-', beginning with a letter or digit; no meta-tool.",
             violations=[Violation("$.name", f"{name_shown} is not a name that an agent may give")],
         )
 
@@ -214,55 +212,6 @@ def unfit(path: str, message: str) -> InvalidInput:
     return InvalidInput(f"{what} {message}", violations=[Violation(path, message)])
 
 
-def _ceiling_hint(project: Project) -> str:
-    """Return what to do about a permission beyond the ceiling."""
-    if any(weak.name == "security.max_permissions" for weak in project.waiting):
-        return "The project's ceiling has no effect until a person has run `toolcrib trust`."
-    if project.config.max_permissions is None:
-        return "The project sets no security.max_permissions, so a tool made by an agent may ask for nothing."
-    return "Ask for less, or have a person raise security.max_permissions in the project's settings."
-
-
-@contextmanager
-def _alone(project: Project) -> Iterator[None]:
-    """Let one process of this user create at a time."""
-    path = project.vault.folder / "create.lock"
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StateUnavailable(f"{path} cannot be opened: {error.strerror}") from None
-    try:
-        try:
-            lock_file(descriptor, LOCK_EX, _WAIT_S)
-        except OSError:
-            raise StateUnavailable(
-                "another process has been making a tool for too long",
-                hint="Look for a stopped process of Toolcrib.",
-                retryable=True,
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _own_folder(path: Path) -> Iterator[int]:
-    """Open a folder of the project, and make it first. A link is refused, because it could lead anywhere."""
-    try:
-        path.mkdir(exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise ConflictError(
-            f"{path} is not a folder of the project's own: {error.strerror}",
-            hint="Make it a real folder, not a link.",
-            details={"path": str(path)},
-        ) from None
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def require_free(name: str, taken: Iterable[str], what: str, same: str | None = None) -> None:
     """Refuse a name that is taken, or too similar to one: in another case, or in other code points.
 
@@ -291,39 +240,22 @@ def require_room(project: Project, what: str, names: Iterable[str]) -> None:
         )
 
 
-def _names(folder: Path) -> list[str]:
-    try:
-        return [path.name for path in folder.iterdir()]
-    except OSError:  # `publish` reports the error.
-        return []
-
-
 def _folded(name: str) -> str:
     """Return the name as it is compared with others."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def _put(folder: int, name: str, text: bytes) -> None:
-    """Move a complete folder to its place, and remove what a dead process has left behind."""
-    import shutil
-
-    # Under the lock of `_alone` no other process is making one.
-    for left in os.listdir(folder):
-        if left.startswith(_STAGE):
-            shutil.rmtree(left, ignore_errors=True, dir_fd=folder)
-    stage = _STAGE + secrets.token_hex(8)
+def _put(folder: Path, name: str, text: bytes) -> None:
+    """Move a complete folder to its place. Comes under the lock of `making`."""
+    stage = folder / _STAGE
+    shutil.rmtree(stage, ignore_errors=True)  # A process that died has left it.
     try:
-        os.mkdir(stage, 0o755, dir_fd=folder)
-        inside = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            write_synced(FILE_NAME, text, 0o644, folder=inside)
-        finally:
-            os.close(inside)
+        stage.mkdir()
+        write_synced(stage / FILE_NAME, text, 0o644)
         # A reader sees a whole tool or none. It fails if there is a folder of this name with something in it.
-        os.rename(stage, name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)
+        stage.rename(folder / name)
     except OSError as error:
-        shutil.rmtree(stage, ignore_errors=True, dir_fd=folder)
+        shutil.rmtree(stage, ignore_errors=True)
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise ConflictError(f"there is a tool named {name} already") from None
         raise StateUnavailable(f"the tool {name} cannot be written: {error.strerror}") from None

@@ -5,11 +5,13 @@ Calls take the one path, so they are checked, confined and recorded like any oth
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import json
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from toolcrib.errors import ToolcribError
@@ -20,6 +22,7 @@ from toolcrib.spec.record import record
 
 _WILDCARD = "..."
 _ANY = "\x00any\x00"
+Outcome = Literal["passed", "failed", "skipped"]
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\.\.\.', re.DOTALL)
 
 
@@ -31,7 +34,7 @@ class Tried:
     number: int
     """From 0, in the order of the manifest."""
     description: str
-    outcome: Literal["passed", "failed", "skipped"]
+    outcome: Outcome
     problem: str = ""
     """The reason why it failed or was skipped."""
 
@@ -71,13 +74,12 @@ async def try_examples(
         for number, example in enumerate(tool.examples):
             call = Call(tool.name, dict(example.params), caller, identity=identity)
             live_here = live or (replayed and tool.kind == "http")
-            reason = _skipped(project, tool, call, live=live_here)
-            if reason is not None:
-                yield Tried(tool.name, number, example.description, "skipped", reason)
-                continue
-            call = Call(tool.name, dict(example.params), caller, identity=identity)
-            problem = await _tried(project, call, example)
-            yield Tried(tool.name, number, example.description, "failed" if problem else "passed", problem)
+            outcome: Outcome = "skipped"
+            problem = _skipped(project, tool, replace(call), live=live_here)
+            if problem is None:
+                problem = await _tried(project, call, example)
+                outcome = "failed" if problem else "passed"
+            yield Tried(tool.name, number, example.description, outcome, problem)
 
 
 def _skipped(project: Project, tool: Tool, call: Call, *, live: bool) -> str | None:
@@ -141,21 +143,9 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 
 def _text_fits(text: str, wanted: str) -> bool:
-    """Return True if a text is the wanted one, with any text for each `...`. Linear: no regular
-    expressions."""
-    first, *rest = wanted.split(_WILDCARD)
-    if not rest:
-        return text == wanted
-    last = rest.pop()
-    if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
-        return False
-    at, end = len(first), len(text) - len(last)
-    for part in rest:
-        found = text.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
+    """Return True if a text is the wanted one, with any text for each `...`. It takes linear time."""
+    pattern = "*".join(map(glob.escape, wanted.split(_WILDCARD)))
+    return re.match(fnmatch.translate(pattern), text) is not None
 
 
 def _short(text: str) -> str:

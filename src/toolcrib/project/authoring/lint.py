@@ -73,10 +73,9 @@ def _lint_servers(wrong: Mapping[str, str], path: str, files: SourceFiles) -> li
         document = Document(path, b"", "", {})
     except ManifestError as error:
         return list(diagnostics_of(error))
+    places = {name: ("mcpServers", name) if name else () for name in wrong}
     return [
-        document.diagnostic("wrong-value", f"{name}: {text}", ("mcpServers", name), key=True)
-        if name
-        else document.diagnostic("wrong-value", text)
+        document.diagnostic("wrong-value", f"{name}: {text}" if name else text, places[name], key=bool(name))
         for name, text in wrong.items()
     ]
 

@@ -23,7 +23,11 @@ _SQL_TEXT = re.compile(r"'[^']*'")
 _SQL_NAME = re.compile(r"[:@$]([A-Za-z_]\w*)")
 _BARE = re.compile(r"(?<!\$)\{+\w*\}+")
 _FOR_SHELL = ("|", "||", "&&", ">", ">>", "<", "2>&1")
-_TYPES = ("string", "integer", "number", "boolean", "array", "object")
+_TYPES = {
+    "string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list",
+    "object": "dict",
+}  # fmt: skip
+"""JSON type to that of Python."""
 _HEAD = "# yaml-language-server: $schema=../../schemas/tool.schema.json\n"
 
 
@@ -80,7 +84,7 @@ class Scaffold:
         """Return the files beside the manifest by name."""
         if self.kind != "python":
             return {}
-        parameters = ", ".join(f"{name}: {_PYTHON[of]}" for name, of in self.arguments.items())
+        parameters = ", ".join(f"{name}: {_TYPES[of]}" for name, of in self.arguments.items())
         shown = "".join(f'"{name}": {name}, ' for name in self.arguments).removesuffix(", ")
         return {
             f"{self._module}.py": f'"""{self.description}."""\n\n\ndef run({parameters}) -> dict:\n'
@@ -166,16 +170,6 @@ def check_argument(name: str, of: str) -> None:
         raise UsageError(
             f"{name}:{of} is not an argument", hint=f"Write NAME or NAME:TYPE; types: {', '.join(_TYPES)}"
         )
-
-
-_PYTHON = {
-    "string": "str",
-    "integer": "int",
-    "number": "float",
-    "boolean": "bool",
-    "array": "list",
-    "object": "dict",
-}
 
 
 def require_free(place: Place, name: str, files: Iterable[str] = (FILE_NAME,)) -> None:

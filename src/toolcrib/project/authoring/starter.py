@@ -24,8 +24,6 @@ SCHEMA_FILE = "schemas/tool.schema.json"
 _NO_FOLDER = (errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 """Errors that concern the name of the folder."""
 _FILES = Path(__file__).parents[1] / "starter_files"
-
-
 PROGRAMS = ("claude", "codex", "gemini")
 """The command-line agents that `add_program` knows how to call."""
 
@@ -110,11 +108,9 @@ def review(made: Made, by: str) -> int:
 
 def _is_new(root: Path) -> bool:
     """Return True if the folder holds nothing of a project: no settings, tools, agents or workflows."""
-    homes = [root / name for name in HOMES]
-    return not os.path.lexists(root / FILE) and all(
-        not os.path.lexists(home) or (home.is_dir() and not home.is_symlink() and not any(home.iterdir()))
-        for home in homes
-    )
+    there = [home for name in HOMES if os.path.lexists(home := root / name)]
+    empty = (home.is_dir() and not home.is_symlink() and not any(home.iterdir()) for home in there)
+    return not os.path.lexists(root / FILE) and all(empty)
 
 
 def _home(root: Path) -> Path:
@@ -131,11 +127,10 @@ def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
         in_home = inside.parts[0] == "home"
         target = home.joinpath(*inside.parts[1:]) if in_home else root / inside
         target = target.with_name({"gitignore": ".gitignore"}.get(target.name, target.name))
-        if not _put(target, path.read_bytes()):
-            continue
-        if path.suffix == ".sh":
-            target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-        yield target.relative_to(root)
+        if _put(target, path.read_bytes()):
+            if path.suffix == ".sh":
+                target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+            yield target.relative_to(root)
 
 
 def _put(target: Path, data: bytes) -> bool:

@@ -21,7 +21,7 @@ from toolcrib.project.root import Place
 from toolcrib.spec import Call, Result, Tool
 
 if TYPE_CHECKING:
-    from toolcrib.bundles import BuiltIn, Store, ToolRecord
+    from toolcrib.bundles import BuiltIn, Store
     from toolcrib.bundles.listing import ListedTool
     from toolcrib.bundles.usage import UsageCounts
     from toolcrib.project.catalog.stored import StoredTools
@@ -50,8 +50,12 @@ class Bundles:
         """Return the bundles in a data folder, to be listed and searched. No tool of them can be called."""
         from toolcrib.project.catalog.stored import StoredTools, builtin_bundle
 
-        registry = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), _refuse_to_bind)
-        own = (builtin_bundle(),)
+        def refuse(tool: Tool, *_: object) -> NoReturn:
+            raise ToolNotFound(
+                f"{tool.name} can only be called in a project", hint="toolcrib init makes one."
+            )
+
+        registry, own = ToolRegistry(Place(data, data), ANY_FILE, Toolset(), refuse), (builtin_bundle(),)
         return cls(
             data, own, lambda _: StoredTools(data, registry, lambda _: None, lambda: None, built_in=own)
         )
@@ -65,6 +69,13 @@ class Bundles:
     def stored(self) -> StoredTools:
         """Their tools in the catalog."""
         return self._make(self._was_missing)
+
+    @cached_property
+    def index(self) -> StoredSearch:
+        """Finds tools."""
+        from toolcrib.project.catalog.stored_search import StoredSearch
+
+        return StoredSearch(self.stored)
 
     @property
     def store(self) -> Store:
@@ -98,13 +109,6 @@ class Bundles:
         """
         tool = self.stored.find(text) if self.exist else None
         return None if tool is None else self.stored.full_name(tool)
-
-    def why_unavailable(self, record: ToolRecord) -> str | None:
-        """Return why a tool cannot be called here though it is enabled; None if it can.
-
-        Its function is not registered in this process, or its record is no usable tool.
-        """
-        return self.stored.why_unavailable(record)
 
     def tools(
         self,
@@ -155,13 +159,6 @@ class Bundles:
             on = [tool for tool in listing.tools() if listing.is_on(tool)]
         return [self.index.described(one) for one in on if sees is None or sees(self.index.seen(one))]
 
-    @cached_property
-    def index(self) -> StoredSearch:
-        """Finds tools."""
-        from toolcrib.project.catalog.stored_search import StoredSearch
-
-        return StoredSearch(self.stored)
-
     def search(
         self,
         query: str,
@@ -179,11 +176,17 @@ class Bundles:
         Raises UsageError for a query without a word too.
         """
         _check_limit(limit)
-        from toolcrib.project.catalog.stored_search import Filter, PagedSearch
+        from toolcrib.project.catalog.stored_search import Filter, asked
+        from toolcrib.search import HitPlace
 
-        within = Filter(bundles, tags, kinds, include_disabled, sees)
-        question = PagedSearch.of(query, within, page)
-        return self.index.find(question, within, limit) if self.exist else ToolHits([], None, 0)
+        wanted = asked(query, tags, kinds)
+        key = ("search", wanted.words, [sorted(one) for one in (bundles, tags, kinds)], include_disabled)
+        after = None if page is None else HitPlace(*read_page_token(page, key, int, int))
+        if not self.exist:
+            return ToolHits([], None, 0)
+        found = self.index.find(wanted, Filter(bundles, include_disabled, sees), limit, after)
+        following = page_token(key, [*found.hits[-1].place]) if found.more else None
+        return ToolHits(found.hits, following, found.total, found)
 
     def start(self) -> None:
         """Look after the bundles until `stop`: take up changes of other processes, also for searches, and
@@ -203,12 +206,10 @@ class Bundles:
             try:
                 if self.exist:
                     await self._keep_once()
-            except StateUnavailable as error:
-                _log.warning("the bundles cannot be kept: %s", error)
-                await asyncio.sleep(_LATER_S)
             # A task that ends by an error is noticed by nobody, and the list would never change again.
-            except Exception:
-                _log.exception("the bundles cannot be kept")
+            except Exception as error:
+                known = isinstance(error, StateUnavailable)
+                _log.warning("the bundles cannot be kept: %s", error, exc_info=not known)
                 await asyncio.sleep(_LATER_S)
             await asyncio.sleep(_LOOK_S)
 
@@ -217,9 +218,12 @@ class Bundles:
             await run_in_thread(self.stored.catch_up)
         # In this thread, to which the registry belongs; the reading before may run in another.
         self.stored.settle()
-        await run_in_thread(self.index.sync)
-        if self.stored.is_reaping_due:
-            await run_in_thread(self.stored.reap)
+
+        def keep() -> None:
+            self.index.sync()
+            self.stored.reap()
+
+        await run_in_thread(keep)
 
     async def invoke(self, call: Call, path: Callable[[Call], Awaitable[Result]]) -> Result:
         """Make a call that may be of a tool of a bundle: find the tool, call it by `path`, count the call."""
@@ -248,10 +252,6 @@ class Bundles:
             # Counts are statistics: the project closes also if they cannot be written.
             with suppress(StateUnavailable):
                 self.usage.close()
-
-
-def _refuse_to_bind(tool: Tool, *_: object) -> NoReturn:
-    raise ToolNotFound(f"{tool.name} can only be called in a project", hint="toolcrib init makes one.")
 
 
 def _check_limit(limit: int) -> None:

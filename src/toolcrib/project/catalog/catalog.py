@@ -19,7 +19,6 @@ from toolcrib.project.integrity.programs import programs_of
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.builtins import Builtins
-from toolcrib.project.tools.workspaces import Workspaces
 from toolcrib.spec import Call, Caller, Result, Tool
 from toolcrib.state import cache_folder
 
@@ -44,11 +43,9 @@ class ProjectCatalog:
         toolset: Toolset,
         steps: ProjectSteps,
         binder: Binder,
-        workspaces: Workspaces,
         built_in: Sequence[BuiltIn] = (),
     ) -> None:
-        self._setup, self.toolset, self._steps = setup, toolset, steps
-        self._binder, self.workspaces = binder, workspaces
+        self._setup, self.toolset, self._steps, self.binder = setup, toolset, steps, binder
         self.files = setup.files
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
@@ -62,14 +59,14 @@ class ProjectCatalog:
     @cached_property
     def builtins(self) -> Builtins:
         """The built-in tools."""
-        return Builtins(self._setup.config, self.toolset, self._binder.host, self._steps)
+        return Builtins(self._setup.config, self.toolset, self.binder.host, self._steps)
 
     def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
         from toolcrib.project.catalog.stored import StoredTools
 
-        functions = self._binder.functions
+        functions, data = self.binder.functions, self._setup.vault.data
         return StoredTools(
-            self._setup.vault.data,
+            data,
             self.registry,
             self._know_stored,
             self.toolset.announce,
@@ -94,8 +91,8 @@ class ProjectCatalog:
         if named.specs or named.wrong:
             from toolcrib.project.tools.servers import Servers
 
-            self.servers = Servers(self._setup, self.toolset, self.workspaces, steps.secrets)
-            self.workspaces.server_programs = self.servers.programs
+            self.servers = Servers(self._setup, self.toolset, self.binder, steps.secrets)
+            self.binder.server_programs = self.servers.programs
             steps.pins.remote = self.servers.definitions
 
     def get(self, name: str) -> Tool:
@@ -140,7 +137,9 @@ class ProjectCatalog:
         every = self.every() if among is None else self._named(among)
         return [tool for tool in every if access.visible(tool, caller, identity)]
 
-    def listed(self, caller: str, identity: Caller | None) -> Mapping[str, Tool | memoryview]:
+    def listed(
+        self, caller: str = "local", identity: Caller | None = None
+    ) -> Mapping[str, Tool | memoryview]:
         """Return the `tools` by name, or their entries in MCP's list where these are kept."""
         if self._steps.access.hides(identity):
             return {tool.name: tool for tool in self.tools(caller, identity)}
@@ -150,20 +149,20 @@ class ProjectCatalog:
         self.registry.check_all(but=kept)
         return {name: kept.get(name) or self.toolset.get(name) for name in self._names()}
 
-    def described(self, caller: str, identity: Caller | None) -> list[tuple[str, str]]:
+    def described(self, caller: str = "local", identity: Caller | None = None) -> list[tuple[str, str]]:
         """Return name and description of each of the `tools`. Those of bundles are not made ready for it."""
         sees = self.seen_by(caller, identity)
         own = [tool for tool in self.every(stored=False) if sees is None or sees(tool)]
         return [*((tool.name, tool.description) for tool in own), *self.bundles.described(sees)]
 
     def _named(self, names: Collection[str]) -> list[Tool]:
-        found = []
+        found = {}
         for name in names:
             with suppress(ToolcribError):
-                found.append(self.get(name))
+                tool = self.get(name)
+                found[tool.name] = tool
         # By place in the list, not as they were asked for.
-        order = {name: number for number, name in enumerate(self.toolset.names)}
-        return sorted(found, key=lambda tool: order.get(tool.name, 0))
+        return [found[name] for name in self.toolset.names if name in found]
 
     @cached_property
     def search(self) -> Search:
@@ -233,7 +232,7 @@ class ProjectCatalog:
 
     def _programs_changed(self) -> None:
         """Close the programs of tools to all other tools: those get executors that know of them."""
-        self.workspaces.reset()
+        self.binder.reset()
         self.registry.renew()
         self.builtins.renew()
 
@@ -246,7 +245,7 @@ class ProjectCatalog:
         if self.servers is not None:
             await self.servers.aclose()
         await self.toolset.aclose()
-        await self.workspaces.aclose()
+        await self.binder.aclose()
 
     def close(self) -> None:
         """Close the indexes."""

@@ -20,8 +20,7 @@ class ExternalTools:
     """Puts such tools into the registry. Places are named `tools/NAME` (a folder) and `source/N`."""
 
     def __init__(self, sources: Sequence[ToolSource], registry: ToolRegistry) -> None:
-        self._place = registry.place
-        self._registry = registry
+        self._place, self._registry = registry.place, registry
         self.sources = {f"source/{number}": source for number, source in enumerate(sources)}
         self._tools: dict[str, dict[str, Tool]] = {}
         self._errors: dict[str, list[Diagnostic]] = {}
@@ -74,21 +73,18 @@ class ExternalTools:
     def remove_missing(self, read: Mapping[str, Loaded], change: CatalogChange) -> None:
         """Take out what is no longer there, so that its name is free. Comes before `apply`."""
         for place, loaded in read.items():
-            self._remove_missing(place, loaded, change)
+            tools = self._tools.get(place, {})
+            offered = {tool.name for tool in loaded.tools}
+            for name, tool in list(tools.items()):
+                if name in offered or _stays(tool, loaded):
+                    continue
+                del tools[name]
+                if self._registry.remove_external(name):
+                    change.removed.append(name)
 
     def apply(self, read: Mapping[str, Loaded], change: CatalogChange) -> list[Tool]:
         """Put in what was read, and return the tools that are new or changed."""
         return [tool for place, loaded in read.items() for tool in self._apply(place, loaded, change)]
-
-    def _remove_missing(self, place: str, loaded: Loaded, change: CatalogChange) -> None:
-        tools = self._tools.get(place, {})
-        offered = {tool.name for tool in loaded.tools}
-        for name, tool in list(tools.items()):
-            if name in offered or _stays(tool, loaded):
-                continue
-            del tools[name]
-            if self._registry.remove_external(name):
-                change.removed.append(name)
 
     def _apply(self, place: str, loaded: Loaded, change: CatalogChange) -> list[Tool]:
         before = self._tools.get(place, {})
@@ -139,8 +135,6 @@ class ExternalTools:
 def _stays(tool: Tool, loaded: Loaded) -> bool:
     """Return True if a missing tool must stay as it was, because its file is there and has errors."""
     path = "" if tool.source is None else tool.source.path
-    if tool.name in loaded.broken:
-        return True
     read_in_part = any(one.source is not None and one.source.path == path for one in loaded.tools)
     wrong = any(finding.is_error and finding.path == path for finding in loaded.diagnostics)
-    return wrong and not read_in_part and os.path.lexists(path)
+    return tool.name in loaded.broken or (wrong and not read_in_part and os.path.lexists(path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,11 +100,10 @@ class ToolRegistry:
     def __init__(self, place: Place, files: SourceFiles, toolset: Toolset, bind: Bind) -> None:
         folder = cache_folder(place.root)
         self._cache = ManifestCache(place.tools, None if folder is None else folder / "manifests", files)
-        self.place = place
-        self.files = files
+        self.place, self.files = place, files
         """The files that manifests may be read from."""
-        self._toolset = toolset
-        self._bind = bind
+        self._toolset, self._bind = toolset, bind
+        self.same_name = toolset.same_name
         self._tools: dict[str, BoundTool] = {}
         self.unchecked: dict[str, BoundTool] = {}
         """Tools that `check` must see before they are used. Most calls find that theirs is not among them."""
@@ -138,25 +137,21 @@ class ToolRegistry:
 
     def add_external(self, tool: Tool) -> None:
         """Put in a tool of another source, to be checked when it is first listed or called."""
-        bound, name = self.bind(tool), tool.name
-        if name in self._toolset:
-            self._toolset.replace(bound)
-        else:
-            self._toolset.add(bound)
-        self._know(bound)
-
-    def add_stored(self, tool: Tool, document: Document) -> None:
-        """Put in a tool of the store, which the list has already. Raises ConflictError for a name in use."""
         bound = self.bind(tool)
+        self._toolset.replace(bound)
+        self._know(bound)
+
+    def put_stored(self, bound: BoundTool, document: Document | None = None) -> None:
+        """Put in a tool of the store, which the list has already; without a document nothing is checked.
+
+        Raises ConflictError for a name in use.
+        """
         self._toolset.put_quietly(bound)
         self._know(bound)
-        self._documents[tool.name] = document
-
-    def put_bound(self, bound: BoundTool) -> None:
-        """Put in a tool of the store that has no manifest to check."""
-        self._toolset.put_quietly(bound)
-        self._external[bound.name] = bound
-        self.marks[bound.name] = []
+        if document is None:
+            self.unchecked.pop(bound.name, None)
+        else:
+            self._documents[bound.name] = document
 
     def _know(self, bound: BoundTool) -> None:
         self._forget(bound.name)
@@ -177,10 +172,6 @@ class ToolRegistry:
         """Return True if the tool of this name in the list is one of another source."""
         bound = self._external.get(name)
         return bound is not None and name in self._toolset and self._toolset.bound(name) is bound
-
-    def same_name(self, name: str) -> str | None:
-        """Return the tool of this name, or of the same one for clients; None if the name is free."""
-        return self._toolset.same_name(name)
 
     def set_external_findings(
         self, place: str, found: Iterable[Diagnostic], broken: Mapping[str, Sequence[Diagnostic]]
@@ -236,10 +227,7 @@ class ToolRegistry:
 
     def put(self, bound: BoundTool) -> None:
         """Put in one tool, to be checked when it is first listed or called."""
-        if bound.name in self._tools:
-            self._toolset.replace(bound)
-        else:
-            self._toolset.add(bound)
+        self._toolset.replace(bound)
         self._tools[bound.name] = self.unchecked[bound.name] = bound
         self._documents.pop(bound.name, None)
 
@@ -249,17 +237,16 @@ class ToolRegistry:
         for name, bound in self._warned.items():
             self._found.setdefault(name, []).extend(check_tool(bound.tool))
         self._warned.clear()
-        return list(self._all())
+        return self._all()
 
     @property
     def all_errors(self) -> list[Diagnostic]:
-        """The errors among the `diagnostics`. Positions of warnings, which take long to find, are not
-        needed."""
+        """The errors among the `diagnostics`, without the work of finding the positions of warnings."""
         return [finding for finding in self._all() if finding.is_error]
 
-    def _all(self) -> Iterator[Diagnostic]:
-        for found in (*self._found.values(), *(found for found, _ in self._external_findings.values())):
-            yield from found
+    def _all(self) -> list[Diagnostic]:
+        external = (found for found, _ in self._external_findings.values())
+        return [finding for found in (*self._found.values(), *external) for finding in found]
 
     @property
     def names(self) -> set[str]:
@@ -367,12 +354,8 @@ class ToolRegistry:
                     settled = settled_mark_of(tool.source.path, tool.source.raw, self.files)
                     self.marks[name] = settled or self.marks[name]
 
-    def apply(self, readings: Iterable[Reading], change: CatalogChange) -> None:
+    def apply(self, reading: Reading, change: CatalogChange) -> None:
         """Put in what is on disk now. A manifest with errors leaves the tool of its name as it was."""
-        for reading in readings:
-            self._apply(reading, change)
-
-    def _apply(self, reading: Reading, change: CatalogChange) -> None:
         name, tool, old = reading.name, reading.tool, self.current(reading.name)
         before = self._found.pop(name, [])
         self._warned.pop(name, None)

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import (
     FILE_NAME,
     Diagnostic,
     Loaded,
-    SourceFiles,
     check_tool,
     folders,
     mark_of,
@@ -46,14 +46,13 @@ class HotReload:
         reset: Callable[[], None],
         report: Callable[[CatalogChange], None] | None = None,
     ) -> None:
-        self._registry = registry
-        self._external = external
-        self._know = know
-        self._reset = reset
-        self._report = report or _log_change
+        self._registry, self._external = registry, external
+        self._know, self._reset, self._report = know, reset, report or _log_change
         self._watch = Watch(
             registry.place, external.sources, lambda text: self._report(CatalogChange(warnings=[text]))
         )
+        self._unlisted: list[Diagnostic] = []
+        """Why the folder of tools could not be listed the last time."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -81,7 +80,8 @@ class HotReload:
     async def _take(self, touched: set[str]) -> None:
         """Read again what may have changed, and put it into effect."""
         every = "tools" in touched
-        names, found = self._listed() if every else (_names(touched), [])
+        own = sorted(key.removeprefix("tools/") for key in touched if key.startswith("tools/"))
+        names, found = self._listed() if every else (own, [])
         places = dict.fromkeys(
             self._external.places if every else sorted(touched & self._external.sources.keys())
         )
@@ -89,8 +89,7 @@ class HotReload:
         clock = asyncio.get_running_loop().time
         until = clock() + _SLICE_S
         for name in names:
-            reading = self._read(name)
-            if reading is not None:
+            if (reading := self._read(name)) is not None:
                 readings.append(reading)
             if self._external.may_be_in(name, reading):
                 places[self._external.folder(name)] = None
@@ -99,7 +98,9 @@ class HotReload:
                 until = clock() + _SLICE_S
         loaded = await asyncio.to_thread(self._external.read, list(places)) if places else {}
         change = self._apply(readings, loaded) if readings or loaded else CatalogChange()
-        change.broken += found
+        if every:
+            change.broken += [one for one in found if one not in self._unlisted]
+            self._unlisted = found
         if "config" in touched:
             change.warnings.append("config.yml has changed; the new settings apply from the next start")
         if change:
@@ -114,7 +115,8 @@ class HotReload:
         self._know(new)
         # What is gone first, so that a tool which moved to another file finds its name free.
         self._external.remove_missing(loaded, change)
-        self._registry.apply(readings, change)
+        for reading in readings:
+            self._registry.apply(reading, change)
         new_external = self._external.apply(loaded, change)
         self._know(new_external)
         root = self._registry.place.root
@@ -139,8 +141,10 @@ class HotReload:
         if good and mark and mark == mark_of(f"{folder}/{FILE_NAME}"):
             return None
         old = registry.current(name)
-        if good and old is not None and _is_unchanged(old, registry.files):
-            return None
+        if good and old is not None and old.source is not None:
+            with suppress(ManifestError, OSError):
+                if read(old.source.path, registry.files) == old.source.raw:
+                    return None
         found: list[Diagnostic] = []
         read_one = read_folder(folder, name, found, registry.files)
         if read_one is None:
@@ -150,18 +154,6 @@ class HotReload:
             # As on opening: the form now, the rest when the tool is first listed or called.
             return Reading(name, tool, tuple(found))
         return Reading(name, tool, (*found, *check_tool(tool, document)), checked=True)
-
-
-def _names(touched: Iterable[str]) -> list[str]:
-    return sorted(key.removeprefix("tools/") for key in touched if key.startswith("tools/"))
-
-
-def _is_unchanged(tool: Tool, files: SourceFiles) -> bool:
-    assert tool.source is not None
-    try:
-        return read(tool.source.path, files) == tool.source.raw
-    except (ManifestError, OSError):
-        return False
 
 
 def _log_change(change: CatalogChange) -> None:

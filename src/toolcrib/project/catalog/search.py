@@ -47,9 +47,7 @@ class Search:
         folder: Path | None,
         stored: Callable[[], StoredSearch | None],
     ) -> None:
-        self._registry = registry
-        self._toolset = toolset
-        self._stored = stored
+        self._registry, self._toolset, self._stored = registry, toolset, stored
         self._index = MarkedIndex(None if folder is None else folder / "search")
         self._revision = -1
 
@@ -165,22 +163,15 @@ class Search:
 
     def _as_json(self, hit: Hit) -> dict[str, Any] | None:
         """Return a hit as JSON; None for a tool that proves unusable."""
-        name, kind, tags, description = hit.tool.key, hit.tool.kind, hit.tool.tags, ""
         if isinstance(hit.tool, Card):
-            self._registry.check(name)
-            tool = self._tool(name)
+            self._registry.check(hit.tool.key)
+            tool = self._tool(hit.tool.key)
             if tool is None:
                 return None
-            description = tool.description
+            name, description = tool.name, tool.description
         else:
             stored = self._stored()
             assert stored is not None
             name, description = stored.described(hit.tool)
-        return {
-            "name": name,
-            "kind": kind,
-            "tags": list(tags),
-            "match": hit.match,
-            "field": hit.field,
-            "description": description,
-        }
+        found = {"name": name, "kind": hit.tool.kind, "tags": list(hit.tool.tags)}
+        return {**found, "match": hit.match, "field": hit.field, "description": description}

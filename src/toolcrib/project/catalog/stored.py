@@ -97,8 +97,7 @@ class StoredTools:
         shipped: Callable[[str, str], BoundTool] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.data, self._built_in = data, built_in
-        self._clock, self._shipped = clock, shipped
+        self.data, self._built_in, self._clock, self._shipped = data, built_in, clock, shipped
         self._registered = lambda name: name in FUNCTIONS or registered(name)
         self._registry, self._know, self._announce = registry, know, announce
         self._reserved, self._pinned = frozenset(reserved), frozenset(pinned)
@@ -226,10 +225,8 @@ class StoredTools:
 
     def _with_wire_name(self, text: str) -> ListedTool | None:
         bundle, _, slug = text.partition("__")[0].partition("_")
-        id_ = self._ids.get(bundle)
-        if not slug or id_ is None:
-            return None
-        found = (tool for tool in self.listing.tools() if tool.slug == slug and tool.bundle == id_)
+        own = self._ids.get(bundle)
+        found = (tool for tool in self.listing.tools() if tool.slug == slug and tool.bundle == own)
         return next((tool for tool in found if wire_name(self.full_name(tool)) == text), None)
 
     def _best(self, versions: Sequence[ListedTool]) -> ListedTool | None:
@@ -310,7 +307,10 @@ class StoredTools:
                     self._bind(tool)
 
     def why_unavailable(self, record: ToolRecord) -> str | None:
-        """Return why a tool cannot be called here though it is enabled; None if it can."""
+        """Return why a tool cannot be called here though it is enabled; None if it can.
+
+        Its function is not registered in this process, or its record is no usable tool.
+        """
         fault = self._fault(record)
         return None if fault is None else fault.message
 
@@ -326,15 +326,11 @@ class StoredTools:
             return error
         return None
 
-    @property
-    def is_reaping_due(self) -> bool:
-        """True once a day, and at first."""
-        return not 0 <= self._clock() - self._reaped_at < _REAP_EVERY_S
-
     def reap(self) -> None:
-        """Remove bundles that were deleted long ago, and what killed processes have left."""
-        self._reaped_at = self._clock()
-        self.store.reap()
+        """Once a day, remove bundles that were deleted long ago, and what killed processes have left."""
+        if not 0 <= self._clock() - self._reaped_at < _REAP_EVERY_S:
+            self._reaped_at = self._clock()
+            self.store.reap()
 
     def close(self) -> None:
         """Leave what saves reading every record at the next start."""
@@ -355,7 +351,7 @@ class StoredTools:
         if listed.bundle == BUNDLE_ID and self._shipped is not None:
             bound = self._shipped(FUNCTIONS[listed.function], name)
             self._know([bound.tool])
-            self._registry.put_bound(bound)
+            self._registry.put_stored(bound)
             return
         record = self.store.tool(listed.bundle, listed.slug, listed.version)
         tool, document, found = tool_of(record, self._names[listed.bundle])
@@ -364,7 +360,7 @@ class StoredTools:
             return
         self._know([tool])
         try:
-            self._registry.add_stored(tool, document)
+            self._registry.put_stored(self._registry.bind(tool), document)
         except ConflictError as error:
             self._broken[name] = error.message
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.bundles.journal import Position
 from toolcrib.errors import UsageError
-from toolcrib.project.catalog.pages import ToolHits, page_token, read_page_token
 from toolcrib.search import (
     Found,
     HitPlace,
@@ -49,8 +48,6 @@ class Filter(NamedTuple):
     """Conditions for the tools of a search, as of `Bundles.search`."""
 
     bundles: Collection[str]
-    tags: Collection[str]
-    kinds: Collection[str]
     include_disabled: bool
     sees: Callable[[str], bool] | None
 
@@ -61,23 +58,6 @@ def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -
     if not words:
         raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
     return Wanted(words, tuple(tags), tuple(kinds))
-
-
-class PagedSearch(NamedTuple):
-    """A search, and the place on its list to begin after."""
-
-    wanted: Wanted
-    key: tuple[object, ...]
-    """What the tokens of its pages are bound to."""
-    after: HitPlace | None
-
-    @classmethod
-    def of(cls, query: str, within: Filter, page: str | None) -> PagedSearch:
-        """Raises UsageError for a query without a word, and for the page of another search."""
-        wanted = asked(query, within.tags, within.kinds)
-        filters = [sorted(one) for one in (within.bundles, within.tags, within.kinds)]
-        key = ("search", wanted.words, filters, within.include_disabled)
-        return cls(wanted, key, None if page is None else HitPlace(*read_page_token(page, key, int, int)))
 
 
 class StoredSearch:
@@ -95,25 +75,19 @@ class StoredSearch:
         self._mark: Mark | None = None
         self._moved: dict[str, int] = {}
 
-    def find(self, question: PagedSearch, within: Filter, limit: int) -> ToolHits:
+    def find(self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None) -> Found:
         """Search as `Bundles.search`."""
         try:
-            found = self._found(question, limit, within)
+            return self._found(wanted, within, limit, after)
         except IndexUnavailable as error:
             self.repair(error)
-            found = self._found(question, limit, within)
-        following = page_token(question.key, [*found.hits[-1].place]) if found.more else None
-        return ToolHits(found.hits, following, found.total, found)
+            return self._found(wanted, within, limit, after)
 
-    def _found(self, question: PagedSearch, limit: int, within: Filter) -> Found:
-        sees, hidden = within.sees, None
-        if sees is not None:
-
-            def hidden(tool: ListedTool) -> bool:
-                return not sees(self._stored.full_name(tool))
-
+    def _found(self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None) -> Found:
+        sees, name = within.sees, self._stored.full_name
+        hidden = None if sees is None else lambda tool: not sees(name(tool))
         with self.part(hidden, within.bundles, within.include_disabled) as part:
-            return find([part], question.wanted, limit, question.after)
+            return find([part], wanted, limit, after)
 
     @contextmanager
     def part(

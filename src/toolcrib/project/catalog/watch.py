@@ -15,12 +15,12 @@ import os
 import stat
 import struct
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME, OTHER_NAME, own_files
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME
 from toolcrib.project.config.sources import ToolSource, place_of
 from toolcrib.project.root import Place
 
@@ -104,21 +104,20 @@ _LONGEST_S = 0.1
 """or, if it does not end, after so long."""
 _POLL_S = 0.1
 _POLL_SHARE = 10
-"""Polling takes at most one part in so many of a processor."""
+"""A pause is so many times as long as reading all took."""
 _SLICE = 200
 """After so many folders other work on the event loop gets its turn."""
-_FILES = (FILE_NAME, OTHER_NAME, *own_files())
 _GIVEN_UP = (
     "changes cannot be watched ({}); all files are checked again and again instead. To watch them, raise "
     "fs.inotify.max_user_watches and max_user_instances (sysctl)."
 )
-_Signature = tuple[int, int, int, int] | None
 
 
 class Watch:
     """Watches folders that can hold a manifest, and nothing below them.
 
-    If the kernel's limits do not allow that, all files are polled, and `warn` is called with the reason.
+    If the kernel's limits do not allow that, `warn` is called with the reason, and all keys are reported
+    again and again.
     """
 
     def __init__(self, place: Place, sources: Mapping[str, ToolSource], warn: Callable[[str], None]) -> None:
@@ -132,7 +131,7 @@ class Watch:
         self._watches: dict[str, set[int]] = {}
         self._touched: set[str] = set()
         self._woken = asyncio.Event()
-        self._seen: dict[str, object] | None = None
+        self._polled_at: float | None = None
 
     async def start(self) -> None:
         """Begin. Changes from now on are reported, earlier ones are not."""
@@ -205,8 +204,7 @@ class Watch:
             if news.mask & SELF:
                 yield key if key != "config" else "tools"
             elif only == news.name or (only is None and news.name[:1] != "."):
-                inside = key == "tools" and only is None
-                if inside:
+                if key == "tools" and only is None:
                     yield f"tools/{news.name}"
                 elif self._is_complete(news, key, only):
                     yield key
@@ -290,29 +288,12 @@ class Watch:
     # -- polling ---------------------------------------------------------------------------------
 
     async def _poll(self) -> set[str]:
-        """Look once. The first time everything may have changed; that it is read comes after the look."""
-        started = time.process_time()
-        seen = {key: value async for key, value in self._signatures()}
-        before, self._seen = self._seen, seen
-        if before is None:
-            return {"tools", *self._sources}
-        found = {key for key in seen.keys() | before.keys() if seen.get(key) != before.get(key)}
-        if not found:
-            await asyncio.sleep(max(_POLL_S, (time.process_time() - started) * _POLL_SHARE))
-        return found
-
-    async def _signatures(self) -> AsyncIterator[tuple[str, object]]:
-        yield "config", _signature(self._path("config"))
-        for key, (source, path) in self._sources.items():
-            yield key, [(name, _signature(name)) for name in _files(source, os.fspath(path))]
-        for number, name in enumerate(_listed(self._tools), 1):
-            folder = f"{self._tools}/{name}"
-            yield (
-                f"tools/{name}",
-                next(filter(None, (_signature(f"{folder}/{file}") for file in _FILES)), None),
-            )
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+        """Return every key, each time after a pause: what has changed is found where all is read again."""
+        now = time.monotonic()
+        if self._polled_at is not None:
+            await asyncio.sleep(max(_POLL_S, (now - self._polled_at) * _POLL_SHARE))
+        self._polled_at = time.monotonic()
+        return {"tools", *self._sources}
 
 
 def _listed(folder: str) -> list[str]:
@@ -332,21 +313,3 @@ def _inside(source: ToolSource, path: str) -> Iterable[tuple[str, str | None]]:
     yield path, None
     if DIALECTS[source.dialect or DEFAULT_DIALECT].own_file is not None:
         yield from ((f"{path}/{name}", None) for name in _listed(path))
-
-
-def _files(source: ToolSource, path: str) -> list[str]:
-    """Return the files of a source that hold tools."""
-    if source.is_file:
-        return [path]
-    names = [f"{path}/{name}" for name in _listed(path)]
-    below = DIALECTS[source.dialect or DEFAULT_DIALECT].own_file
-    return names if below is None else [*names, *(f"{name}/{below}" for name in names)]
-
-
-def _signature(path: str) -> _Signature:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    # A program can set the time of a change back, but not `ctime`.
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

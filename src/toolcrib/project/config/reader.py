@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+from toolcrib.builtin.names import NAMES
+from toolcrib.builtin.settings import RootFolder
+from toolcrib.builtin.table import builtin
 from toolcrib.manifest import Diagnostic, Document
 from toolcrib.spec import Network, Permissions, SecretSpec
+from toolcrib.spec.model_provider import MODEL_APIS, ModelApi, ModelProvider
 from toolcrib.spec.naming import did_you_mean, nearest
 from toolcrib.state import is_database
 
 KeyPath = tuple[str | int, ...]
 """Keys and list positions from the top of the document down to a value."""
+_ROOT_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+_PROVIDER_KEYS = ("api", "base_url", "key")
+_PROVIDER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 # Unicode categories: with such characters a text looks like another one, or like several lines.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -178,3 +187,65 @@ def permissions(known: tuple[str, ...], read_default: tuple[str, ...] = ()) -> R
         )
 
     return read
+
+
+def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Read a list of names, or a mapping of names to options."""
+    if not isinstance(value, list | dict):
+        raise reader.misfit(at, "must be a list of names, or a mapping of names to options")
+    options = value if isinstance(value, dict) else {}
+    found = []
+    for number, name in enumerate(value):
+        here = (*at, name if isinstance(value, dict) else number)
+        if name not in NAMES:
+            hint = did_you_mean(str(name), NAMES, f"known here: {', '.join(NAMES)}")
+            raise reader.misfit(here, "is no built-in tool", hint)
+        given: Any = {} if options.get(name) is None else options[name]
+        if name in options and (faults := builtin(name).option_faults(given)):
+            path, message = faults[0]
+            raise reader.misfit(here, f"{path.removeprefix('$.')} {message}")
+        found.append((name, given))
+    return tuple(found)
+
+
+def read_roots(reader: Reader, value: Any, at: KeyPath) -> tuple[RootFolder, ...]:
+    """Read names of folders, each with a path that is only read, or with `path` and `write`."""
+    if not isinstance(value, dict) or not value:
+        raise reader.misfit(at, "must name at least one folder: `workspace: {path: ., write: true}`")
+    found = []
+    for name, entry in value.items():
+        if not _ROOT_NAME.fullmatch(name):
+            raise reader.misfit((*at, name), "is not a name for a folder", "use letters, digits, `_` and `-`")
+        block = {"path": entry} if isinstance(entry, str) else entry
+        block = reader.mapping(block, (*at, name), ("path", "write"))
+        path = reader.line(block.get("path"), (*at, name, "path"), 4096)
+        found.append(RootFolder(name, path, truth(reader, block.get("write", False), (*at, name, "write"))))
+    return tuple(found)
+
+
+def read_providers(reader: Reader, value: Any, at: KeyPath) -> tuple[ModelProvider, ...]:
+    """Read a mapping of names to `api`, `base_url` and `key`."""
+    if not isinstance(value, dict):
+        raise reader.misfit(at, "must be a mapping: name, then `api` and `base_url`", None, "wrong-type")
+    return tuple(_provider(reader, name, entry, (*at, str(name))) for name, entry in value.items())
+
+
+def _provider(reader: Reader, name: str, entry: Any, at: KeyPath) -> ModelProvider:
+    from toolcrib.egress import Destination
+
+    # `scripted` is a model without a provider, which answers by the agent's own script.
+    if not _PROVIDER_NAME.fullmatch(name) or name == "scripted":
+        raise reader.misfit(at, "is no name for a provider", "use letters, digits, `_` and `-`")
+    block = reader.mapping(entry, at, _PROVIDER_KEYS)
+    for key in _PROVIDER_KEYS[:2]:
+        if key not in block:
+            raise reader.misfit(at, f"needs `{key}`", "`api: openai` is that of most local servers")
+    api = cast("ModelApi", choice(MODEL_APIS)(reader, block["api"], (*at, "api")))
+    base_url, secret = block["base_url"], block.get("key")
+    try:
+        Destination.parse(base_url)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise reader.misfit((*at, "base_url"), f"is no address: {error}") from None
+    if secret is not None and (not isinstance(secret, str) or not _SECRET.fullmatch(secret)):
+        raise reader.misfit((*at, "key"), "must be the name of a secret", "such as MY_PROVIDER_KEY")
+    return ModelProvider(name, api, base_url, secret)

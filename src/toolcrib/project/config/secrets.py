@@ -114,13 +114,15 @@ def open_sources(
     `start` returns what runs a helper command; its first argument is the name of the setting. `own` is asked
     first: what the user has set.
     """
-    sources = [
-        _command(setting, start(_name(n), setting))
-        if setting.kind == "command"
-        else _OPEN[setting.kind](setting, root)
-        for n, setting in enumerate(settings)
-    ]
-    return ChainedSecrets([own, *sources])
+    sources = [own]
+    for n, one in enumerate(settings):
+        if one.kind == "command":
+            advice, limit_s = _CONFINED if one.confined else "", one.timeout_ms / 1000
+            helper = start(_name(n), one)
+            sources.append(CommandSecrets(one.argv, limit_s, keep=one.cache_s, start=helper, advice=advice))
+        else:
+            sources.append(_OPEN[one.kind](one, root))
+    return ChainedSecrets(sources)
 
 
 def helper_lines(settings: Sequence[SourceSetting]) -> dict[str, CommandLine]:
@@ -130,16 +132,6 @@ def helper_lines(settings: Sequence[SourceSetting]) -> dict[str, CommandLine]:
 
 def _name(position: int) -> str:
     return f"secrets.sources[{position}]"
-
-
-def _command(setting: SourceSetting, start: StartHelper) -> SecretSource:
-    return CommandSecrets(
-        setting.argv,
-        setting.timeout_ms / 1000,
-        keep=setting.cache_s,
-        start=start,
-        advice=_CONFINED if setting.confined else "",
-    )
 
 
 _OPEN: Mapping[str, Callable[[SourceSetting, Path], SecretSource]] = {

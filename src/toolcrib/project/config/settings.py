@@ -21,11 +21,9 @@ from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
 from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.project.config import weakening as weak
-from toolcrib.project.config.builtins import read_builtins, read_roots
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.middleware import MiddlewareSetting, middleware_lines, read_middleware
 from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
-from toolcrib.project.config.providers import read_providers
 from toolcrib.project.config.reader import (
     Read,
     Reader,
@@ -35,6 +33,9 @@ from toolcrib.project.config.reader import (
     items,
     number,
     permissions,
+    read_builtins,
+    read_providers,
+    read_roots,
     texts,
     truth,
 )
@@ -47,7 +48,7 @@ from toolcrib.project.config.secrets import (
     read_secret_sources,
 )
 from toolcrib.project.config.sources import ToolSource, place_of, read_source
-from toolcrib.project.config.started import CommandLine, parts_of
+from toolcrib.project.config.started import parts_of
 from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
 from toolcrib.spec.model_provider import ModelProvider
@@ -70,7 +71,6 @@ def _setting(
     key: str,
     read: Read,
     default: T,
-    *,
     weakens: Callable[[Any], str | None] | None,
     safe: Callable[[Any], Any] = lambda _: None,
 ) -> T:
@@ -92,119 +92,101 @@ class Config:
         "approvals.channels",
         read_channels,
         weak.OWN_CHANNELS,
-        weakens=weak.channels,
+        weak.channels,
         safe=lambda value: [one for one in value if one in weak.OWN_CHANNELS],
     )
     """The channels by which a person may approve a call: `cli`, the command line; `elicitation`, the
     calling client, which [waits for trust](security.md#trust); `page`, [over HTTP](rest.md). An
     approval by another channel is refused."""
     approval_ttl_hours: float = _setting(
-        "approvals.ttl_hours",
-        number(0.01, 24 * 366, whole=False),
-        DEFAULT_TTL_HOURS,
-        weakens=weak.ttl_hours,
-        safe=lambda value: min(value, DEFAULT_TTL_HOURS),
+        "approvals.ttl_hours", number(0.01, 24 * 366, whole=False), DEFAULT_TTL_HOURS, weak.ttl_hours
     )
     """The hours that a call waits for a person, from 0.01 to 8,784. More than the default waits for trust."""
-    audit_max_bytes: int = _setting("audit.max_bytes", number(65_536, 2**40), MAX_BYTES, weakens=None)
+    audit_max_bytes: int = _setting("audit.max_bytes", number(65_536, 2**40), MAX_BYTES, None)
     """The size in bytes at which a file of the audit log is closed and the next one begun
     ([rotation](audit.md#files)), from 65,536."""
-    database: str = _setting("database", read_database, IN_FILE, weakens=weak.database)
+    database: str = _setting("database", read_database, IN_FILE, weak.database)
     """The place of waiting calls, rates and results of calls with a key: `sqlite`, a file in the project, or
     `postgresql://USER@HOST:PORT/DATABASE`, which waits for trust ([Databases](databases.md))."""
-    lenient: bool = _setting("inputs.lenient", truth, False, weakens=None)
+    lenient: bool = _setting("inputs.lenient", truth, False, None)
     """If `true`, arguments that do not fit are read again: `"12"` for 12, JSON text for an object, null for a
     missing value ([lists for providers](providers.md))."""
-    builtins: tuple[tuple[str, Mapping[str, Any]], ...] = _setting(
-        "builtins", read_builtins, (), weakens=None
-    )
+    builtins: tuple[tuple[str, Mapping[str, Any]], ...] = _setting("builtins", read_builtins, (), None)
     """The [built-in tools](builtins.md) that are on: a list of names, or a mapping of names to options. Those
     that write or reach beyond the project need a review like any tool."""
-    calls_per_minute: int | None = _setting(
-        "limits.calls_per_minute", number(1, 1_000_000), None, weakens=None
-    )
+    calls_per_minute: int | None = _setting("limits.calls_per_minute", number(1, 1_000_000), None, None)
     """Calls of each tool in any 60 seconds, by all callers and in all processes of the project together."""
-    concurrency: int | None = _setting("limits.concurrency", number(1, 10_000), None, weakens=None)
+    concurrency: int | None = _setting("limits.concurrency", number(1, 10_000), None, None)
     """Calls of each tool at one time, in all processes of the project together."""
-    created_tools: int = _setting("limits.created_tools", number(1, 500), 500, weakens=None)
+    created_tools: int = _setting("limits.created_tools", number(1, 500), 500, None)
     """The number of tools that [agents may have made](tools-made-by-agents.md) at a time, from 1 to the
     default."""
     timeout_ms: int = _setting(
-        "limits.timeout_ms", number(1, 86_400_000), weak.DEFAULT_TIMEOUT_MS, weakens=weak.timeout_ms
+        "limits.timeout_ms", number(1, 86_400_000), weak.DEFAULT_TIMEOUT_MS, weak.timeout_ms
     )
     """No attempt of any tool takes longer, in milliseconds. The smallest of this, the tool's own limit and
     the call's own limit applies, and the error names it. More than the default waits for trust."""
-    max_listed: int = _setting("mcp.max_listed", number(0, 10_000), 100, weakens=None)
+    max_listed: int = _setting("mcp.max_listed", number(0, 10_000), 100, None)
     """With more tools than this, the list for MCP clients has only the
     [meta-tools](tools-made-by-agents.md#meta-tools) and the pinned tools."""
-    pinned: tuple[str, ...] = _setting("mcp.pinned", texts, (), weakens=None)
+    pinned: tuple[str, ...] = _setting("mcp.pinned", texts, (), None)
     """Names of tools that are always listed."""
-    servers: NamedServers = _setting(
-        "mcp_servers", read_named_servers, NamedServers(), weakens=weak.mcp_servers
-    )
+    servers: NamedServers = _setting("mcp_servers", read_named_servers, NamedServers(), weak.mcp_servers)
     """Third-party MCP servers whose tools become tools of the project, by name ([MCP
     servers](mcp-servers.md)). Used in a trusted project only."""
-    providers: tuple[ModelProvider, ...] = _setting(
-        "models.providers",
-        read_providers,
-        (),
-        weakens=weak.providers,
-        safe=lambda _: {},
-    )
+    providers: tuple[ModelProvider, ...] = _setting("models.providers", read_providers, (), weak.providers)
     """Servers of models for [agents](agents.md#models), by name: `api` (`anthropic`, `openai` or `google`),
     `base_url`, and `key`, the name of the secret that is its key. Used in a trusted project only."""
     middleware: tuple[MiddlewareSetting, ...] = _setting(
         "middleware",
         items(read_middleware, 50),
         (),
-        weakens=weak.middleware,
+        weak.middleware,
         safe=lambda value: [one for one in value if not weak.acts(one)],
     )
     """Wrappers of each call, outermost first ([Middleware](middleware.md)): a name, or `use`, `tools` and
     `options`. `cache`, `retry` and code of the project wait for trust."""
-    policy_default: Effect = _setting("policy.default", choice(EFFECTS), "allow", weakens=None)
+    policy_default: Effect = _setting("policy.default", choice(EFFECTS), "allow", None)
     """The decision about calls that no rule matches: `allow`, `ask` or `deny`."""
-    rules: tuple[Rule, ...] = _setting("policy.rules", read_rules, (), weakens=None)
+    rules: tuple[Rule, ...] = _setting("policy.rules", read_rules, (), None)
     """The [rules](security.md#rules)."""
-    self_approval: bool = _setting("policy.self_approval", truth, False, weakens=weak.self_approval)
+    self_approval: bool = _setting("policy.self_approval", truth, False, weak.self_approval)
     """If `true`, a person may decide on calls made with their own token, and a token on calls made for its
     own owner ([callers](security.md#callers)). Waits for trust."""
-    retry_jitter: float = _setting("retry.jitter", number(0, 1, whole=False), 0.0, weakens=None)
+    retry_jitter: float = _setting("retry.jitter", number(0, 1, whole=False), 0.0, None)
     """0: the next attempt follows at once. Above 0: after attempt n it waits n⁴ seconds, more or less by this
     part."""
-    retry_attempts: int = _setting(
-        "retry.max_attempts", number(1, 100), weak.DEFAULT_ATTEMPTS, weakens=weak.attempts
-    )
+    retry_attempts: int = _setting("retry.max_attempts", number(1, 100), weak.DEFAULT_ATTEMPTS, weak.attempts)
     """Attempts, including the first, of registered Python functions and of manifest tools that can safely be
     repeated: HTTP with GET, HEAD, OPTIONS, PUT or DELETE, and those with `annotations.idempotent: true`. All
     others make one attempt. A tool's own `retry` replaces it. More than the default waits for trust."""
-    review: Review = _setting("review", choice(("ask", "off")), "ask", weakens=weak.review)
+    review: Review = _setting("review", choice(("ask", "off")), "ask", weak.review)
     """`ask`: a person [reviews](security.md#first-use) a tool that writes or reaches beyond the project
     before its first call, and after each change. `off` waits for trust."""
-    roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (), weakens=None)
+    roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (), None)
     """The folders of built-in tools by name, the first of which is where relative paths begin: a path that is
     only read, or `{path: PATH, write: true}`. Not set: the project, read-only."""
     sandbox_minimum: Level = _setting(
         "sandbox.minimum",
         choice(LEVELS, "`full` is the default; `toolcrib doctor` shows what this machine supports"),
         "full",
-        weakens=weak.sandbox,
+        weak.sandbox,
     )
     """The weakest level at which commands and Python tools may run: `full`, `landlock` or `none`. Less than
     `full` is used in a trusted project only: see [Levels](sandbox.md#a-lower-minimum)."""
     secret_sources: tuple[SourceSetting, ...] = _setting(
-        "secrets.sources", read_secret_sources, ENVIRONMENT, weakens=weak.secret_sources
+        "secrets.sources", read_secret_sources, ENVIRONMENT, weak.secret_sources
     )
     """The sources of secrets, asked one after the other: `env`, `env_file`, `folder`, `command`, `keyring`
     ([Secrets](secrets.md))."""
-    allowed_hosts: tuple[str, ...] | None = _setting("security.allowed_hosts", hosts, None, weakens=None)
+    allowed_hosts: tuple[str, ...] | None = _setting("security.allowed_hosts", hosts, None, None)
     """HTTP tools and programs reach at most these hosts, within what their own permission allows. Not set:
     their own permission alone decides. Entries as in [HTTP tools](http-tools.md#where-a-request-may-go)."""
     max_permissions: Permissions | None = _setting(
         "security.max_permissions",
         permissions(("network", "fs", "secrets", "env")),
         None,
-        weakens=weak.max_permissions,
+        weak.max_permissions,
         safe=lambda _: {},
     )
     """The ceiling for [tools that agents make](tools-made-by-agents.md): `network`, `fs`, `secrets`,
@@ -213,7 +195,7 @@ class Config:
         "sources",
         items(read_source, 100),
         (),
-        weakens=weak.outside_sources,
+        weak.outside_sources,
         safe=lambda value: [one for one in value if not weak.leads_out(one)],
     )
     """Further tools, in [another format](formats.md#sources) than `tool.yml`: a folder (`dir`) or a file
@@ -247,10 +229,8 @@ class Config:
         """
         # The zero bytes divide the parts: no text in one of them can pass for the next one.
         whole = (self.document.raw if self.document is not None else b"") + self.servers.trusted_bytes
-        if self.started:
-            whole += b"\0" + json.dumps(sorted(self.started.items())).encode(errors="surrogateescape")
-        if self.unconfined:
-            whole += b"\0" + json.dumps(sorted(self.unconfined.items())).encode(errors="surrogateescape")
+        for part in filter(None, (self.started, self.unconfined)):
+            whole += b"\0" + json.dumps(sorted(part.items())).encode(errors="surrogateescape")
         return hashlib.sha256(whole).hexdigest()
 
     @property
@@ -283,14 +263,10 @@ class Config:
 
     def with_started(self, root: Path) -> Config:
         """Return the same with all that they start, as it is now."""
-        lines = self.lines(root)
+        helpers, files = helper_lines(self.secret_sources), middleware_lines(self.middleware)
+        lines = {**self.servers.lines(root), **helpers, **files}
         free = {name: line.unconfined for name, line in lines.items() if line.unconfined}
         return replace(self, started=parts_of(lines, root), unconfined=free)
-
-    def lines(self, root: Path) -> dict[str, CommandLine]:
-        """Return every command line that the settings start, by the name of the setting."""
-        helpers, files = helper_lines(self.secret_sources), middleware_lines(self.middleware)
-        return {**self.servers.lines(root), **helpers, **files}
 
     def weakening(self) -> list[Weakening]:
         """Return the settings that wait for trust; none of settings that a program made itself."""

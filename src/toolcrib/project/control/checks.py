@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
-from toolcrib.errors import ApprovalRequired, ConflictError, InvalidToken, LockDrift, NotTrusted, ToolDisabled
+from toolcrib.errors import ApprovalRequired, ConflictError, LockDrift, NotTrusted, ToolDisabled
 from toolcrib.guard import (
     Decision,
     Pinned,
@@ -27,7 +27,7 @@ from toolcrib.guard import (
     changed_parts,
 )
 from toolcrib.manifest import kind_of
-from toolcrib.project.integrity.lock import FILE, Lock, Pin, listed, pin_of, read_lock, unusable
+from toolcrib.project.integrity.lock import FILE, Lock, listed, pin_of, read_lock, unusable
 from toolcrib.spec import Caller, Result, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import user_settings_file
@@ -48,8 +48,7 @@ class AccessControl:
     """Decides by the rules of one project and by the token that a call carries."""
 
     def __init__(self, rules: Rules, tokens: Tokens) -> None:
-        self._policy = Policy(rules)
-        self._tokens = tokens
+        self._policy, self._tokens = Policy(rules), tokens
         self._has_rules = bool(rules.rules) or rules.default != "allow"
         self.only_for: dict[str, set[str]] = {}
         """Built-in tool to the callers that it is on for, where it is not on for everybody."""
@@ -63,14 +62,6 @@ class AccessControl:
         if identity is not None:
             self._tokens.require_valid(identity)
 
-    def valid(self, identity: Caller | None) -> bool:
-        """Return False if this caller's token was revoked or has expired."""
-        try:
-            self.require_valid(identity)
-        except InvalidToken:
-            return False
-        return True
-
     def visible(self, tool: Tool, caller: str, identity: Caller | None) -> bool:
         """Return True if this caller may see the tool."""
         if not self.hides(identity):
@@ -81,25 +72,22 @@ class AccessControl:
         # A built-in tool without an entry is on for everybody, so also for this caller.
         return tool.is_builtin and caller not in self.only_for.get(tool.name, (caller,))
 
-    def admit(self, tool: Tool, caller: str, identity: Caller | None) -> None:
+    def admit(self, tool: Tool, caller: str, identity: Caller | None) -> Decision | None:
         """Refuse a call that this caller may never make, whatever the arguments.
 
-        Raises `InvalidToken`, `PolicyDenied`, and `ToolDisabled` for a built-in tool of an agent.
+        Return the decision if the arguments do not matter. Raises `InvalidToken`, `PolicyDenied`, and
+        `ToolDisabled` for a built-in tool of an agent.
         """
-        if self.hides(identity):
-            self.require_valid(identity)
-            if self._is_off(tool, caller):
-                raise builtin_off(tool.name)
-            self._policy.admit(tool, caller, identity)
+        if identity is not None:
+            self._tokens.require_valid(identity)
+        if self.only_for and self._is_off(tool, caller):
+            raise builtin_off(tool.name)
+        return self._policy.admit(tool, caller, identity) if self._has_rules or identity is not None else None
 
     def authorise(self, ctx: Context) -> None:
-        """Do the same for a call on its way, and keep the decision if the arguments do not matter."""
-        if ctx.identity is not None:
-            self._tokens.require_valid(ctx.identity)
-        if self.only_for and self._is_off(ctx.bound.tool, ctx.caller):
-            raise builtin_off(ctx.tool)
-        if self._has_rules or ctx.identity is not None:
-            ctx.decision = self._policy.admit(ctx.bound.tool, ctx.caller, ctx.identity)
+        """Do the same for a call on its way."""
+        if self.only_for or self._has_rules or ctx.identity is not None:
+            ctx.decision = self.admit(ctx.bound.tool, ctx.caller, ctx.identity)
 
     def judge(self, ctx: Context) -> Decision | None:
         """Return the decision on a call whose arguments are checked; None where there are no rules.
@@ -172,9 +160,7 @@ class ApprovedCode:
     """
 
     def __init__(self, fingerprint: Callable[[Tool], ToolDigest], snapshots: Snapshots, pins: Pins) -> None:
-        self._fingerprint = fingerprint
-        self._snapshots = snapshots
-        self._pins = pins
+        self._fingerprint, self._snapshots, self._pins = fingerprint, snapshots, pins
 
     def digest(self, ctx: Context) -> ToolDigest:
         """Return the digest that every decision about this call is for, taken when first needed."""
@@ -198,8 +184,7 @@ class ApprovedCode:
 
     def require_same(self, ctx: Context) -> ToolDigest:
         """Return the digest of the tool as it is now; ApprovalRequired if the decisions were for another."""
-        now = self._fingerprint(ctx.bound.tool)
-        then = ctx.digest
+        now, then = self._fingerprint(ctx.bound.tool), ctx.digest
         if then is not None and now.digest != then.digest:
             raise _changed(ctx.tool, now.changed_since(then.parts))
         return now
@@ -248,17 +233,14 @@ class Pins:
     def __init__(
         self, root: Path, digest_of: Callable[[Tool], ToolDigest], started: Mapping[str, str] | None = None
     ) -> None:
-        self.path = root / FILE
-        self._started = started or {}
-        self._root = root
-        self._digest_of = digest_of
-        self._read: tuple[tuple[int, ...], Lock] | None = None
+        self.path, self._root = root / FILE, root
+        self._digest_of, self._started = digest_of, started or {}
+        self._read: tuple[tuple[int, ...], Lock | None] | None = None
         self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
         """Returns by bundle the digest of each tool's definition from a remote server."""
 
     def require(self, tool: Tool, digest: Callable[[], ToolDigest] | None = None) -> None:
-        """Raise LockDrift if there is a lock and the tool, with this digest or as it is now, differs from its
-        pin.
+        """Raise LockDrift if there is a lock and its pin is not the tool, with this digest or as it is now.
 
         Tools without a manifest, which a program has registered itself, are not pinned.
         """
@@ -289,19 +271,16 @@ class Pins:
         if pin is None:
             return ("not in the lock",)
         found = self._digest_of(tool) if digest is None else digest()
-        return changed_parts(pin.parts, pin_of(found, self._root).parts)
+        return changed_parts(pin, pin_of(found, self._root))
 
     def now(self, tools: Iterable[Tool]) -> Lock:
         """Return the lock of these tools as they are now, and of the code that the settings start.
 
         Only tools of the project's manifests are pinned.
         """
-        pins = {tool.name: self.pin(tool) for tool in tools if tool.source is not None and not tool.is_stored}
+        pinned = (tool for tool in tools if tool.source is not None and not tool.is_stored)
+        pins = {tool.name: pin_of(self._digest_of(tool), self._root) for tool in pinned}
         return Lock(pins, self.remote(), self._started)
-
-    def pin(self, tool: Tool) -> Pin:
-        """Return the pin of a tool as it is now."""
-        return pin_of(self._digest_of(tool), self._root)
 
     def _lock(self) -> Lock | None:
         """Return the lock as it is now; it is read again only if the file has changed."""
@@ -309,15 +288,11 @@ class Pins:
             # Looked at before the file is read: a change between the two is seen at the next call.
             found = os.lstat(self.path)
         except FileNotFoundError:
-            self._read = None
             return None
         except OSError as error:
             raise unusable(self.path, error.strerror) from None
         # A link in place of the file has an inode of its own, and `read_lock` refuses it.
         state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if self._read is None or self._read[0] != state:
-            lock = read_lock(self.path)
-            if lock is None:
-                return None
-            self._read = (state, lock)
+            self._read = (state, read_lock(self.path))
         return self._read[1]

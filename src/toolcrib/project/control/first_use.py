@@ -13,20 +13,10 @@ from typing import Any
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
-from toolcrib.guard import (
-    AuditLog,
-    Review,
-    Reviews,
-    ReviewStatus,
-    ToolDigest,
-    Trust,
-    opened,
-    reviewed_parts,
-    shown,
-)
-from toolcrib.project.config.settings import Config
+from toolcrib.guard import Review, Reviews, ReviewStatus, ToolDigest, opened, reviewed_parts, shown
 from toolcrib.project.control.checks import Acceptance, Pins
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
+from toolcrib.project.setup import Setup
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
 from toolcrib.spec.tools.tool import may_touch
@@ -68,11 +58,8 @@ class ReviewSheet:
     @property
     def changed(self) -> list[str]:
         """Names of the parts that have changed since the last review: `manifest`, `files/run.sh`, …"""
-        last = self.review.last
-        if last is None:
-            return []
         now = ToolDigest(self.digest.digest, reviewed_parts(self.tool, self.digest))
-        return now.changed_since(last.parts)
+        return [] if self.review.last is None else now.changed_since(self.review.last.parts)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines for the person who reviews it, without control characters."""
@@ -122,28 +109,28 @@ def _flat(text: str) -> str:
 class FirstUse:
     """The tools of one project that a person has to review before they run.
 
-    `find` returns the tool of a name. With `asks` false (`review: off`) tools need no review; a tool that an
-    agent made needs approval all the same. Agents and workflows are reviewed as tools are (`as_reviewed`).
+    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. With `review: off` tools
+    need no review; a tool that an agent made needs approval all the same. Agents and workflows are reviewed
+    as tools are (`as_reviewed`).
     """
 
     def __init__(
         self,
-        reviews: Reviews,
+        setup: Setup,
         fingerprints: Fingerprints,
         find: Callable[[str], Tool],
-        root: Path,
         acceptance: Acceptance,
         pins: Pins,
-        *,
-        asks: bool,
+        mask: Callable[[str], str],
     ) -> None:
-        self.reviews, self.acceptance = reviews, acceptance
+        self.reviews, self.acceptance = Reviews(setup.vault, setup.files), acceptance
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
-        self._find, self._pins, self._asks = find, pins, asks
-        self._root = str(root)
+        self._find, self._pins, self._mask = find, pins, mask
+        self._audit, self._config, self._root = setup.audit, setup.config, str(setup.place.root)
+        self._asks = setup.config.review == "ask"
         self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
-        self.mask: Callable[[str], str] = str
-        """Masks secrets in a text that is shown."""
+        self.found: Callable[[], Iterable[Tool]] = tuple
+        """Returns every tool of the project, with its agents and workflows."""
 
     def digest_of(self, tool: Tool) -> str:
         """Return a tool's digest as it is now."""
@@ -213,8 +200,7 @@ class FirstUse:
         known = self._known.get(tool.name)
         # By identity: a tool that was loaded again may have other permissions.
         if known is None or known[0] is not tool:
-            known = (tool, tuple(self._reasons(tool)))
-            self._known[tool.name] = known
+            self._known[tool.name] = known = (tool, tuple(self._reasons(tool)))
         return known[1]
 
     def _reasons(self, tool: Tool) -> Iterator[str]:
@@ -244,20 +230,15 @@ class FirstUse:
             written = os.path.normpath(os.path.join(root, path))
             real = os.path.realpath(written)
             if real != written:
-                found.append(
-                    f"{path} is a link to {os.path.relpath(real, root) if self._inside(path) else real}"
-                )
+                shown_real = os.path.relpath(real, root) if self._inside(path) else real
+                found.append(f"{path} is a link to {shown_real}")
         return found
 
     def _inside(self, path: str) -> bool:
         try:
-            real = os.path.realpath(os.path.join(self._root, path))
+            return Path(os.path.realpath(os.path.join(self._root, path))).is_relative_to(self._root)
         except (OSError, ValueError):
-            # A path that cannot be resolved counts as outside, so a person looks at it.
-            return False
-        # The project may be the folder `/` itself.
-        root = self._root.rstrip("/")
-        return real == root or real.startswith(f"{root}/")
+            return False  # A path that cannot be resolved counts as outside, so a person looks at it.
 
     def sheet(self, tool: Tool) -> ReviewSheet:
         """Return a tool as it is shown for review."""
@@ -266,15 +247,14 @@ class FirstUse:
         review, creator, reasons = self.reviews.status(tool, digest), self.creator(tool), self.reasons(tool)
         if self.acceptance.versions.get(tool.name) == digest.digest:
             review = ReviewStatus("reviewed", review.last)
-        waits = review.status != "reviewed" and (
-            creator is not None or (self._asks_for(tool) and bool(reasons))
-        )
+        asks = creator is not None or (self._asks_for(tool) and bool(reasons))
+        waits = review.status != "reviewed" and asks
         touches = list(reasons) if is_file else [*may_touch(tool), *self.links(tool)]
         last = None if review.last is None else review.last.parts
 
         # Called only for a sheet that is printed: all else about it needs no text of a file.
         def code() -> list[str]:
-            lines = list(self.reviews.texts.lines(tool, digest, last, self.mask))
+            lines = list(self.reviews.texts.lines(tool, digest, last, self._mask))
             for part in () if is_file else self._parts(tool):
                 name = f"step/{part.name}"
                 if part.source is not None and (last is None or last.get(name) != digest.parts[name]):
@@ -282,6 +262,41 @@ class FirstUse:
             return lines
 
         return ReviewSheet(tool, digest, review, touches, reasons, creator, waits, code)
+
+    def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
+        """Return every tool, agent and workflow as it is shown for review, and the errors of all others.
+
+        Tools of bundles are not of the project; `sheet` shows one of them.
+        """
+        sheets, errors = [], []
+        for tool in self.found():
+            try:
+                if tool.source is not None:
+                    sheets.append(self.sheet(tool))
+            except ToolcribError as error:
+                errors.append(error)
+        return sheets, errors
+
+    def accept_project(
+        self, by: str, sheets: Sequence[ReviewSheet] = (), *, channel: str = "program"
+    ) -> None:
+        """Record that a person accepts the project with its settings and these tools, as they were shown."""
+        config, names = self._config, [one.tool.name for one in sheets]
+        # The log comes first: if it cannot be written, this raises and nothing is accepted.
+        self._audit.record(
+            "PROJECT_ACCEPTED", approver=by, channel=channel, digest=config.digest, tools=names
+        )
+        self.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
+        self.acceptance.trust.accept(config.digest, by, config.started, config.policy_document)
+
+    def review(
+        self, tool: Tool, by: str, digest: ToolDigest | None = None, *, channel: str = "program"
+    ) -> None:
+        """Record that a person has reviewed a tool, with this digest or as it is now."""
+        digest = digest or self._fingerprint(tool)
+        fields = {"name": tool.name, "approver": by, "channel": channel, "scope": "review"}
+        self._audit.record("TOOL_APPROVED", **fields, digest=digest.digest)
+        self.reviews.accept(tool, digest, by)
 
     def require(self, file: Tool) -> None:
         """Refuse to run an agent or a workflow that waits for a person, or is not what the lock pins.
@@ -309,53 +324,4 @@ class FirstUse:
         if review.status != "reviewed":
             yield from review.diff(part).split("\n")
             before = None if review.last is None else review.last.parts
-            yield from self.reviews.texts.lines(part, digest, before, self.mask)
-
-
-class Reviewing:
-    """Shows what there is to review, and records what a person decides. `found` returns all of it."""
-
-    def __init__(
-        self,
-        first_use: FirstUse,
-        found: Callable[[], Iterable[Tool]],
-        audit: AuditLog,
-        trust: Trust,
-        config: Config,
-    ) -> None:
-        self._first_use, self._found, self._audit = first_use, found, audit
-        self._trust, self._config = trust, config
-
-    def sheets(self) -> tuple[list[ReviewSheet], list[ToolcribError]]:
-        """Return every tool, agent and workflow as it is shown for review, and the errors of all others.
-
-        Tools of bundles are not of the project; `FirstUse.sheet` shows one of them.
-        """
-        sheets, errors = [], []
-        for tool in self._found():
-            try:
-                if tool.source is not None:
-                    sheets.append(self._first_use.sheet(tool))
-            except ToolcribError as error:
-                errors.append(error)
-        return sheets, errors
-
-    def accept(self, by: str, sheets: Sequence[ReviewSheet] = (), *, channel: str = "program") -> None:
-        """Record that a person accepts the project with its settings and these tools, as they were shown."""
-        digest, names = self._config.digest, [one.tool.name for one in sheets]
-        # The log comes first: if it cannot be written, this raises and nothing is accepted.
-        self._audit.record("PROJECT_ACCEPTED", approver=by, channel=channel, digest=digest, tools=names)
-        self._first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], by)
-        self._trust.accept(digest, by, self._config.started, self._config.policy_document)
-
-    def review(self, tool: Tool, by: str, digest: ToolDigest, channel: str) -> None:
-        """Record that a person has reviewed a tool with this digest."""
-        self._audit.record(
-            "TOOL_APPROVED",
-            name=tool.name,
-            approver=by,
-            channel=channel,
-            scope="review",
-            digest=digest.digest,
-        )
-        self._first_use.reviews.accept(tool, digest, by)
+            yield from self.reviews.texts.lines(part, digest, before, self._mask)

@@ -1,4 +1,4 @@
-"""What of a call is masked and kept: its secrets, its lines in the audit log, and long or binary outputs."""
+"""The records of a call: its masked secrets, its lines in the audit log, and its long or binary outputs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,7 @@ from typing import Any
 from toolcrib.builtin.names import READER
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
-from toolcrib.errors import (
-    DeniedError,
-    InvalidInput,
-    RateLimited,
-    SecretMissing,
-    ToolcribError,
-    UnavailableError,
-)
+from toolcrib.errors import DeniedError, InvalidInput, RateLimited, SecretMissing, UnavailableError
 from toolcrib.guard import AuditLog, MaskingFilter, Redactor, encode_field, encode_fields, resolve
 from toolcrib.spec import Caller, Result, SecretSource, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
@@ -95,8 +88,7 @@ class CallAudit:
     """Writes the calls of one project into its audit log, with secrets masked."""
 
     def __init__(self, log: AuditLog, secrets: SecretsStep) -> None:
-        self._log = log
-        self._secrets = secrets
+        self._log, self._secrets = log, secrets
 
     def ensure(self, _ctx: Context) -> None:
         """Refuse the call if the log cannot be written: `AuditUnavailable`."""
@@ -113,9 +105,16 @@ class CallAudit:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
         refused, caller, error = was_refused(ctx, result), encode_field("caller", ctx.caller), result.error
         status = "success" if result.status == "ok" else "refused" if refused else result.status
-        code = "" if error is None else _code(error, refused)
+        code, event = "", "TOOL_REFUSED" if refused else "TOOL_EXECUTED"
+        if error is not None:
+            mechanism = error.details.get("mechanism")
+            named = {"mechanism": mechanism} if refused and isinstance(mechanism, str) else {}
+            code = encode_fields({"code": error.code, **named})
+        if ctx.replayed:
+            event = "TOOL_REPLAYED"
+        elif result.status == "pending":
+            event = "TOOL_WAITS"
         ended = f" status={status}{code}{caller} ms={result.duration_ms:.3f}{_facts(ctx, result)}"
-        event = _event(ctx, result, refused)
         if ctx.start_line is None:
             self._log.append(event, self._encode(ctx) + ended)
         else:
@@ -148,25 +147,11 @@ def was_refused(ctx: Context, result: Result) -> bool:
     return isinstance(error, (DeniedError, RateLimited, UnavailableError))
 
 
-def _event(ctx: Context, result: Result, refused: bool) -> str:
-    if ctx.replayed:
-        return "TOOL_REPLAYED"
-    if result.status == "pending":
-        return "TOOL_WAITS"
-    return "TOOL_REFUSED" if refused else "TOOL_EXECUTED"
-
-
 def _ids(ctx: Context) -> str:
     fields = {} if ctx.call_id is None else {"call": ctx.call_id}
     if ctx.permit is not None:
         fields["approval"] = ctx.permit.approval_id
     return encode_fields(fields)
-
-
-def _code(error: ToolcribError, refused: bool) -> str:
-    mechanism = error.details.get("mechanism")
-    named = {"mechanism": mechanism} if refused and isinstance(mechanism, str) else {}
-    return encode_fields({"code": error.code, **named})
 
 
 def _facts(ctx: Context, result: Result) -> str:
@@ -179,9 +164,7 @@ def _facts(ctx: Context, result: Result) -> str:
     fields: dict[str, Any] = {} if ctx.call_id is None else {"call": ctx.call_id}
     if details and isinstance(sandbox := details.get("enforcement"), dict):
         fields["sandbox"] = sandbox.get("level")
-        fields.update(
-            {f"sandbox_{name}": _short(sandbox[name]) for name in _NOT_ENFORCED if sandbox.get(name)}
-        )
+        fields |= {f"sandbox_{name}": _short(sandbox[name]) for name in _NOT_ENFORCED if sandbox.get(name)}
     if permit is not None:
         fields.update(approval=permit.approval_id, approver=permit.approver, edited=permit.edited)
     elif ctx.started == 0 and details and isinstance(approval := details.get("approval"), str):

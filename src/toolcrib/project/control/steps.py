@@ -18,7 +18,7 @@ from toolcrib.core.controls import Controls, Proceed
 from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import Cancelled
-from toolcrib.guard import Reviews, canonical
+from toolcrib.guard import canonical
 from toolcrib.project.control.approvals.step import ApprovalStep
 from toolcrib.project.control.checks import Acceptance, AccessControl, ApprovedCode, Pins
 from toolcrib.project.control.first_use import FirstUse
@@ -49,13 +49,12 @@ class ProjectSteps:
         fingerprints = Fingerprints(root, parts)
         self.fingerprint = fingerprint = fingerprints.of
         self.pins = pins = Pins(root, fingerprint, config.started)
-        reviews, asks = Reviews(setup.vault, setup.files), config.review == "ask"
-        self.first_use = first_use = FirstUse(reviews, fingerprints, find, root, acceptance, pins, asks=asks)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens)
         self.secrets = SecretsStep(setup.secrets)
-        first_use.mask = self.secrets.mask
+        mask = self.secrets.mask
+        self.first_use = first_use = FirstUse(setup, fingerprints, find, acceptance, pins, mask)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
@@ -68,7 +67,7 @@ class ProjectSteps:
             # The first one is outermost. A repeated key gets its result without a question; a call that is
             # not approved gets no secrets and counts for no rate; `code` looks again after all that waits.
             approve=(
-                IdempotencyStep(store, self.access, self.secrets.mask),
+                IdempotencyStep(store, self.access, mask),
                 self.approval,
                 self.secrets,
                 RateStep(store, limits),
@@ -76,7 +75,7 @@ class ProjectSteps:
             ),
             plan=lambda ctx: self.plan(ctx),  # noqa: PLW0108 - set below
             start=audit.start,
-            mask=self.secrets.mask,
+            mask=mask,
             keep=self.outputs.keep,
             record=audit.record,
         )
@@ -86,9 +85,7 @@ class IdempotencyStep:
     """Keeps the masked result of the first call with a key. A call that did not run leaves the key free."""
 
     def __init__(self, store: DecisionStore, access: AccessControl, mask: Mask) -> None:
-        self._store = store
-        self._access = access
-        self._mask = mask
+        self._store, self._access, self._mask = store, access, mask
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
@@ -153,8 +150,7 @@ class RateStep:
     """Refuses a call that comes too soon. `limits` are the project's own, for all its tools."""
 
     def __init__(self, store: DecisionStore, limits: Limits) -> None:
-        self._store = store
-        self._limits = limits
+        self._store, self._limits = store, limits
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""

@@ -38,12 +38,8 @@ class DecisionStore:
     """
 
     def __init__(self, place: Place, vault: Vault, config: Config, database: str | None = None) -> None:
-        self._place = place
-        self._vault = vault
-        self._ttl_s = config.approval_ttl_hours * 3600
-        self._database = config.database
-        self._own = database
-        self._clock = ForwardClock(vault.data)
+        self._place, self._vault, self._config = place, vault, config
+        self._own, self._clock = database, ForwardClock(vault.data)
         self._open: list[Database] = []
         self.tokens = Tokens(vault)
         """The tokens of callers."""
@@ -55,7 +51,7 @@ class DecisionStore:
     @cached_property
     def _server(self) -> PostgresServer | None:
         """The server that is used, if any."""
-        database = self._users_own or self._database
+        database = self._users_own or self._config.database
         return None if database == IN_FILE else PostgresServer(database)
 
     @cached_property
@@ -73,7 +69,8 @@ class DecisionStore:
             key = self._vault.key()
         else:
             grants, key = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS)), None
-        return Approvals(self.state, grants, clock=self._clock, ttl_s=self._ttl_s, key=key)
+        ttl_s = self._config.approval_ttl_hours * 3600
+        return Approvals(self.state, grants, clock=self._clock, ttl_s=ttl_s, key=key)
 
     @cached_property
     def rates(self) -> Rates:

@@ -18,14 +18,7 @@ from toolcrib.project.integrity.fingerprints import FileUse, as_reviewed
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.runs import worker_name
-from toolcrib.runs.agents import (
-    Agent,
-    AgentSteps,
-    AgentTools,
-    Models,
-    check_agents,
-    read_agent,
-)
+from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool

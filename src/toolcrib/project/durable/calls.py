@@ -39,29 +39,25 @@ class Concurrency:
     """Returns how many calls of each tool may run at a time; None: any number. `most` is for every tool."""
 
     def __init__(self, toolset: Toolset, most: int | None) -> None:
-        self._toolset = toolset
-        self._most = most
+        self._toolset, self._most = toolset, most
         self._known: dict[str, int | None] = {}
         self._revision = -1
 
     def __call__(self) -> Mapping[str, int | None]:
         """Return the limits by name; they are read again after the list of tools has changed."""
-        names = self._toolset.names
+        names, revision = self._toolset.names, self._toolset.revision
         # The number too: a tool of a bundle enters the list without a new revision.
-        if len(names) != len(self._known) or self._revision != self._toolset.revision:
-            self._revision = self._toolset.revision
+        if len(names) != len(self._known) or self._revision != revision:
             known: dict[str, int | None] = {}
             for name in names:
                 # A worker asks in a thread, while the event loop may remove tools.
                 with suppress(ToolcribError):
-                    known[name] = self._limit(self._toolset.bound(name))
-            self._known = known
+                    bound = self._toolset.bound(name)
+                    # A registered function has no limit of its own, and its description is made at first use.
+                    own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
+                    known[name] = min((one for one in (own, self._most) if one is not None), default=None)
+            self._known, self._revision = known, revision
         return self._known
-
-    def _limit(self, bound: Bound) -> int | None:
-        # A registered function has no limit of its own, and its description is made when first needed.
-        own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
-        return min((limit for limit in (own, self._most) if limit is not None), default=None)
 
 
 class ProjectCalls:
@@ -75,10 +71,8 @@ class ProjectCalls:
         invoke: Callable[[Context], Awaitable[Result]],
         concurrency: Callable[[], Mapping[str, int | None]],
     ) -> None:
-        self._calls = calls
-        self._pipeline = pipeline
-        self._bound = bound
-        self._invoke = invoke
+        self._calls, self._pipeline = calls, pipeline
+        self._bound, self._invoke = bound, invoke
         self.concurrency = concurrency
         """Returns the tools of this process, and how many calls of each may run at a time."""
         self.others: dict[str, Take] = {}
@@ -134,8 +128,7 @@ class ProjectCalls:
         `client` is asked by `answer`. `trace` is a `traceparent`, without which the current span of
         OpenTelemetry counts.
         """
-        bound = self._bound(name)
-        given = {} if arguments is None else arguments
+        bound, given = self._bound(name), {} if arguments is None else arguments
         ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
         self._pipeline.admit(ctx)
         if idempotency_key is not None:
@@ -295,10 +288,9 @@ class ProjectCalls:
 
         try:
             claim = await asyncio.to_thread(store)
-        except ToolcribError:
-            return None
-        except Exception:  # The call goes on, and waits for this.
-            _log.exception("a call that runs could not be stored")
+        except Exception as error:  # The call goes on, and waits for this.
+            if not isinstance(error, ToolcribError):
+                _log.exception("a call that runs could not be stored")
             return None
         worker.adopt(claim, task)
         return claim

@@ -80,7 +80,7 @@ class DurableParts:
         from toolcrib.runs.agents import Models
 
         catalog, setup = self.catalog, self._setup
-        models = Models(setup.config.providers, setup.secrets, catalog.workspaces.egress)
+        models = Models(setup.config.providers, setup.secrets, catalog.binder.egress)
         self._steps.secrets.know_names(models.keys)
         return models, agent_tools(self.calls, catalog.get, catalog.builtins)
 

@@ -62,22 +62,16 @@ class ProjectTasks:
         runs: Callable[[], AgentRuns],
         invoke: Invoke,
     ) -> None:
-        self._place = place
-        self._files = files
-        self._tools = tools
-        self._agents = agents
-        self._runs = runs
-        self._invoke = invoke
+        self._place, self._files, self._tools = place, files, tools
+        self._agents, self._runs, self._invoke = agents, runs, invoke
         self._index: MarkedIndex | None = None
 
     def candidates(self, caller: str = "local", identity: Caller | None = None) -> dict[str, Candidate]:
         """Return everybody who can be handed a task, by name. An agent hides a program of its name."""
-        tools = self._tools(caller, identity)
-        found = {
-            one.name: Candidate(one.name, "program", one.description) for one in tools if _TAG in one.tags
-        }
-        agents = self._agents.all().values()
-        return found | {one.name: Candidate(one.name, "agent", one.description) for one in agents}
+        programs = [one for one in self._tools(caller, identity) if _TAG in one.tags]
+        found = [Candidate(one.name, "program", one.description) for one in programs]
+        found += [Candidate(one.name, "agent", one.description) for one in self._agents.all().values()]
+        return {one.name: one for one in found}
 
     def choose(
         self, task: str, limit: int = 5, *, caller: str = "local", identity: Caller | None = None
@@ -93,13 +87,12 @@ class ProjectTasks:
         there = dict(sorted(self.candidates(caller, identity).items()))
         if not words or not there:
             return []
-        if self._index is None:
-            self._index = MarkedIndex(None)
+        self._index = index = self._index or MarkedIndex(None)
         marks = {name: [len(there) - at, *one] for at, (name, one) in enumerate(there.items())}
-        self._index.sync(
+        index.sync(
             marks, lambda name: SearchEntry((name,), there[name].kind, (), there[name].description, ())
         )
-        found = find([SearchedIndex(self._index, self._index.cards.get)], Wanted(words), limit)
+        found = find([SearchedIndex(index, index.cards.get)], Wanted(words), limit)
         return [there[hit.tool.key] for hit in found.hits]
 
     async def run(
@@ -135,9 +128,8 @@ class ProjectTasks:
             if there[name].kind == "agent":
                 runs, log = self._runs(), None
                 record["agents"][name] = resume = resume or runs.create_session(caller=caller)
-                answer = (
-                    await runs.run(resume, name, text, variables, caller=caller, identity=identity)
-                ).answer
+                run = await runs.run(resume, name, text, variables, caller=caller, identity=identity)
+                answer = run.answer
             else:
                 log = self._folder("stream_logs") / f"{record['id']}.jsonl"
                 arguments = {"prompt": text} | ({"session": resume} if resume else {})
@@ -168,10 +160,8 @@ class ProjectTasks:
             record["agents"][call.tool] = output.session
         result.unwrap()
         if output.error is not None or output.answer is None:
-            raise ToolFailed(
-                f"{call.tool} ended without an answer: {output.error or 'it printed none'}",
-                hint=f"All that it printed is in {log}.",
-            )
+            text = f"{call.tool} ended without an answer: {output.error or 'it printed none'}"
+            raise ToolFailed(text, hint=f"All that it printed is in {log}.")
         return output.answer
 
     def _best(self, prompt: str, caller: str, identity: Caller | None) -> str:
@@ -191,9 +181,8 @@ class ProjectTasks:
                 raw = read(str(path), self._files)
             except FileNotFoundError:
                 continue
-            parts.append(
-                f"# {path.relative_to(place.root)}\n\n{raw[:left].decode(errors='replace').strip()}\n\n"
-            )
+            text = raw[:left].decode(errors="replace").strip()
+            parts.append(f"# {path.relative_to(place.root)}\n\n{text}\n\n")
             left -= len(raw)
             if left <= 0:
                 parts.append(f"(The context ends here: it has more than {_CONTEXT_BYTES:,} bytes.)\n\n")
@@ -229,21 +218,18 @@ class ProjectTasks:
                 # The kernel releases it if this process dies.
                 flock(file, LOCK_EX | LOCK_NB)
             except BlockingIOError:
-                raise ConflictError(
-                    f"another task of the session {session} is running",
-                    hint="Wait for its end, or begin another session.",
-                ) from None
+                message = f"another task of the session {session} is running"
+                raise ConflictError(message, hint="Wait for its end, or begin another session.") from None
             new: dict[str, Any] = {"id": path.stem, "caller": caller, "last": None, "agents": {}}
             # It is empty if it is new, or if a process died before it wrote the record.
             try:
                 record: dict[str, Any] = new | json.loads(file.read() or "{}")
             except (ValueError, TypeError):
-                raise StateUnavailable(
-                    f"{path} is no record of a session: it was changed, or a process died while it wrote it",
-                    hint="Begin another session.",
-                ) from None
-            own = identity is None or identity.may("admin") or record["caller"] == caller
-            if not own:
+                text = (
+                    f"{path} is no record of a session: it was changed, or a process died while it wrote it"
+                )
+                raise StateUnavailable(text, hint="Begin another session.") from None
+            if not (identity is None or identity.may("admin") or record["caller"] == caller):
                 raise unknown
             try:
                 yield record
@@ -297,9 +283,8 @@ class AgentOutput:
         if isinstance(session, str) and _is_session(session):
             self.session = session
         kind = event.get("type")
-        if kind == "turn.failed" or (
-            kind == "result" and (event.get("is_error") or event.get("status") == "error")
-        ):
+        is_error = event.get("is_error") or event.get("status") == "error"
+        if kind == "turn.failed" or (kind == "result" and is_error):
             self.error = _message(event)
         elif kind == "result" and isinstance(event.get("result"), str):  # claude
             self.answer = event["result"]

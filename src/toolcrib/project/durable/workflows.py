@@ -16,13 +16,7 @@ from toolcrib.project.root import Place
 from toolcrib.runs.agents import AgentRuns
 from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run, RunDraft
-from toolcrib.runs.workflows import (
-    WORKFLOW_PROVIDER,
-    Workflow,
-    WorkflowSet,
-    check_workflows,
-    read_workflow,
-)
+from toolcrib.runs.workflows import WORKFLOW_PROVIDER, Workflow, WorkflowSet, check_workflows, read_workflow
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
 
@@ -41,8 +35,7 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         runs: Callable[[], AgentRuns],
     ) -> None:
         super().__init__(place.workflows, files, first_use, read_workflow)
-        self._runs = runs
-        self._tools = tools
+        self._runs, self._tools = runs, tools
 
     def _as_tool(self, one: Workflow, document: Document) -> Tool:
         others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))

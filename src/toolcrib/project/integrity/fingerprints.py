@@ -117,7 +117,7 @@ def digest_of_project(
             parts[tool.name] = error.code
             continue
         versions[tool.name] = found.digest
-        pinned = pin_of(found, root).parts
+        pinned = pin_of(found, root)
         # An absolute path after the kind (`entrypoint//usr/bin/git`) is a program of this machine.
         parts[tool.name] = {name: value for name, value in pinned.items() if "//" not in name}
     whole = json.dumps([settings, parts], sort_keys=True, separators=(",", ":"))

@@ -24,17 +24,8 @@ _MAX_BYTES = 64 * 1024 * 1024
 _SHOWN = 5
 
 
-@record
-class Pin:
-    """The parts of one tool, each with its digest."""
-
-    parts: Mapping[str, str]
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over all parts, in hex."""
-        whole = json.dumps(sorted(self.parts.items()), separators=(",", ":"))
-        return hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest()
+Pin = Mapping[str, str]
+"""The parts of one tool, each with its digest."""
 
 
 @record
@@ -66,15 +57,14 @@ class Lock:
             then, today = self.tools.get(name), now.tools.get(name)
             if then is None or today is None:
                 found.append(Drift(name, ("not in the lock" if then is None else "gone",)))
-            elif changed := changed_parts(then.parts, today.parts):
+            elif changed := changed_parts(then, today):
                 found.append(Drift(name, changed))
-        for bundle in sorted({*self.bundles, *now.bundles}):
-            changed = changed_parts(self.bundles.get(bundle, {}), now.bundles.get(bundle, {}))
-            if changed:
-                found.append(Drift(f"{bundle}/", changed))
-        if changed := changed_parts(self.started, now.started):
-            found.append(Drift("settings", changed))
-        return found
+        rest = [
+            (f"{bundle}/", self.bundles.get(bundle, {}), now.bundles.get(bundle, {}))
+            for bundle in sorted({*self.bundles, *now.bundles})
+        ]
+        rest.append(("settings", self.started, now.started))
+        return found + [Drift(name, parts) for name, *pins in rest if (parts := changed_parts(*pins))]
 
 
 def pin_of(digest: ToolDigest, root: Path) -> Pin:
@@ -88,7 +78,13 @@ def pin_of(digest: ToolDigest, root: Path) -> Pin:
     for name, value in digest.parts.items():
         kind, slash, rest = name.partition("/")
         parts[f"{kind}{slash}{short(rest)}"] = short(value) if kind == "grants" else value
-    return Pin(parts)
+    return parts
+
+
+def pin_digest(pin: Pin) -> str:
+    """Return the SHA-256 over all parts, in hex."""
+    whole = json.dumps(sorted(pin.items()), separators=(",", ":"))
+    return hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest()
 
 
 def read_lock(path: Path) -> Lock | None:
@@ -104,16 +100,14 @@ def read_lock(path: Path) -> Lock | None:
         data = json.loads(raw)
         if data["version"] != _VERSION:
             raise unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
-        tools = {name: Pin(_texts(entry["parts"])) for name, entry in data["tools"].items()}
+        tools = {name: _texts(entry["parts"]) for name, entry in data["tools"].items()}
         bundles = {name: _texts(entry) for name, entry in data["bundles"].items()}
         started = _texts(data["started"])
-        wrong = next(
-            (name for name, pin in tools.items() if data["tools"][name]["digest"] != pin.digest), None
-        )
+        wrong = [name for name, pin in tools.items() if data["tools"][name]["digest"] != pin_digest(pin)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise unusable(path, "it is not what `toolcrib lock` writes") from None
-    if wrong is not None:
-        raise unusable(path, f"the digest of {wrong!r} is not that of its parts")
+    if wrong:
+        raise unusable(path, f"the digest of {wrong[0]!r} is not that of its parts")
     return Lock(tools, bundles, started)
 
 
@@ -121,7 +115,7 @@ def write_lock(path: Path, lock: Lock) -> None:
     """Write the lock, sorted and atomically. A link in its place is replaced."""
     data: dict[str, Any] = {
         "version": _VERSION,
-        "tools": {name: {"digest": pin.digest, "parts": dict(pin.parts)} for name, pin in lock.tools.items()},
+        "tools": {name: {"digest": pin_digest(pin), "parts": dict(pin)} for name, pin in lock.tools.items()},
         "bundles": {name: dict(pins) for name, pins in lock.bundles.items()},
         "started": dict(lock.started),
     }

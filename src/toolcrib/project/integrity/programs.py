@@ -41,11 +41,7 @@ def settled(config: Config, place: Place) -> list[str]:
 def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
     """Return folders in which a new file is run by a helper command, or becomes a tool."""
     found = [
-        ClosedFolder(
-            folder,
-            f"{start!r} of secrets.sources loads code from there",
-            folder != str(root),
-        )
+        ClosedFolder(folder, f"{start!r} of secrets.sources loads code from there", folder != str(root))
         for folder, start in helper_folders(config.secret_sources, root).items()
     ]
     for source in (one for one in config.sources if not one.is_file):

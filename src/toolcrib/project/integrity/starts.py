@@ -51,11 +51,8 @@ class Starts:
         *,
         whole: bool,
     ) -> None:
-        self._config = config
-        self._root = place.root
-        self._trust = trust
-        self._snapshots = snapshots
-        self._workspace = workspace
+        self._config, self._root, self._trust = config, place.root, trust
+        self._snapshots, self._workspace = snapshots, workspace
         self._own = config.document is None and not config.servers.trusted_bytes
         """True for settings that a program made itself."""
         self._whole = whole or self._own
@@ -117,24 +114,11 @@ class Starts:
     ) -> tuple[int, bytes]:
         from toolcrib.executors.workspace.workspace import process_job
 
-        tool = Tool(
-            name=setting,
-            description=" ".join(argv),
-            kind="command",
-            input_schema={"type": "object"},
-            config=CommandExec(argv[0], tuple(argv[1:])),
-            permissions=source.permissions,
-        )
-        env = {name: os.environ[name] for name in source.permissions.env if name in os.environ}
+        command, permissions = CommandExec(argv[0], tuple(argv[1:])), source.permissions
+        tool = Tool(setting, " ".join(argv), "command", {"type": "object"}, command, permissions=permissions)
+        env = {name: os.environ[name] for name in permissions.env if name in os.environ}
         job = process_job(
-            self._workspace(),
-            tool,
-            tuple(argv),
-            ".",
-            env,
-            {},
-            output_limit=_MAX_OUTPUT,
-            pinned=pinned,
+            self._workspace(), tool, tuple(argv), ".", env, {}, output_limit=_MAX_OUTPUT, pinned=pinned
         )
         from toolcrib.sandbox import run
 

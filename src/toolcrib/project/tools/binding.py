@@ -1,23 +1,31 @@
-"""Makes the tools of a project ready to be called."""
+"""Makes the tools of a project ready to be called, with what they see of the project and of the network."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors import Host
+from toolcrib.executors.workspace.grants import ClosedPlaces
 from toolcrib.manifest import kind_of
-from toolcrib.project.control.composites import Composites
-from toolcrib.project.setup import Setup
-from toolcrib.project.tools.workspaces import Workspaces
+from toolcrib.project.control.steps import ProjectSteps
+from toolcrib.project.integrity.programs import closed_folders, programs_of, running_from, settled
+from toolcrib.project.preview import Preview
+from toolcrib.project.setup import Setup, private_folders
 from toolcrib.spec import Executor, HttpExec, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
+    from toolcrib.egress import Egress
+    from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
+    from toolcrib.executors.workspace.workspace import Workspace
 
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
@@ -33,16 +41,17 @@ class Binder:
         setup: Setup,
         toolset: Toolset,
         functions: Toolset,
-        workspaces: Workspaces,
-        composites: Composites,
+        steps: ProjectSteps,
+        preview: Preview,
         invoke: Invoke,
     ) -> None:
-        self._config = setup.config
-        self._toolset = toolset
-        self.functions = functions
-        self._workspaces = workspaces
-        self._composites = composites
-        self._invoke = invoke
+        self._setup, self._toolset, self.functions = setup, toolset, functions
+        self._steps, self._preview, self._invoke = steps, preview, invoke
+        self._workspace: Workspace | None = None
+        self._egress: Egress | None = None
+        self._connections: Connections | None = None
+        self.server_programs: Callable[[], list[str]] = list
+        """Programs of MCP servers, which no tool may write."""
 
     def bind(
         self, tool: Tool, require: Callable[[str], None], seen: Observation | None, is_clean: bool
@@ -57,28 +66,23 @@ class Binder:
                 raise ToolUnavailable(f"{tool.name}: no executor for kind {tool.kind!r}")
             return make(tool, self.host(tool, seen))
 
-        return BoundTool(
-            tool,
-            executor,
-            timeout_ms=self._config.timeout_ms,
-            retry=self._retry(tool),
-            is_clean=is_clean,
-        )
+        timeout_ms = self._setup.config.timeout_ms
+        return BoundTool(tool, executor, timeout_ms=timeout_ms, retry=self._retry(tool), is_clean=is_clean)
 
     def host(self, tool: Tool, seen: Observation | None = None) -> Host:
         """Return the surroundings of a tool; `seen` records what it uses."""
         return Host(
             catalog=self._toolset,
             invoke=self._invoke,
-            workspace=partial(self._workspaces.workspace, seen),
-            egress=self._workspaces.egress,
+            workspace=partial(self.workspace, seen),
+            egress=self.egress,
             function=self._function,
-            admit=self._composites.admit,
-            allowed_hosts=self._config.allowed_hosts,
+            admit=self._preview.admit,
+            allowed_hosts=self._setup.config.allowed_hosts,
             retry=self._retry(tool),
-            connections=self._workspaces.connections,
-            token_folder=self._workspaces.token_folder,
-            learn=self._workspaces.learn,
+            connections=self._open_connections,
+            token_folder=self._token_folder,
+            learn=self._steps.secrets.learn,
             observe_host=None if seen is None else seen.record_host,
         )
 
@@ -87,7 +91,7 @@ class Binder:
         repeatable = tool.annotations.idempotent or (
             isinstance(tool.config, HttpExec) and tool.config.method.upper() in _REPEATABLE
         )
-        return self._config.retry if repeatable else Retry()
+        return self._setup.config.retry if repeatable else Retry()
 
     def _function(self, tool: Tool, reference: str) -> Executor:
         """Return the executor of a registered function, by its reference or the last part of it."""
@@ -105,3 +109,80 @@ class Binder:
             hint="Register it where the project is opened: `project.functions.register(name, function)`.",
             details={"reference": reference},
         )
+
+    def workspace(self, seen: Observation | None = None) -> Workspace:
+        """Return the files and hosts that tools may reach; `seen` records what they use."""
+        if self._workspace is None:
+            self._workspace = self._make_workspace()
+        return self._workspace if seen is None else replace(self._workspace, watch=seen)
+
+    def _make_workspace(self) -> Workspace:
+        from toolcrib.executors.workspace.workspace import HostLimits, LowestLevel, Workspace
+
+        _ = self.lowered  # recorded before the first tool runs
+        config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level
+        root, tools = str(place.root), self._toolset.tools()
+        # What one tool runs, another must not be able to write.
+        programs = [*programs_of(tools, place.root), *self.server_programs()]
+        granted = [one.permissions for one in tools]
+        granted += [one.permissions for one in self._setup.named_servers.specs]
+        written = dict.fromkeys(path for one in granted for path in one.write)
+        real = (os.path.realpath(os.path.join(root, path)) for path in written)
+        closed = ClosedPlaces(
+            programs=tuple(dict.fromkeys((*programs, *settled(config, place)))),
+            folders=closed_folders(config, place.root),
+            secret=self._setup.hidden,
+            private=private_folders(self._setup.vault),
+            own=running_from(root),
+            writable=tuple(path for path in real if not f"{path}/".startswith(f"{root}/")),
+        )
+        hosts, lowest = HostLimits(config.allowed_hosts), LowestLevel(level.level, level.advice)
+        reviewed = self._steps.first_use.reviewed_grants
+        return Workspace(root, str(place.home), closed, hosts, lowest, reviewed)
+
+    def reset(self) -> None:
+        """Find out again which programs are run here."""
+        self._workspace = None
+
+    @cached_property
+    def lowered(self) -> str:
+        """A line about what is weaker than usual here, recorded the first time; empty if nothing is.
+
+        If the settings allow a weaker level, this may take half a second.
+        """
+        level = self._setup.sandbox_level
+        found = level.lowered()
+        if found is None:
+            return ""
+        self._setup.audit.record("SANDBOX_LOWERED", minimum=level.level, level=found)
+        return level.banner(found)
+
+    def egress(self) -> Egress:
+        """Return the client of all HTTP tools."""
+        if self._egress is None:
+            from toolcrib.egress import Egress
+
+            self._egress = Egress()
+        return self._egress
+
+    def _open_connections(self) -> Connections:
+        """Return the connections of all SQL tools."""
+        if self._connections is None:
+            from toolcrib.executors.connections import Connections
+
+            self._connections = Connections()
+        return self._connections
+
+    def _token_folder(self) -> Path:
+        """Return the user's folder for the access tokens of this project's tools."""
+        folder = self._setup.vault.folder / "oauth"
+        # Other users of this machine must not read access tokens.
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        if self._egress is not None:
+            await self._egress.aclose()
+        if self._connections is not None:
+            await self._connections.aclose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 
 from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
@@ -29,11 +28,8 @@ class Builtins:
     def __init__(
         self, config: Config, toolset: Toolset, host: Callable[[Tool], Host], steps: ProjectSteps
     ) -> None:
-        self._config = config
+        self._config, self._toolset, self._host, self._steps = config, toolset, host, steps
         self._settings = BuiltinSettings(config.roots or PROJECT_ROOT, dict(config.builtins))
-        self._toolset = toolset
-        self._host = host
-        self._steps = steps
         self._only_for = steps.access.only_for
         self._bound: dict[str, BoundTool] = {}
 
@@ -47,10 +43,7 @@ class Builtins:
             elif name not in self._bound or name in self._only_for:
                 self._only_for.setdefault(name, set()).add(caller)
             if name not in self._bound and self._toolset.same_name(name) is None:
-                tool = self.definition(name)
-                executor = partial(self._executor, tool)
-                bound = BoundTool(tool, executor, timeout_ms=self._config.timeout_ms)
-                self._bound[name] = bound
+                self._bound[name] = bound = self._bind(self.definition(name))
                 added.append(bound)
         if added:
             # Before they can be called: no first output may show a secret.
@@ -71,7 +64,7 @@ class Builtins:
         tool = self.definition(name)
         assert tool.source is not None
         shown = replace(tool, name=full_name, version="v1", source=replace(tool.source, stored=True))
-        return BoundTool(shown, partial(self._executor, tool), timeout_ms=self._config.timeout_ms)
+        return self._bind(tool, shown)
 
     def renew(self) -> None:
         """Have new executors made for the next calls."""
@@ -82,8 +75,11 @@ class Builtins:
         """Return the error of a built-in tool that is off."""
         return builtin_off(name) if name in NAMES else None
 
-    def _executor(self, tool: Tool) -> Executor:
-        steps = self._steps
-        return BuiltinFunction(
-            Site(tool, self._host(tool), self._settings, lambda: steps.store.state, steps.outputs)
-        )
+    def _bind(self, tool: Tool, shown: Tool | None = None) -> BoundTool:
+        def executor() -> Executor:
+            steps, host = self._steps, self._host(tool)
+            return BuiltinFunction(
+                Site(tool, host, self._settings, lambda: steps.store.state, steps.outputs)
+            )
+
+        return BoundTool(shown or tool, executor, timeout_ms=self._config.timeout_ms)

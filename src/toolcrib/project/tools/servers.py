@@ -42,7 +42,7 @@ from toolcrib.manifest.lint.wording import hidden_characters, instructions, text
 from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.control.records import SecretsStep
 from toolcrib.project.setup import Setup
-from toolcrib.project.tools.workspaces import Workspaces
+from toolcrib.project.tools.binding import Binder
 from toolcrib.spec import ApprovalRule, Call, McpExec, Network, Result, Tool
 from toolcrib.spec.naming import suggestion
 
@@ -71,7 +71,7 @@ class Mounted:
         self._listed: dict[str, Tool] = {}
         self.server = McpServer(
             spec,
-            servers.link_of(self),
+            partial(servers.link, self),
             on_tools=self._offered,
             on_event=servers.note,
             version=__version__,
@@ -79,8 +79,7 @@ class Mounted:
 
     def list_last(self) -> None:
         """List the tools that it offered when it last ran."""
-        seen = self.pins.seen()
-        if seen:
+        if seen := self.pins.seen():
             self.known = True
             self._mount(seen)
 
@@ -160,7 +159,8 @@ class Mounted:
                 named = f"named {other}" if other == name else f"{other}, of the same name for clients,"
                 self.left.append(f"{own!r}: the project has a tool {named} already")
                 continue
-            toolset.add(self._bound(tool))
+            make = partial(McpExecutor, tool, self.server)
+            toolset.add(BoundTool(tool, make, timeout_ms=self._servers.timeout_ms))
             self._listed[name], owners[name] = tool, self
 
     def definitions(self) -> dict[str, str]:
@@ -179,7 +179,9 @@ class Mounted:
         if reason and reviewed is None and (finding := self._suspicious(name, live)) is not None:
             # A model reads this before any person has.
             text = f"[withheld: {finding}; `toolcrib servers review {self.spec.name}` shows it]"
-            live = {**live, "description": text, "inputSchema": _bare(live["inputSchema"])}
+            # No word of the schema either, not even the names of properties.
+            outline = {"type": "object"} if live["inputSchema"] else {}
+            live = {**live, "description": text, "inputSchema": outline}
             live.pop("outputSchema", None)
             reason += f"; its text {finding}"
         if reason:
@@ -201,17 +203,13 @@ class Mounted:
                 return f"reads like instructions to the model: {found[:100]!r}"
         return None
 
-    def _bound(self, tool: Tool) -> BoundTool:
-        return BoundTool(tool, partial(McpExecutor, tool, self.server), timeout_ms=self._servers.timeout_ms)
-
     def grants(self) -> list[str]:
         """List in words what its process may use, one line each; nothing of a remote server."""
         return grants_of(self.spec, str(self._servers.root)) if self.spec.is_local else []
 
     def as_dict(self) -> dict[str, Any]:
         """Return its state as JSON."""
-        server, spec = self.server, self.spec
-        error = server.error
+        server, spec, error = self.server, self.spec, self.server.error
         return {
             "name": spec.name,
             "transport": spec.transport,
@@ -234,13 +232,7 @@ class Mounted:
 class Servers:
     """The MCP servers of a project. None is started before `start`, a call, or `ready`."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        toolset: Toolset,
-        workspaces: Workspaces,
-        secrets: SecretsStep,
-    ) -> None:
+    def __init__(self, setup: Setup, toolset: Toolset, binder: Binder, secrets: SecretsStep) -> None:
         named, config = setup.named_servers, setup.config
         self.toolset, self.vault, self.root = toolset, setup.vault, setup.place.root
         self.trusted = setup.trusted
@@ -249,7 +241,7 @@ class Servers:
         """True: the first offer of a server needs no review; later differences do."""
         self.timeout_ms = config.timeout_ms
         self.note = setup.audit.record
-        self._workspaces, self._starts = workspaces, setup.starts
+        self._binder, self._starts = binder, setup.starts
         self._secrets, self._mask = setup.secrets, secrets.mask
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
@@ -295,15 +287,13 @@ class Servers:
 
     def why_missing(self, tool: str) -> ToolcribError | None:
         """Return the error of the server that this missing tool would belong to."""
-        mounted = self._owner(tool)
+        mounted, name = self._owner(tool), tool.partition("__")[0]
         if mounted is None:
-            name = tool.partition("__")[0]
             wrong = self.wrong.get(f"{FILE} {name}")
-            return (
-                None if wrong is None else ToolUnavailable(f"the MCP server {name} cannot be used: {wrong}")
-            )
+            text = f"the MCP server {name} cannot be used: {wrong}"
+            return None if wrong is None else ToolUnavailable(text)
         if not self.trusted:
-            return NotTrusted(f"the MCP server {mounted.spec.name} is not started", hint=_HINT)
+            return NotTrusted(f"the MCP server {name} is not started", hint=_HINT)
         return mounted.server.error if not mounted.known else None
 
     def start(self) -> None:
@@ -330,14 +320,10 @@ class Servers:
         """End all of them."""
         await asyncio.gather(*(one.server.aclose() for one in self.mounted.values()))
 
-    def link_of(self, mounted: Mounted) -> Callable[[], Link]:
-        """Return a function that connects to this server."""
-
-        def link() -> Link:
-            spec = mounted.spec
-            return self._local(spec) if spec.is_local else self._http(spec, self._tokens(spec))
-
-        return link
+    def link(self, mounted: Mounted) -> Link:
+        """Return a new connection to this server."""
+        spec = mounted.spec
+        return self._local(spec) if spec.is_local else self._http(spec, self._tokens(spec))
 
     def _local(self, spec: ServerSpec) -> Link:
         process: LocalProcess | None = None
@@ -360,7 +346,7 @@ class Servers:
                 folder = os.path.join(self.root, line.cwd)
                 environment = environment_of(spec, secrets)
                 return await start_unconfined(line.unconfined, line.argv, folder, environment)
-            process = job_of(spec, self._workspaces.workspace(), secrets, code)
+            process = job_of(spec, self._binder.workspace(), secrets, code)
             # The program is looked up twice and only `line` is checked: a link may have changed meanwhile.
             if process.job.argv != line.argv:
                 raise ConflictError("its program has changed while it was started", hint="Try again.")
@@ -377,7 +363,7 @@ class Servers:
     def _http(self, spec: ServerSpec, login: OAuthTokens | Login) -> HttpLink:
         return HttpLink(
             spec,
-            self._workspaces.egress,
+            self._binder.egress,
             lambda: resolve(spec.permissions, self._secrets),
             allowed_hosts=self._allowed_hosts,
             login=login,
@@ -406,13 +392,8 @@ class Servers:
         async with Login(self._tokens(spec), show, allow=allow, port=port, limit_s=limit_s) as login:
             # A person logs in while the server is being started; 30 s are left for the start itself.
             patient = replace(spec, start_timeout_s=limit_s + 30)
-            once = McpServer(
-                patient,
-                lambda: self._http(spec, login),
-                on_tools=lambda *_: None,
-                on_event=self.note,
-                version=__version__,
-            )
+            link = partial(self._http, spec, login)
+            once = McpServer(patient, link, on_tools=lambda *_: None, on_event=self.note, version=__version__)
             try:
                 if not await once.ready():
                     raise once.error or NotFoundError(f"{name} does not answer")
@@ -423,8 +404,3 @@ class Servers:
     def logout(self, name: str) -> bool:
         """Remove the tokens of a login, and return True if there were any."""
         return OAuthTokens(self.vault, self.get(name).spec).forget()
-
-
-def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outline of a schema without any of its words, not even names of properties."""
-    return {"type": "object"} if schema else {}

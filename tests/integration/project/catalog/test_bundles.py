@@ -377,9 +377,9 @@ async def test_rules_tokens_and_the_audit_log_know_the_tools(data: Path, tmp_pat
 def test_why_a_tool_is_unavailable(project: Project, store: Store, mine: str) -> None:
     here, missing = store.put_tool(mine, "a", "1", go()), store.put_tool(mine, "b", "1", go("nowhere"))
     bad = store.put_tool(mine, "c", "1", ToolBody(display_name="x", type="http", impl={}))
-    assert project.bundles.why_unavailable(here) is None
-    assert "not registered" in (project.bundles.why_unavailable(missing) or "")
-    assert project.bundles.why_unavailable(bad)
+    assert project.bundles.stored.why_unavailable(here) is None
+    assert "not registered" in (project.bundles.stored.why_unavailable(missing) or "")
+    assert project.bundles.stored.why_unavailable(bad)
 
 
 async def test_a_list_for_clients_reads_no_record_of_a_store_that_is_too_large_for_it(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import time
@@ -364,7 +363,6 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
     crib: Crib, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(crib, "b", "one")
-    crib.write(".toolcrib/config.yml", "")
 
     def full(*_: object) -> int:
         raise OSError(28 if limit == "watches" else 24, "the limit is reached")
@@ -379,5 +377,3 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
         await until(lambda: "c" in project.toolset)
         shutil.rmtree(crib.home / "tools" / "b")
         await until(lambda: "b" not in project.toolset)
-        crib.write(".toolcrib/config.yml", json.dumps({"limits": {"timeout_ms": 1000}}))
-        await until(lambda: any("config.yml" in warning for change in told for warning in change.warnings))

@@ -16,9 +16,8 @@ import pytest
 
 from tests.crib import Crib
 from toolcrib import Project
-from toolcrib.project import CatalogChange, find
-from toolcrib.project.catalog.watch import Inotify, Watch
-from toolcrib.project.config.sources import ToolSource
+from toolcrib.project import CatalogChange
+from toolcrib.project.catalog.watch import Inotify
 
 PATIENCE_S = 40
 
@@ -209,19 +208,6 @@ async def test_where_the_kernel_tells_nothing_sources_are_looked_at(crib: Crib) 
         await until(lambda: "two" in project.toolset)
         vega(crib, "look", "a")
         await until(lambda: "look" in project.toolset)
-
-
-@pytest.mark.usefixtures("no_inotify")
-async def test_what_changes_while_all_is_read_anew_is_not_lost(crib: Crib) -> None:
-    toolbox(crib, "one")
-    place = find(crib.root)
-    watch = Watch(place, {"source/0": ToolSource("tools.yaml", "toolbox", True)}, lambda _: None)
-    await watch.start()
-    assert await watch.touched() == {"tools", "source/0"}
-    toolbox(crib, "one", "two")  # Before the next look.
-    async with asyncio.timeout(PATIENCE_S):
-        assert await watch.touched() == {"source/0"}
-    watch.close()
 
 
 async def test_a_storm_of_changes_ends_with_what_is_there(crib: Crib) -> None:

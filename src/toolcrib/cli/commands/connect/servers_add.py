@@ -219,7 +219,7 @@ def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
         free[own] = program
     if then != here or free != dict(now.config.unconfined):
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    now.reviewing.accept(user_name(), channel=channel)
+    now.first_use.accept_project(user_name(), channel=channel)
 
 
 @click.command("remove")

@@ -259,7 +259,7 @@ def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A
     require_person(_ABOUT)
     service = open_project(root).approval_service
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
-        id = service.resolve(id)  # noqa: A001 - the name in the usage
+        id = service.approvals.resolve(id)  # noqa: A001 - the name in the usage
     grant = service.revoke(id, user_name(), channel="flag")
     note = f"revoked: {one_line(grant.tool)}, {grant.answer}{SCOPES.get(grant.scope, '')}"
     print_change(as_json, grant.as_dict(), note)
@@ -268,7 +268,7 @@ def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A
 def _one(service: ApprovalService, beginning: str | None) -> str:
     """Return the id of the call that is meant."""
     if beginning is not None:
-        return service.resolve(beginning)
+        return service.approvals.resolve(beginning)
     waiting = service.list("pending", 1)
     if not waiting:
         raise NotFoundError("nothing waits for approval")

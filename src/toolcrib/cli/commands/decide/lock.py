@@ -9,7 +9,7 @@ from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_result, printable
 from toolcrib.errors import ManifestError, NotFoundError
 from toolcrib.project import Project
-from toolcrib.project.integrity.lock import Lock, read_lock, write_lock
+from toolcrib.project.integrity.lock import Lock, pin_digest, read_lock, write_lock
 
 
 @click.command("lock")
@@ -31,7 +31,7 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     path = project.pins.path
     write_lock(path, now)
     if as_json:
-        print_json({"path": str(path), "tools": {name: pin.digest for name, pin in now.tools.items()}})
+        print_json({"path": str(path), "tools": {name: pin_digest(pin) for name, pin in now.tools.items()}})
     else:
         print_note(f"Pinned {_counted(now)} in {path}.")
     return 0

@@ -96,7 +96,7 @@ def ask_for_files(project: Project) -> None:
 def _ask(project: Project, which: Callable[[Tool], bool], then: str) -> None:
     if given_token() is not None or not at_terminal() or not project.acceptance.given:
         return
-    sheets = [sheet for sheet in project.reviewing.sheets()[0] if sheet.waits and which(sheet.tool)]
+    sheets = [sheet for sheet in project.first_use.sheets()[0] if sheet.waits and which(sheet.tool)]
     for sheet in sheets:
         print_note("\n".join(sheet.lines()))
     if sheets:
@@ -134,6 +134,6 @@ def _sheets(
         files = [*project.agents.reviewed(), *project.workflows.reviewed()]
         known = {one.name: one for one in files}
         return [project.first_use.sheet(known.get(name) or project.get(name)) for name in names], 0
-    sheets, errors = project.reviewing.sheets()
+    sheets, errors = project.first_use.sheets()
     codes = [print_error(error) for error in errors] if report else []
     return [sheet for sheet in sheets if everything or sheet.waits], max(codes, default=0)

@@ -88,7 +88,7 @@ class _State:
         self.settings = config.weakening()
         self.trusted = trust.is_trusted(config.digest)
         """True if the settings are trusted as they are."""
-        self.sheets, self.errors = project.reviewing.sheets()
+        self.sheets, self.errors = project.first_use.sheets()
         self.waiting = [sheet for sheet in self.sheets if sheet.waits]
         """The tools that need a review."""
         self.waits = not self.known or bool(self.settings and not self.trusted) or bool(self.waiting)
@@ -100,7 +100,7 @@ class _State:
 
     def accept(self, channel: Channel) -> None:
         """Record the acceptance of everything that was shown."""
-        self.project.reviewing.accept(
+        self.project.first_use.accept_project(
             user_name(), self.waiting if self.known else self.sheets, channel=channel
         )
         print_note("Accepted. You are asked again when something changes.")

@@ -219,7 +219,7 @@ def _waiting(project: Project, tool: Tool) -> list[ReviewSheet]:
         return sheets
     names = {sheet.tool.name for sheet in sheets}
     others = [
-        sheet for sheet in project.reviewing.sheets()[0] if sheet.waits and sheet.tool.name not in names
+        sheet for sheet in project.first_use.sheets()[0] if sheet.waits and sheet.tool.name not in names
     ]
     return sheets + [sheet for sheet in others if project.pins.holds(sheet.tool)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,8 @@ class ApprovalService:
         config: Config,
     ) -> None:
         self.approvals = approvals
-        self._find = find
-        self._first_use = first_use
-        self._audit = audit
-        self._mask = mask
-        self._self_approval = config.self_approval
-        self._channels = config.approval_channels
+        self._find, self._first_use = find, first_use
+        self._audit, self._mask, self._config = audit, mask, config
 
     def list(
         self, status: ApprovalStatus | None = None, limit: int = 100, *, before: str | None = None
@@ -82,10 +79,6 @@ class ApprovalService:
         """Return the decisions that are in force, the newest first; pages as those of `list`."""
         found = self.approvals.grants(limit, before=before)
         return [replace(grant, note=self._mask(grant.note)) for grant in found]
-
-    def grant(self, id: str) -> Grant:  # noqa: A002 - the field's name
-        """Return one decision that is in force. Raises NotFoundError."""
-        return self.approvals.grant(id)
 
     def show(self, id: str, changed: Mapping[str, Any] | None = None) -> ApprovalSheet:  # noqa: A002 - the field's name
         """Return one approval; with `changed`, as it would run with these arguments instead (`InvalidInput`).
@@ -108,18 +101,36 @@ class ApprovalService:
         return replace(sheet, changed=checked)
 
     def facts(self, sheet: ApprovalSheet) -> dict[str, Any]:
-        """Return what else a person should know of a call, as `facts_about` does, with secrets masked.
+        """Return what else a person should know of a call, as JSON with secrets masked.
 
-        `review` are the lines about the manifest and the code that would run, its steps included, where
-        nobody has reviewed them. Empty if there is no tool of that name any more.
+        `description`, `made_by`, `reviewed`, `reason_by`, and `doubts` about a reason that an agent wrote.
+        `would` is the command line, request or other block as it would run; None where that cannot be said.
+        `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `review` are the
+        lines about the manifest and the code that would run, its steps included, where nobody has reviewed
+        them. Empty if there is no tool of that name any more.
         """
         approval, tool = sheet.approval, sheet.tool
         if tool is None:
             return {}
-        asked = approval.as_dict()
-        arguments = asked["arguments"] if sheet.changed is None else sheet.changed
-        facts = facts_about(approval, tool, arguments, self._first_use, self._audit.path)
-        masked: dict[str, Any] = self._mask({**facts, "review": list(self._review_of(approval, tool))})
+        arguments = approval.as_dict()["arguments"] if sheet.changed is None else sheet.changed
+        would = None
+        with suppress(ToolcribError):
+            would = plan_of(tool, dict(arguments)).get("would")
+        creator, last = self._first_use.creator(tool), self._first_use.reviews.last(tool)
+        runs, last_ran = _runs(tool.name, self._audit.path)
+        own_words = creator is not None and approval.rule == OWN and approval.reason == tool.approval.reason
+        facts = {
+            "description": tool.description,
+            "would": would,
+            "made_by": _maker(tool, creator),
+            "reviewed": None if last is None else {"by": last.by, "at": written(last.at)},
+            "ran": runs,
+            "last_ran": last_ran,
+            "reason_by": f"the agent {creator}" if own_words else None,
+            "doubts": doubts_about(approval.reason) if own_words else [],
+            "review": list(self._review_of(approval, tool)),
+        }
+        masked: dict[str, Any] = self._mask(facts)
         return masked
 
     def _review_of(self, approval: Approval, tool: Tool) -> Iterator[str]:
@@ -129,10 +140,6 @@ class ApprovalService:
         calls = any(part.startswith("step/") for part in shown.digest.parts)
         if (calls or approval.rule == FIRST_USE) and shown.review.status != "reviewed":
             yield from shown.lines()
-
-    def resolve(self, beginning: str) -> str:
-        """Return the id of the one approval whose id begins so; `NotFoundError`, `UsageError` for several."""
-        return self.approvals.resolve(beginning)
 
     def approve(
         self,
@@ -154,9 +161,9 @@ class ApprovalService:
         or the project does not accept approvals through this `channel`.
         """
         # Only here: `deny` and `revoke` take every channel, because they never let a call run.
-        check_channel(channel, self._channels)
+        check_channel(channel, self._config.approval_channels)
         approval = self.approvals.find(id)
-        may_decide(approval, decider, person=by, self_approval=self._self_approval)
+        may_decide(approval, decider, person=by, self_approval=self._config.self_approval)
         tool = self._tool(approval)
         if approval.status == "pending" and not self._is_same(approval, tool):
             self.void(approval.id)
@@ -192,7 +199,7 @@ class ApprovalService:
     ) -> ApprovalSheet:
         """Deny a call; its caller gets `note`. Raises as `Approvals.deny` does, and DeniedError."""
         approval = self.approvals.find(id)
-        may_decide(approval, decider, person=by, self_approval=self._self_approval)
+        may_decide(approval, decider, person=by, self_approval=self._config.self_approval)
         # Not taken back if the log cannot be written, as an approval is: a denial lets nothing run.
         done = self.approvals.deny(id, by, note, hold_s, seal=seal)
         self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
@@ -204,15 +211,8 @@ class ApprovalService:
         # The approval of this rule was stored as a review too (`approve`): the tool would still run by that.
         if grant.rule == FIRST_USE and grant.scope == "rule":
             self._first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
-        self._audit.record(
-            "APPROVAL_REVOKED",
-            name=grant.tool,
-            approval=id,
-            approver=by,
-            channel=channel,
-            answer=grant.answer,
-            scope=grant.scope,
-        )
+        fields = {"name": grant.tool, "approval": id, "approver": by, "channel": channel}
+        self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant
 
     def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
@@ -258,37 +258,6 @@ class ApprovalService:
 def _checked(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return changed arguments as they will run: checked by the schema, defaults filled in."""
     return ArgumentCheck(tool.input_schema).check(arguments)
-
-
-def facts_about(
-    approval: Approval, tool: Tool, arguments: Mapping[str, Any], first_use: FirstUse, log: Path
-) -> dict[str, Any]:
-    """Return as JSON, with secrets in it: `description`, `would`, `made_by`, `reviewed`, `ran`, `last_ran`,
-    `reason_by` and `doubts` about a reason that an agent wrote.
-
-    `would` is the command line, request or other block as it would run; None where that cannot be said.
-    `ran` counts up to 1,000 calls in the audit log.
-    """
-    creator, last = first_use.creator(tool), first_use.reviews.last(tool)
-    runs, last_ran = _runs(tool.name, log)
-    own_words = creator is not None and approval.rule == OWN and approval.reason == tool.approval.reason
-    return {
-        "description": tool.description,
-        "would": _would(tool, arguments),
-        "made_by": _maker(tool, creator),
-        "reviewed": None if last is None else {"by": last.by, "at": written(last.at)},
-        "ran": runs,
-        "last_ran": last_ran,
-        "reason_by": f"the agent {creator}" if own_words else None,
-        "doubts": doubts_about(approval.reason) if own_words else [],
-    }
-
-
-def _would(tool: Tool, arguments: Mapping[str, Any]) -> Any:
-    try:
-        return plan_of(tool, dict(arguments)).get("would")
-    except ToolcribError:
-        return None
 
 
 def _maker(tool: Tool, creator: str | None) -> str:

@@ -57,13 +57,8 @@ class ApprovalStep:
             if ctx.approved_by is not None:
                 self._code.require_approved(ctx)
                 # The line is written before the tool runs: if the log fails, the approved call does not run.
-                self._log.record(
-                    "TOOL_APPROVED",
-                    name=ctx.tool,
-                    approver=ctx.approved_by,
-                    caller=ctx.caller,
-                    channel=ctx.approval_channel,
-                )
+                who = {"approver": ctx.approved_by, "caller": ctx.caller, "channel": ctx.approval_channel}
+                self._log.record("TOOL_APPROVED", name=ctx.tool, **who)
                 return proceed(ctx)
             return self._ask(ctx, questions, proceed)
 

@@ -238,7 +238,7 @@ def revoke_grant(request: RestRequest) -> Answer:
     A token revokes approvals only: a denial is the person's to take back.
     """
     service, id_ = _service(request), request.path["approvalID"]
-    grant = service.grant(id_)
+    grant = service.approvals.grant(id_)
     if not covers(request, grant.tool):
         raise NotFoundError(f"no valid decision has the id {id_!r}")
     by, decider = _decider(request)

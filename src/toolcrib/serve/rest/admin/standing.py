@@ -185,7 +185,7 @@ async def show_trust(request: RestRequest) -> Answer:
     Acceptance and reviews are given on the command line: `toolcrib trust`, `toolcrib review`.
     """
     project = request.services.project
-    sheets, errors = project.reviewing.sheets()
+    sheets, errors = project.first_use.sheets()
     return Answer(
         TrustState(
             accepted=project.acceptance.given,

@@ -186,7 +186,7 @@ def _covers(request: RestRequest, bundle_id: str, slug: str, version: str) -> bo
 
 
 def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:
-    why = services.project.bundles.why_unavailable(tool)
+    why = services.project.bundles.stored.why_unavailable(tool)
     fields = {name: getattr(tool, name) for name in tool.__struct_fields__}
     availability: Literal["available", "unavailable"] = "available" if why is None else "unavailable"
     return ToolAnswer(**fields, availability=availability, unavailable_because=why)
