@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from toolcrib.spec import CallEvent, Result
 
 if TYPE_CHECKING:
-    from toolcrib.core.context import Context
     from toolcrib.core.results import Mask
     from toolcrib.guard import Redactor
 
@@ -169,6 +168,21 @@ class Chunks:
             return self._masker.flush()
 
 
+class EventSource(Protocol):
+    """The call that an event is about: a `Context`."""
+
+    tool: str
+    caller: str
+    attempt: int
+    on_event: Listener | None
+    redactor: Redactor | None
+    chunks: Chunks | None
+    plain_ends: bool
+
+    def identify(self) -> str:
+        """Return the id of the call."""
+
+
 class EventBus:
     """Publishes the events of calls. `mask` masks secrets in messages."""
 
@@ -186,13 +200,13 @@ class EventBus:
     def _remove(self, subscription: Subscription) -> None:
         self.subscriptions = tuple(one for one in self.subscriptions if one[0] is not subscription)
 
-    def begin(self, ctx: Context) -> None:
+    def begin(self, ctx: EventSource) -> None:
         """Publish that a call has arrived."""
         if ctx.on_event is not None:
             ctx.on_event = _Relay(ctx.on_event).put
         self.publish(ctx, "started")
 
-    def chunk(self, ctx: Context, text: str) -> None:
+    def chunk(self, ctx: EventSource, text: str) -> None:
         """Publish a part of the call's output. Secrets are masked, also one split across chunks."""
         if not isinstance(text, str):
             raise TypeError(f"a chunk is text, not {type(text).__name__}")
@@ -204,7 +218,7 @@ class EventBus:
         if text:
             self.publish(ctx, "chunk", text=text)
 
-    def end(self, ctx: Context, result: Result, *, cancelled: bool = False) -> None:
+    def end(self, ctx: EventSource, result: Result, *, cancelled: bool = False) -> None:
         """Publish the end of a call, after the rest of its output. Nothing follows."""
         if ctx.chunks is not None and (rest := ctx.chunks.flush()):
             self.publish(ctx, "chunk", text=rest)
@@ -217,7 +231,7 @@ class EventBus:
         )
         ctx.on_event = None
 
-    def publish(self, ctx: Context, kind: Kind, message: str = "", **fields: Any) -> None:
+    def publish(self, ctx: EventSource, kind: Kind, message: str = "", **fields: Any) -> None:
         """Publish an event of this call, from any thread, if anybody listens."""
         listener = None if ctx.plain_ends and kind in _ENDS else ctx.on_event
         if listener is None and not self.subscriptions:
