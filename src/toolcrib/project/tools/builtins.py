@@ -78,8 +78,6 @@ class Builtins:
     def _bind(self, tool: Tool, shown: Tool | None = None) -> BoundTool:
         def executor() -> Executor:
             steps, host = self._steps, self._host(tool)
-            return BuiltinFunction(
-                Site(tool, host, self._settings, lambda: steps.store.state, steps.outputs)
-            )
+            return BuiltinFunction(Site(tool, host, self._settings, lambda: steps.store.state, steps.outputs))
 
         return BoundTool(shown or tool, executor, timeout_ms=self._config.timeout_ms)
