@@ -30,7 +30,7 @@ from toolcrib.spec import Content, Outcome
 _EMPTY = inspect.Parameter.empty
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _EXTRA = inspect.Parameter.VAR_KEYWORD
-_UNTOLD = (_EMPTY, None, type(None), Any, object, str, bytes, Outcome)
+_WITHOUT_SCHEMA = (_EMPTY, None, type(None), Any, object, str, bytes, Outcome)
 """Return annotations without a schema of the value; text is not structured."""
 _accepted: set[Any] = set()
 """Types known to have a schema."""
@@ -93,7 +93,7 @@ class FunctionShape:
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of what the function returns; None if its annotation does not say, or text."""
         returned = _returned(self.function, self.returns)
-        if returned in _UNTOLD or _names(returned, Outcome, Content):
+        if returned in _WITHOUT_SCHEMA or _names(returned, Outcome, Content):
             return None
         schemas = TypeSchemas(returned=True)
         try:

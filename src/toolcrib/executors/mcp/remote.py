@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.egress import Destination, Egress, HostPolicy, guarded_transport
 from toolcrib.errors import ConfigError, HostNotAllowed, ToolcribError, ToolUnavailable
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, values_needed
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.spec import Network
 
 if TYPE_CHECKING:
@@ -85,9 +85,8 @@ class HttpLink:
     def _transport(self) -> tuple[str, httpx2.AsyncBaseTransport]:
         spec = self._spec
         values = {**spec.permissions.environment(os.environ), **self._secrets()}
-        with values_needed():
-            url = expand(spec.url, values)
-            headers = {name.lower(): expand(text, values) for name, text in spec.headers.items()}
+        url = expand(spec.url, values)
+        headers = {name.lower(): expand(text, values) for name, text in spec.headers.items()}
         try:
             self._home = home = Destination.parse(url)
             self._policy_of(home)

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Literal
 
@@ -160,25 +159,22 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with its variables replaced. Raises KeyError for one without a value and default."""
+    """Return the text with its variables replaced.
+
+    Raises ToolUnavailable for a variable that has neither a value nor a default.
+    """
 
     def value(match: re.Match[str]) -> str:
         name, default = match.group(1), match.group(2)
-        return values[name] if default is None or values.get(name) else default
+        found = values.get(name)
+        if default is not None:
+            return found or default
+        if found is None:
+            hint = f"Set it, or write ${{{name}:-default}}."
+            raise ToolUnavailable(f"the variable {name} is not set", hint=hint)
+        return found
 
     return _VARIABLE.sub(value, text)
-
-
-@contextmanager
-def values_needed() -> Iterator[None]:
-    """Turn the KeyError of `expand`, for a name without a value, into ToolUnavailable."""
-    try:
-        yield
-    except KeyError as error:
-        name = error.args[0]
-        raise ToolUnavailable(
-            f"the variable {name} is not set", hint=f"Set it, or write ${{{name}:-default}}."
-        ) from None
 
 
 def _permissions(block: Any, parts: Mapping[str, Any], local: bool) -> Permissions:

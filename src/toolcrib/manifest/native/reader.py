@@ -87,7 +87,7 @@ def _age() -> None:
 
 
 def folders(base: str, found: list[Diagnostic]) -> list[str]:
-    """The names in a folder of tools, sorted; that it cannot be listed is added to `found`."""
+    """Return the names in a folder of tools, sorted; if it cannot be listed, add that to `found`."""
     try:
         with os.scandir(base) as entries:
             return sorted([entry.name for entry in entries if entry.name[0] != "."])
@@ -102,7 +102,7 @@ def folders(base: str, found: list[Diagnostic]) -> list[str]:
 def read_folder(
     folder: str, name: str, found: list[Diagnostic], files: SourceFiles = ANY_FILE
 ) -> tuple[Tool, Document] | None:
-    """The tool of one folder; None when it has no manifest, or a bad one: then `found` says why."""
+    """Return the tool of one folder; None without a usable manifest, whose faults are added to `found`."""
     read_one = read_document(folder, name, found, files)
     if read_one is None:
         return None
@@ -113,9 +113,9 @@ def read_folder(
 def read_document(
     folder: str, name: str, found: list[Diagnostic], files: SourceFiles = ANY_FILE
 ) -> tuple[Document, os.stat_result | None] | None:
-    """As `read_folder`, but only the document, which has the form of a tool; and the state of its file.
+    """Return the document of one folder, which has the form of a tool, and the state of its file.
 
-    A file that is not called `FILE_NAME` has no state.
+    None as for `read_folder`. A file that is not called `FILE_NAME` has no state.
     """
     path = f"{folder}/{FILE_NAME}"
     facts: os.stat_result | None

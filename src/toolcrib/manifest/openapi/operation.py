@@ -266,14 +266,11 @@ def _filled_in(server: Node) -> str:
     """Return the URL with each variable replaced by its default, or else its first value."""
 
     def value(found: re.Match[str]) -> str:
-        rule = server.at("variables", found[1]).object
-        options = rule.get("enum")
-        default = rule.get("default")
-        if default is None and isinstance(options, list) and options:
-            default = options[0]
-        if default is None or default == "":
-            if default == "" and found[1] in server.at("variables").object:
-                return ""
+        rule = server.at("variables", found[1])
+        default = rule.object.get("default")
+        if default is None:
+            default = rule.at("enum", 0).value
+        if default is None:
             raise Unusable(
                 f"the server variable {found[1]!r} has no value; give the server with --server URL"
             )

@@ -2,9 +2,9 @@
 
 Only this and `positions` know YAML.
 
-The YAML here is the part of YAML 1.2 that JSON can hold. What the parser would silently take in another
-sense (tags, merge keys, keys that are not text, line breaks nobody sees) is refused; so is what costs
-without bound.
+The YAML here is the part of YAML 1.2 that JSON can hold. Refused is what the parser would silently read as
+something else (tags, merge keys, keys that are not text, invisible line breaks), and what costs without
+bound.
 """
 
 from __future__ import annotations
@@ -192,8 +192,8 @@ def load(raw: bytes, path: str) -> Document:
         data = document.data = loads(text)
     except ValueError as error:
         raise failure([_explain(str(error), document)]) from None
-    # The parser drops tags and merge keys, and reads `.nan`: each would be taken in another sense without a
-    # word. The quick looks at the text keep the usual manifest free of the slow checks.
+    # The parser silently drops tags, and reads merge keys and `.nan` as something else. The quick looks at
+    # the text keep the usual manifest free of the slow checks.
     if "!" in text and _TAG.search(text):
         _refuse_tags(document)
     if "<<" in text or _NOT_FINITE.search(text):
@@ -209,7 +209,6 @@ def load(raw: bytes, path: str) -> Document:
 
 def dump(data: Any) -> str:
     """Return JSON-shaped data as YAML without invisible characters; as JSON if YAML cannot do that."""
-
     from ryaml import dumps, loads
 
     body: str = dumps(data)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from toolcrib.errors import ToolUnavailable
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, read_server, read_servers
 from toolcrib.spec import Permissions, SecretSpec
 
@@ -36,7 +37,7 @@ def test_variables_in_texts_are_secrets_unless_they_are_none() -> None:
     assert spec.permissions.secrets == (SecretSpec("KEY"), SecretSpec("REGION", required=False))
     assert spec.permissions.env == ("PLAIN", "HOME")
     assert expand("x${KEY}${REGION:-eu}${KEY:-no}$KEY", {"KEY": "k"}) == "xkeuk$KEY"
-    with pytest.raises(KeyError, match="GONE"):
+    with pytest.raises(ToolUnavailable, match="GONE"):
         expand("${GONE}", {})
 
 

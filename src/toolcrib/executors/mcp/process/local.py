@@ -18,7 +18,7 @@ from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand, values_needed
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
 from toolcrib.spec.tools.tool import may_touch
@@ -59,7 +59,7 @@ def _line_of(spec: ServerSpec) -> Launch:
     def filled(text: str) -> str:
         try:
             return expand(text, values)
-        except KeyError:  # A secret, or not set: it names no file.
+        except ToolUnavailable:  # A secret, or not set: it names no file.
             return text
 
     argv = tuple(map(filled, (spec.command, *spec.args)))
@@ -147,8 +147,7 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
 def environment_of(spec: ServerSpec, secrets: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of an unconfined server: that of this user's programs, and its own variables."""
     plain = spec.permissions.environment(os.environ)
-    with values_needed():
-        named = {name: expand(text, {**plain, **secrets}) for name, text in spec.env.items()}
+    named = {name: expand(text, {**plain, **secrets}) for name, text in spec.env.items()}
     usual = {name: os.environ[name] for name in _USUAL if name in os.environ}
     return {**usual, **plain, **_unused(spec, secrets), **named}
 
@@ -169,9 +168,8 @@ def job_of(
     tool = process_of(spec)
     plain = spec.permissions.environment(os.environ)
     values = {**plain, **secrets}
-    with values_needed():
-        command, *args = (expand(text, values) for text in (spec.command, *spec.args))
-        env = {name: expand(text, values) for name, text in spec.env.items()}
+    command, *args = (expand(text, values) for text in (spec.command, *spec.args))
+    env = {name: expand(text, values) for name, text in spec.env.items()}
     launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
     path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
     # The variables of the server's own entry win, `PATH` among them.
