@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.errors import AuditUnavailable, StateUnavailable
-from toolcrib.guard.audit.files import newest_first
+from toolcrib.guard.audit.files import is_at, newest_first
 from toolcrib.guard.audit.line import AuditEntry, Head, parse
 from toolcrib.state import is_alive, this_process, uptime
 from toolcrib.state.private import put_private
@@ -182,7 +182,7 @@ class Anchor:
     def read(self) -> Anchored | None:
         """Return the content, None if there is none yet. OSError, AuditUnavailable."""
         path = self._path()
-        if self._fd < 0 or not _leads_to(path, self._fd):
+        if self._fd < 0 or not is_at(path, os.fstat(self._fd)):
             self.close()
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
@@ -268,13 +268,6 @@ def _read_key(anchor: Path) -> str:
 def _no_anchor(error: StateUnavailable) -> AuditUnavailable:
     message = f"The audit log cannot be anchored: {error.message}"
     return AuditUnavailable(message, hint=error.hint, details=error.details)
-
-
-def _leads_to(path: Path, fd: int) -> bool:
-    try:
-        return os.path.samestat(os.lstat(path), os.fstat(fd))
-    except OSError:
-        return False
 
 
 def _parse(data: bytes, path: Path, key: str) -> Anchored | None:

@@ -80,7 +80,7 @@ def locked_files(path: Path) -> Iterator[tuple[list[Path], BinaryIO | None, int]
         try:
             lock_file(file.fileno(), LOCK_SH, _READ_WAIT_S)
             found = os.fstat(file.fileno())
-            if _is_at(path, found):
+            if is_at(path, found):
                 yield [part for _, _, part in rotated_files(path)], file, found.st_size
                 # The caller may have closed it, which unlocks it as well.
                 if not file.closed:
@@ -93,10 +93,11 @@ def locked_files(path: Path) -> Iterator[tuple[list[Path], BinaryIO | None, int]
     raise OSError(errno.ESTALE, "the file is being replaced again and again")
 
 
-def _is_at(path: Path, found: os.stat_result) -> bool:
+def is_at(path: Path, found: os.stat_result) -> bool:
+    """Return True if the path leads to this file, through no link."""
     try:
-        return os.path.samestat(found, path.stat())
-    except FileNotFoundError:
+        return os.path.samestat(found, os.lstat(path))
+    except OSError:
         return False
 
 
@@ -149,26 +150,14 @@ def first_number(fd: int) -> int:
 
 
 def contains(path: Path, head: Head) -> bool:
-    """Return True if the log contains this line unchanged, in the file where it should be."""
-    rotated = [part for first, last, part in rotated_files(path) if first <= head.seq <= last]
-    return any(_file_contains(part, head) for part in (*rotated, path))
-
-
-def _file_contains(path: Path, head: Head) -> bool:
-    try:
-        fd = os.open(path, _READ_FLAGS)
-    except FileNotFoundError:
-        return False
-    try:
-        for raw in lines_backwards(fd, os.fstat(fd).st_size):
-            number = _number(raw)
-            if number is not None and int(number[1]) <= head.seq:
-                # Stray bytes can look like a line with this number, so only a lower number ends the search.
-                same = sha256(raw + b"\n").hexdigest() == head.hash
-                if same or int(number[1]) < head.seq:
-                    return same
-    finally:
-        os.close(fd)
+    """Return True if the log contains this line unchanged."""
+    for raw in newest_first(path):
+        number = _number(raw)
+        if number is not None and int(number[1]) <= head.seq:
+            # Stray bytes can look like a line with this number, so only a lower number ends the search.
+            same = sha256(raw + b"\n").hexdigest() == head.hash
+            if same or int(number[1]) < head.seq:
+                return same
     return False
 
 

@@ -14,7 +14,6 @@ from toolcrib.sandbox.host.enforcement import process_limit
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel import seccomp
-from toolcrib.sandbox.kernel.network import filter_arguments
 from toolcrib.sandbox.tracing import watched
 from toolcrib.spec import Level
 from toolcrib.spec.record import record
@@ -106,7 +105,11 @@ def refuses_sockets(job: Confinement) -> bool:
 @cache
 def command_filter(network: NetworkAccess, level: Level, asked: bool) -> bytes:
     """Return the system call filter of every command with this network; narrower without namespaces."""
-    machine = os.uname().machine
-    if level == "full":
-        return seccomp.program(machine, **filter_arguments(network), watched_sockets=asked)
-    return seccomp.program(machine, inet=False, host=network == "host", private=False)
+    private = level == "full"
+    return seccomp.program(
+        os.uname().machine,
+        inet=private and network == "proxy",
+        host=network == "host",
+        private=private,
+        watched_sockets=private and asked,
+    )

@@ -36,11 +36,6 @@ NODE = {"NODE_USE_ENV_PROXY": "1"}
 """Node.js reads the other variables only with this one (from 22.21 and 24 on)."""
 
 
-def filter_arguments(network: str) -> dict[str, bool]:
-    """Return what the system call filter allows: arguments of `seccomp.program`."""
-    return {"inet": network == "proxy", "host": network == "host"}
-
-
 def ports(job: Mapping[str, Any]) -> tuple[Ports, Ports]:
     """Return the TCP ports that may be connected to, and those that may be listened on; None for any."""
     if job["network"] == "host":
