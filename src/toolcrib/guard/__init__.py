@@ -42,5 +42,5 @@ from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, changed_parts
 from toolcrib.guard.trust.reviews import Review, Reviews, ReviewStatus, reviewed_parts, shown
 from toolcrib.guard.trust.snapshots import Pinned, Snapshots
-from toolcrib.guard.trust.tokens import Token, Tokens
+from toolcrib.guard.trust.tokens import Tokens
 from toolcrib.guard.trust.trust import Trust

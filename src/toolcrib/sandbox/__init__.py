@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.job import Completed, NetworkAccess, Outlet, Script
     from toolcrib.sandbox.job import Confinement as Confinement
     from toolcrib.sandbox.job import Warmth as Warmth
-    from toolcrib.sandbox.levels.probe import Mechanism, in_force, level, probe
+    from toolcrib.sandbox.levels.probe import in_force, level, probe
 
 _MODULES = {
     **dict.fromkeys(("Completed", "Confinement", "NetworkAccess", "Outlet", "Script", "Warmth"), "job"),
     **dict.fromkeys(("configure", "run"), "confine"),
     **dict.fromkeys(("FilePart", "Root", "Roots"), "files.roots"),
-    **dict.fromkeys(("Mechanism", "in_force", "level", "probe"), "levels.probe"),
+    **dict.fromkeys(("in_force", "level", "probe"), "levels.probe"),
 }
 """Names to their modules, imported on first use: `files.paths`, which every start needs, needs none."""
 

@@ -33,7 +33,6 @@ class SetupFailure(Exception):
 
     def __init__(self, stage: str, number: int, path: str = "", text: str = "") -> None:
         super().__init__(stage, number, path, text)
-        self.stage = stage
         self.number = number
         self.message = "\0".join((f"fail {stage}", str(number), path, text))
 
