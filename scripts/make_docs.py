@@ -284,15 +284,22 @@ def rest_table() -> Iterator[str]:
 def rest_reference() -> Iterator[str]:
     """Yield each route with its query, body, answers and errors, and each record of them."""
     document = openapi()
-    for route in ROUTES:
-        operation = document["paths"][route.path][route.method.lower()]
+    routes = [(route, document["paths"][route.path][route.method.lower()]) for route in ROUTES]
+    scoped = set.intersection(*(set(errors_of(route)) for route in ROUTES if route.scope))
+    with_body = (route for route, operation in routes if "requestBody" in operation)
+    read = set.intersection(*(set(errors_of(route)) for route in with_body)) - scoped
+    yield f"Each route with a scope may also answer {codes_of(scoped)}."
+    yield f"Each route with a body may also answer {codes_of(read)}.\n"
+    for route, operation in routes:
         yield f"### {route.method} {route.path}\n"
         yield inspect.cleandoc(route.handler.__doc__ or "")
         yield ""
         yield from rest_query(operation)
         yield from rest_content(route, operation)
-        codes = ", ".join(f"{kind.status} `{kind.code}`" for kind in errors_of(route))
-        yield f"Errors: {codes}.\n"
+        usual = (scoped if route.scope else set()) | (read if "requestBody" in operation else set())
+        if own := set(errors_of(route)) - usual:
+            yield f"- Errors: {codes_of(own)}."
+        yield ""
     yield "## Records\n"
     for name, schema in sorted(document["components"]["schemas"].items()):
         yield f"### {name}\n"
@@ -301,9 +308,18 @@ def rest_reference() -> Iterator[str]:
         yield "|---|---|---|"
         required = schema.get("required", ())
         for field, rule in schema["properties"].items():
-            needed = "required. " if field in required else ""
-            yield f"| `{field}` | {rest_type(rule)} | {needed}{rule.get('description', '')} |"
+            meaning = " ".join(
+                filter(None, ("Required." if field in required else "", rule.get("description")))
+            )
+            yield f"| `{field}` | {rest_type(rule)} | {meaning} |"
         yield ""
+
+
+def codes_of(kinds: set[type[errors.ToolcribError]]) -> str:
+    """Return the statuses and codes of errors as a list in words."""
+    return ", ".join(
+        f"{status} `{code}`" for status, code in sorted((kind.status, kind.code) for kind in kinds)
+    )
 
 
 def rest_query(operation: dict[str, Any]) -> Iterator[str]:
@@ -323,7 +339,8 @@ def rest_query(operation: dict[str, Any]) -> Iterator[str]:
         )
         cells = (f"`{one['name']}`", one["in"], rest_type(rule), default, rule.get("description", ""))
         yield f"| {' | '.join(cells)} |"
-    yield ""
+    if found:
+        yield ""
 
 
 def rest_content(route: Route, operation: dict[str, Any]) -> Iterator[str]:
@@ -331,12 +348,12 @@ def rest_content(route: Route, operation: dict[str, Any]) -> Iterator[str]:
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         rule = content["schema"]
         text = rule["description"] if kind in route.raw else f"{rest_type(rule)}."
-        yield f"Body, `{kind}`: {text}\n"
+        yield f"- Body, `{kind}`: {text}"
     for status, answer in operation["responses"].items():
         if int(status) < 400:
             types = [rest_type(one["schema"]) if "schema" in one else f"`{kind}`"
                      for kind, one in answer.get("content", {}).items()]  # fmt: skip
-            yield f"Answer {status}: {types[0] if types else 'no body'}.\n"
+            yield f"- Answer {status}: {types[0] if types else 'no body'}."
 
 
 def rest_type(rule: dict[str, Any]) -> str:

@@ -1,23 +1,14 @@
 """Middleware: wrappers around every call of a toolset, the first one added outermost."""
 
-from toolcrib.middleware.cache import cache_middleware
-from toolcrib.middleware.calls import logging_middleware, retry_middleware, timeout_middleware
-from toolcrib.middleware.handler import Handler, Middleware, as_middleware, middleware_name, only
-from toolcrib.middleware.rates import rate_limit_middleware
-from toolcrib.middleware.redaction import redaction_middleware
-from toolcrib.middleware.tracing import tracing_middleware
-
-__all__ = [
-    "Handler",
-    "Middleware",
-    "as_middleware",
-    "cache_middleware",
-    "logging_middleware",
-    "middleware_name",
-    "only",
-    "rate_limit_middleware",
-    "redaction_middleware",
-    "retry_middleware",
-    "timeout_middleware",
-    "tracing_middleware",
-]
+from toolcrib.middleware.cache import cache_middleware as cache_middleware
+from toolcrib.middleware.calls import logging_middleware as logging_middleware
+from toolcrib.middleware.calls import retry_middleware as retry_middleware
+from toolcrib.middleware.calls import timeout_middleware as timeout_middleware
+from toolcrib.middleware.handler import Handler as Handler
+from toolcrib.middleware.handler import Middleware as Middleware
+from toolcrib.middleware.handler import as_middleware as as_middleware
+from toolcrib.middleware.handler import middleware_name as middleware_name
+from toolcrib.middleware.handler import only as only
+from toolcrib.middleware.rates import rate_limit_middleware as rate_limit_middleware
+from toolcrib.middleware.redaction import redaction_middleware as redaction_middleware
+from toolcrib.middleware.tracing import tracing_middleware as tracing_middleware
