@@ -67,12 +67,7 @@ def decide(
 
 
 def choose(
-    question: str,
-    keys: str,
-    about: str,
-    *,
-    yes: bool = False,
-    refuse: type[ToolcribError] = ApprovalRequired,
+    question: str, keys: str, about: str, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
 ) -> str | None:
     """Ask as `ask` does; `yes` presses the first key in advance. Raises as `decide` does."""
     require_person(about, refuse=refuse)

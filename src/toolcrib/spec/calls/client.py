@@ -8,11 +8,7 @@ from typing import Any, Protocol
 
 from toolcrib.errors import CapabilityMissing, InputRequired, ToolFailed
 
-_NEEDS = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
+_NEEDS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

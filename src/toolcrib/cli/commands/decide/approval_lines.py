@@ -38,37 +38,38 @@ def cut(line: str) -> str:
 
 def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything but the content. No text in it can add a line or control the terminal."""
+    yield f"approval {sheet.document['id']}: {sheet.document['status']}"
+    for name, text in _parts(sheet, facts):
+        if text:
+            yield f"  {name + ':':10} {one_line(text)}"
+
+
+def _parts(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     document = sheet.document
-    yield f"approval {document['id']}: {document['status']}"
-    yield f"  tool:      {one_line(document['tool'])} of {one_line(document['bundle'])}"
+    yield "tool", f"{document['tool']} of {document['bundle']}"
     if facts:
-        yield from _facts(facts)
-    yield f"  digest:    {document['tool_digest']}"
-    by = f" ({one_line(facts['reason_by'])} wrote this)" if facts.get("reason_by") else ""
-    yield f"  reason:    {one_line(document['reason'])}{by}"
+        last = facts["reviewed"]
+        review = (
+            "nobody has reviewed it" if last is None else f"last reviewed by {last['by']} at {last['at']}"
+        )
+        yield "it says", facts["description"]
+        yield "made by", f"{facts['made_by']}; {review}"
+        last_ran = "" if facts["last_ran"] is None else f", last at {facts['last_ran']}"
+        yield "ran", f"{count(facts['ran'], 'time')}{last_ran}"
+    yield "digest", document["tool_digest"]
+    by = f" ({facts['reason_by']} wrote this)" if facts.get("reason_by") else ""
+    yield "reason", f"{document['reason']}{by}"
     for doubt in facts.get("doubts", ()):
-        yield f"  careful:   the agent's reason {doubt}"
-    if document["rule"]:
-        yield f"  rule:      {one_line(document['rule'])}"
-    yield f"  asked by:  {one_line(_caller(document))} at {document['asked_at']}"
-    touches = document["touches"] if sheet.tool is None else may_touch(sheet.tool)
-    for line in touches:
-        yield f"  may touch: {one_line(line)}"
-    yield f"  expires:   {document['expires_at']}"
+        yield "careful", f"the agent's reason {doubt}"
+    yield "rule", document["rule"]
+    yield "asked by", f"{_caller(document)} at {document['asked_at']}"
+    for line in document["touches"] if sheet.tool is None else may_touch(sheet.tool):
+        yield "may touch", line
+    yield "expires", document["expires_at"]
     if document["decided_by"] is not None:
         scope = SCOPES.get(document["scope"] or "", "") if document["status"] != "denied" else ""
-        yield f"  decided:   by {one_line(document['decided_by'])} at {document['decided_at']}{scope}"
-        if document["note"]:
-            yield f"  note:      {one_line(document['note'])}"
-
-
-def _facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    yield f"  it says:   {one_line(facts['description'])}"
-    last = facts["reviewed"]
-    review = "nobody has reviewed it" if last is None else f"last reviewed by {last['by']} at {last['at']}"
-    yield f"  made by:   {one_line(facts['made_by'])}; {one_line(review)}"
-    last_ran = "" if facts["last_ran"] is None else f", last at {facts['last_ran']}"
-    yield f"  ran:       {count(facts['ran'], 'time')}{last_ran}"
+        yield "decided", f"by {document['decided_by']} at {document['decided_at']}{scope}"
+        yield "note", document["note"]
 
 
 def content_lines(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[str]:
@@ -112,12 +113,7 @@ def narrower_choices(rule: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _caller(document: Mapping[str, Any]) -> str:
-    parts = (
-        ("", "caller"),
-        ("for ", "owner"),
-        ("with the token ", "token"),
-        ("in session ", "session_id"),
-    )
+    parts = (("", "caller"), ("for ", "owner"), ("with the token ", "token"), ("in session ", "session_id"))
     return " ".join(f"{word}{document[key]}" for word, key in parts if document[key])
 
 

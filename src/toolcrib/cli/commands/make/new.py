@@ -40,11 +40,7 @@ _QUESTIONS = {
 )
 @click.option("--read", multiple=True, metavar="PATH", help="What it may read. Repeatable.")
 @click.option("--write", multiple=True, metavar="PATH", help="What it may write. Repeatable.")
-@click.option(
-    "--sqlite",
-    "database",
-    help="The SQLite file of an SQL tool (default: asked for, or data.db).",
-)
+@click.option("--sqlite", "database", help="The SQLite file of an SQL tool (default: asked for, or data.db).")
 @project_options
 def command(
     name: str,

@@ -63,13 +63,7 @@ def run_command(
     ask_for_files(project)
     session_id = None if session is None else project.runs.store.resolve(session, "sessions")
     run_id = project.runs.start(
-        session_id,
-        agent,
-        prompt,
-        parse_arguments(variables),
-        stream=stream,
-        caller=caller,
-        identity=identity,
+        session_id, agent, prompt, parse_arguments(variables), stream=stream, caller=caller, identity=identity
     )
     if detach:
         _print_run(project.runs.find(run_id), as_json)
