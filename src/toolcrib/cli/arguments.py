@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 
 from toolcrib.errors import InvalidInput, ToolcribError, UsageError
+from toolcrib.schema import decode_object, decode_value
+from toolcrib.schema.lenient import kind_of, kinds_of
 from toolcrib.spec.naming import nearest, parts_of, pointed
 
 # A key may hold colons, `:=` ends it: `a:b=c` is a text, `a:b:=1` is JSON.
@@ -50,8 +53,6 @@ def parse_arguments(words: Sequence[str], schema: Mapping[str, Any] | None = Non
     With the schema of the tool's input, `key=7` is the number 7 where no text is allowed, and `--key 7` means
     the same.
     """
-    from toolcrib.schema import decode_object
-
     words = list(_without_options(words, schema or {}))
     arguments: dict[str, Any] = {}
     given: set[str] = set()
@@ -80,8 +81,6 @@ def _read(path: str) -> bytes:
 
 def _without_options(words: Sequence[str], schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the words with each option as a pair: `--key value`, `--key=value`, and `--key` for true."""
-    from toolcrib.schema.lenient import kinds_of
-
     rest = deque(words)
     while rest:
         word = rest.popleft()
@@ -141,10 +140,6 @@ def _pair(word: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
     key, sign, text = match.groups()
     if sign == "=":
         return key, as_typed(text, property_of(schema, key), schema)
-    import orjson
-
-    from toolcrib.schema import decode_value
-
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -180,14 +175,10 @@ def as_typed(text: str, member: Any, schema: Mapping[str, Any]) -> Any:
 
     A text that is not JSON of an allowed type stays as it is, for the check of the arguments to explain.
     """
-    from toolcrib.schema.lenient import kind_of, kinds_of
-
     kinds = kinds_of(member, schema)
     # Where a text is allowed it stays one: `version=1.0` must not become a number.
     if not kinds or "string" in kinds:
         return text
-    from toolcrib.schema import decode_value
-
     try:
         value = decode_value(text)
     except InvalidInput:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import termios
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
+from toolcrib.spec import Call, Tool
+from toolcrib.spec.tools.tool import may_touch
+from toolcrib.state import Vault, load_user_settings, read_private, user_name, write_private
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.project.control.first_use import ReviewSheet
-    from toolcrib.spec import Call, Tool
-    from toolcrib.state import Vault
 
 _MAX_NAMES = 60
 _SHOWN = "shown.json"
@@ -30,8 +33,6 @@ def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired
     """Refuse a decision `about` something unless a person makes it: at a terminal, or without one where this
     user's own settings allow that, and never with a token. Raises InvalidToken, or `refuse`.
     """
-    from toolcrib.state import load_user_settings
-
     if given_token() is not None:
         raise InvalidToken(f"a token cannot decide about {about}, so nothing was changed")
     if not at_terminal() and not load_user_settings().decide_without_terminal:
@@ -86,8 +87,6 @@ def page(text: str, *, wait: bool) -> None:
 
     Raises ApprovalRequired if the person does not look at all of it.
     """
-    import shutil
-
     columns, rows = shutil.get_terminal_size()
     # A page fits on the screen: nobody has read what scrolls away at once.
     size = max(20, columns - 1) * max(5, rows - 2)
@@ -112,8 +111,6 @@ def seek_approval(
     one. No question is asked about a call that is refused anyway: the call itself reports that. Raises
     `ApprovalRequired` if the person declines, or if the project takes no approvals at the command line.
     """
-    from toolcrib.state import user_name
-
     try:
         # This also fills in the defaults: the person sees exactly the arguments that run.
         reason = _reason(project, call)
@@ -158,7 +155,6 @@ def names_of(sheets: Sequence[ReviewSheet]) -> str:
 def _lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
     """Yield the lines about a tool; one line if this user was shown the same before and did not decide."""
     from toolcrib.project.control.first_use import STATUS
-    from toolcrib.state import read_private, write_private
 
     path, digest = vault.folder / _SHOWN, sheet.digest.digest
     known = read_private(path)
@@ -183,8 +179,6 @@ def _reason(project: Project, call: Call) -> str | None:
 
 
 def _print_call(tool: Tool, call: Call, reason: str) -> None:
-    from toolcrib.spec.tools.tool import may_touch
-
     print_note(f"{tool.name} needs your approval: {reason}")
     print_note(f"  arguments: {json.dumps(call.arguments, ensure_ascii=False)}")
     for line in may_touch(tool):
@@ -214,6 +208,4 @@ def at_terminal() -> bool:
 
 def _flush() -> None:
     """Drop the keys pressed so far: they do not answer a question that was not on the screen."""
-    import termios
-
     termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, NotFoundError, UsageError
+from toolcrib.state.private import put_file, unwritable
 
 
 def read_input(source: str, most: int = -1) -> bytes:
@@ -66,15 +67,11 @@ def _written(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        from toolcrib.state.private import unwritable
-
         raise unwritable(path, error) from None
 
 
 def replace_file(path: Path, before: str | None, text: str) -> None:
     """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
-    from toolcrib.state.private import put_file
-
     with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         # A person may have looked at the change for minutes, and an editor may have saved meanwhile.
@@ -85,8 +82,6 @@ def replace_file(path: Path, before: str | None, text: str) -> None:
 
 def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
     """Replace a file as `replace_file` does. Return where the old content is kept; None if there was none."""
-    from toolcrib.state.private import put_file
-
     path = path.resolve()  # A link to the file stays a link.
     backup = None
     if before is not None:

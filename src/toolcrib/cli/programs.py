@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import dropwhile
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from toolcrib.cli.caller import given_token
+from toolcrib.core.toolset import ProgramRead, Toolset, reading_program
 from toolcrib.errors import DefinitionError, InvalidToken, NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from toolcrib.core.toolset import Toolset
 
 
 def is_program(text: str | None) -> bool:
@@ -51,8 +50,6 @@ def load_program(text: str) -> Toolset:
     Whoever names a file wants its code to run, so nothing is asked. Raises NotFoundError, UsageError,
     DefinitionError for a file that fails, and InvalidToken for a caller with a token.
     """
-    from toolcrib.core.toolset import Toolset
-
     if given_token() is not None:
         raise InvalidToken("a Python file is run for this machine's own user, not for a token")
     file, _, name = text.partition(":")
@@ -79,10 +76,6 @@ def load_program(text: str) -> Toolset:
 
 def _import(path: Path) -> ModuleType:
     """Import a file under its own name, so that processes of its tools find it too."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    from toolcrib.core.toolset import ProgramRead, reading_program
-
     # As for a script that Python starts: it imports the modules beside it.
     sys.path.insert(0, str(path.parent))
     # A file that is named like a module of the standard library must not take its place.
@@ -109,8 +102,6 @@ def _import(path: Path) -> ModuleType:
 
 def frames_of(error: BaseException, text: str) -> str:
     """Return where an exception of a tool was raised, from the program `FILE.py[:OBJECT]` inward."""
-    import traceback
-
     path = str(Path(text.partition(":")[0]).resolve())
     frames = dropwhile(lambda at: at.filename != path, traceback.extract_tb(error.__traceback__))
     return "".join(traceback.format_list(list(frames))).rstrip()
@@ -118,8 +109,6 @@ def frames_of(error: BaseException, text: str) -> str:
 
 def _why(error: Exception, path: Path) -> str:
     """Return the exception of somebody's file with the line where that file raised it."""
-    import traceback
-
     lines = [at.lineno for at in traceback.extract_tb(error.__traceback__) if at.filename == str(path)]
     if isinstance(error, SyntaxError) and error.filename == str(path):
         lines = [error.lineno]
@@ -128,8 +117,6 @@ def _why(error: Exception, path: Path) -> str:
 
 
 def _named(module: ModuleType) -> str:
-    from toolcrib.core.toolset import Toolset
-
     file = Path(str(module.__file__)).name
     names = [f"{file}:{name}" for name, one in vars(module).items() if isinstance(one, Toolset)]
     return f"Name one: {', '.join(names)}" if names else ""

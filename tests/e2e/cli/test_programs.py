@@ -167,3 +167,10 @@ def test_help_completion_and_colours(program: Path) -> None:
     assert cli(program, "--root", "/nowhere", "list").code == 3
     assert "\x1b[" in cli(program, "create", env={"FORCE_COLOR": "1"}).err
     assert "\x1b[" not in cli(program, "create", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).err
+
+
+def test_a_program_starts_without_the_code_of_projects(program: Path) -> None:
+    for words in (("run", "app.py", "add", "a=2"), ("list", "app.py"), ("show", "app.py", "add")):
+        line = [sys.executable, "-X", "importtime", "-m", "toolcrib", *words]
+        done = subprocess.run(line, cwd=program, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+        assert "toolcrib.project" not in done.stderr, words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -151,16 +151,14 @@ def tool_name(bundle: BundleRecord, tool: ToolRecord) -> str:
     return f"{bundle.slug}/{tool.slug}@{tool.version}"
 
 
-def _bundle_names(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """Yield slugs, and ids if the beginning is one of an id only."""
-    bundles = [one for one in open_store(ctx.params.get("data")).bundles() if one.soft_deleted_at is None]
-    slugs = [one.slug for one in bundles if one.slug.startswith(incomplete)]
-    yield from slugs or (one.id for one in bundles if one.id.startswith(incomplete))
+def _bundle_names(ctx: click.Context, begun: str) -> list[str]:
+    bundles = open_store(ctx.params.get("data")).bundles()
+    return sorted({one.slug for one in bundles if one.soft_deleted_at is None and one.slug.startswith(begun)})
 
 
 def _complete_bundle(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
     try:
-        return sorted(_bundle_names(ctx, incomplete))
+        return _bundle_names(ctx, incomplete)
     except ToolcribError:
         return []
 
@@ -169,14 +167,12 @@ def _complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) 
     named, slash, begun = incomplete.partition("/")
     try:
         if not slash:
-            return sorted(f"{name}/" for name in _bundle_names(ctx, incomplete))
+            return [f"{name}/" for name in _bundle_names(ctx, incomplete)]
         store = open_store(ctx.params.get("data"))
         tools = store.tools(find_bundle(store, named).id)
     except ToolcribError:
         return []
-    names = {tool.slug for tool in tools}
-    if "@" in begun:
-        names = {f"{tool.slug}@{tool.version}" for tool in tools}
+    names = {f"{tool.slug}@{tool.version}" if "@" in begun else tool.slug for tool in tools}
     return sorted(f"{named}/{name}" for name in names if name.startswith(begun))
 
 

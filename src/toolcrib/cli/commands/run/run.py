@@ -69,12 +69,13 @@ def command(
     JSON object on standard input. A value is text if the schema allows text, else JSON. Later words
     replace what earlier files contain. `run FILE.py[:OBJECT] NAME …` runs a tool of a Python program.
     """
-    from toolcrib.cli.commands.decide.trust import accepted_project
-
     if verbose:
         _show_log()
     if is_program(tool):
         return _run_program(tool, arguments, timeout_ms, as_json=as_json, verbose=verbose)
+    # Here, because it imports the whole project, and a program has none.
+    from toolcrib.cli.commands.decide.trust import accepted_project
+
     # A dry run runs nothing, so the project need not be accepted for it.
     project = open_project(root) if dry_run else accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
