@@ -22,7 +22,7 @@ from typing import Any
 from toolcrib.spec import ABSENT, Choice, Spelling, Tool
 from toolcrib.spec.naming import did_you_mean, pointed
 from toolcrib.spec.record import record
-from toolcrib.template.spellings import Part, TemplateProblem, scan, tested
+from toolcrib.template.spellings import Scanner, TemplateProblem
 from toolcrib.template.tree import (
     Branch,
     ConditionalText,
@@ -85,16 +85,16 @@ def references(text: str) -> list[Reference]:
 
     `${secret:NAME}` has namespace `secret` and the bare name. A `${` without its `}` is a ManifestError.
     """
-    found: list[TemplateProblem] = []
-    parts = scan(text, found)
-    if found:
-        raise found[0].error()
+    scanner = Scanner()
+    parts = scanner.parts(text)
+    if scanner.found:
+        raise scanner.found[0].error()
     return [part for part in parts if isinstance(part, Reference)]
 
 
 def names_in(text: str, spelling: Spelling) -> list[Reference]:
     """Return all placeholders of `text`, those of conditions too, not resolved; faults are ignored."""
-    return list(references_of(scan(text, [], spelling)))
+    return list(references_of(Scanner(spelling).parts(text)))
 
 
 def parse(value: Any, namespaces: Namespaces) -> Template:
@@ -103,10 +103,9 @@ def parse(value: Any, namespaces: Namespaces) -> Template:
     Raises ManifestError for the first bad placeholder: not closed, empty, in a key, unknown (the nearest name
     is in the hint) or ambiguous. `details` holds `path`, `offset` and `length`.
     """
-    found: list[TemplateProblem] = []
-    tree = _parse(value, namespaces, (), found)
-    if found:
-        raise found[0].error()
+    parser = _Parser(namespaces)
+    tree = parser.value(value, ())
+    parser.refuse()
     return tree
 
 
@@ -121,128 +120,103 @@ def parse_text(text: str, namespaces: Namespaces) -> TextTemplate:
 
 def parse_conditional(value: str | Choice, namespaces: Namespaces) -> Text:
     """As `parse`, for one string, or a choice between strings: a text that may hold conditions."""
-    found: list[TemplateProblem] = []
-    tree = _text(value, namespaces, (), found) if isinstance(value, str) else None
-    if tree is None:
-        tree = ConditionalText((_choice(value, namespaces, (), found, text=True),))  # type: ignore[arg-type]
-    if found:
-        raise found[0].error()
+    parser = _Parser(namespaces)
+    if isinstance(value, Choice):
+        tree: Text = ConditionalText((parser.choice(value, (), text=True),))
+    else:
+        tree = parser.text(value, ())
+    parser.refuse()
     return tree
 
 
 def problems(value: Any, namespaces: Namespaces) -> list[TemplateProblem]:
     """Return everything that `parse` would refuse, in order of place."""
-    found: list[TemplateProblem] = []
-    _parse(value, namespaces, (), found)
-    return found
+    parser = _Parser(namespaces)
+    parser.value(value, ())
+    return parser.found
 
 
-def _parse(
-    value: Any, namespaces: Namespaces, path: tuple[str | int, ...], found: list[TemplateProblem]
-) -> Template:
-    if isinstance(value, str):
-        text = _text(value, namespaces, path, found)
-        literal = text.literal
-        return text if literal is None else Constant(literal)
-    if isinstance(value, Choice):
-        return _choice(value, namespaces, path, found)
-    if isinstance(value, Mapping):
-        items: list[tuple[str, Template]] = []
-        for key, item in value.items():
-            name = str(key)
-            plain = _key(name, path, found, namespaces.spelling)
-            items.append((plain, _parse(item, namespaces, (*path, name), found)))
-        # Folded once, so that a call does not walk through it again.
-        if all(isinstance(item, Constant) for _, item in items):
-            return Constant({key: item.value for key, item in items if isinstance(item, Constant)})
-        return ObjectTemplate(tuple(items))
-    if isinstance(value, list | tuple):
-        entries = [_parse(item, namespaces, (*path, at), found) for at, item in enumerate(value)]
-        if all(isinstance(item, Constant) for item in entries):
-            return Constant([item.value for item in entries if isinstance(item, Constant)])
-        return ListTemplate(tuple(entries))
-    return Constant(value)
+class _Parser:
+    """Makes the tree of one value; `path` is where a part of it stands in the whole."""
 
+    def __init__(self, names: Namespaces) -> None:
+        self._names = names
+        self.found: list[TemplateProblem] = []
 
-def _choice(
-    choice: Choice,
-    namespaces: Namespaces,
-    path: tuple[str | int, ...],
-    found: list[TemplateProblem],
-    *,
-    text: bool = False,
-) -> ConditionNode:
-    """A choice between values; `text`: each is a text, as is a number or a truth value."""
-    branches: list[Branch] = []
-    for test, value in choice.branches:
-        reference = None if test is None else _resolved(tested(test, 0, found), namespaces, path, found)
-        then: Template | None = None
-        if value is not ABSENT:
-            then = _parse(literal_text(value) if text else value, namespaces, path, found)
-            if text and isinstance(then, Constant):
-                then = TextTemplate((LiteralText(str(then.value)),))
-        branches.append(Branch(reference if isinstance(reference, Reference) else None, then))
-    return ConditionNode(tuple(branches))
+    def refuse(self) -> None:
+        """Raise ManifestError for the first problem, if there is any."""
+        if self.found:
+            raise self.found[0].error()
 
+    def value(self, value: Any, path: tuple[str | int, ...]) -> Template:
+        if isinstance(value, str):
+            text = self.text(value, path)
+            literal = text.literal
+            return text if literal is None else Constant(literal)
+        if isinstance(value, Choice):
+            return self.choice(value, path)
+        if isinstance(value, Mapping):
+            items: list[tuple[str, Template]] = []
+            for key, item in value.items():
+                name = str(key)
+                plain = self._key(name, path)
+                items.append((plain, self.value(item, (*path, name))))
+            # Folded once, so that a call does not walk through it again.
+            if all(isinstance(item, Constant) for _, item in items):
+                return Constant({key: item.value for key, item in items if isinstance(item, Constant)})
+            return ObjectTemplate(tuple(items))
+        if isinstance(value, list | tuple):
+            entries = [self.value(item, (*path, at)) for at, item in enumerate(value)]
+            if all(isinstance(item, Constant) for item in entries):
+                return Constant([item.value for item in entries if isinstance(item, Constant)])
+            return ListTemplate(tuple(entries))
+        return Constant(value)
 
-def _resolved(
-    reference: Reference | None, names: Namespaces, path: tuple[str | int, ...], found: list[TemplateProblem]
-) -> Reference | None:
-    resolved = None if reference is None else _resolve(reference, names)
-    if isinstance(resolved, TemplateProblem):
-        found.append(replace(resolved, path=path))
-        return None
-    return resolved
+    def text(self, text: str, path: tuple[str | int, ...]) -> Text:
+        scanner = Scanner(self._names.spelling, self._resolve)
+        parts = scanner.parts(text)
+        self._note(scanner.found, path)
+        return text_of(parts)
 
+    def choice(self, choice: Choice, path: tuple[str | int, ...], *, text: bool = False) -> ConditionNode:
+        """A choice between values; `text`: each is a text, as is a number or a truth value."""
+        branches: list[Branch] = []
+        for test, value in choice.branches:
+            scanner = Scanner(self._names.spelling, self._resolve)
+            reference = None if test is None else scanner.test(test)
+            self._note(scanner.found, path)
+            then: Template | None = None
+            if value is not ABSENT:
+                then = self.value(literal_text(value) if text else value, path)
+                if text and isinstance(then, Constant):
+                    then = TextTemplate((LiteralText(str(then.value)),))
+            branches.append(Branch(reference, then))
+        return ConditionNode(tuple(branches))
 
-def _key(name: str, path: tuple[str | int, ...], found: list[TemplateProblem], spelling: Spelling) -> str:
-    if "${" not in name and (spelling is Spelling.DOLLAR_BRACE or "{{" not in name):
-        return name
-    mine: list[TemplateProblem] = []
-    parts = scan(name, mine, spelling)
-    for part in parts:
-        if not isinstance(part, LiteralText):
-            what = (
-                f"`{name[part.offset : part.offset + part.length]}`"
-                if isinstance(part, Reference)
-                else "a condition"
-            )
-            # A key is structure: a value in it could add any field.
-            message = f"{what} stands in a key; placeholders may stand in values only"
-            mine.append(TemplateProblem(message, (), part.offset, len(name) - part.offset))
-    found.extend(replace(problem, path=(*path, name)) for problem in mine)
-    return "".join(part.text for part in parts if isinstance(part, LiteralText))
+    def _key(self, name: str, path: tuple[str | int, ...]) -> str:
+        spelling = self._names.spelling
+        if "${" not in name and (spelling is Spelling.DOLLAR_BRACE or "{{" not in name):
+            return name
+        scanner = Scanner(spelling)
+        parts = scanner.parts(name)
+        for part in parts:
+            if not isinstance(part, LiteralText):
+                what = "a condition"
+                if isinstance(part, Reference):
+                    what = f"`{name[part.offset : part.offset + part.length]}`"
+                # A key is structure: a value in it could add any field.
+                message = f"{what} stands in a key; placeholders may stand in values only"
+                problem = TemplateProblem(message, (), part.offset, len(name) - part.offset)
+                scanner.found.append(problem)
+        self.found += (replace(problem, path=(*path, name)) for problem in scanner.found)
+        return "".join(part.text for part in parts if isinstance(part, LiteralText))
 
+    def _note(self, found: list[TemplateProblem], path: tuple[str | int, ...]) -> None:
+        for problem in sorted(found, key=lambda problem: problem.offset):
+            self.found.append(replace(problem, path=path))
 
-def _text(
-    text: str, namespaces: Namespaces, path: tuple[str | int, ...], found: list[TemplateProblem]
-) -> Text:
-    mine: list[TemplateProblem] = []
-    parts = _settle_names(scan(text, mine, namespaces.spelling), namespaces, mine)
-    found.extend(replace(problem, path=path) for problem in sorted(mine, key=lambda problem: problem.offset))
-    return text_of(parts)
-
-
-def _settle_names(parts: Iterable[Part], names: Namespaces, found: list[TemplateProblem]) -> list[Part]:
-    """The parts with every name resolved, those in branches too."""
-    out: list[Part] = []
-    for part in parts:
-        if isinstance(part, LiteralText):
-            out.append(part)
-        elif isinstance(part, Reference):
-            resolved = _resolve(part, names)
-            if isinstance(resolved, Reference):
-                out.append(resolved)
-            else:
-                found.append(resolved)
-        else:
-            branches: list[Branch] = []
-            for branch in part.branches:
-                test = _resolved(branch.test, names, (), found)
-                inner = branch.then.parts if isinstance(branch.then, TextTemplate | ConditionalText) else ()
-                branches.append(Branch(test, text_of(_settle_names(inner, names, found))))
-            out.append(ConditionNode(tuple(branches), part.offset))
-    return out
+    def _resolve(self, reference: Reference) -> Reference | TemplateProblem:
+        return _resolve(reference, self._names)
 
 
 def _resolve(reference: Reference, names: Namespaces) -> Reference | TemplateProblem:

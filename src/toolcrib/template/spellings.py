@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,17 +56,6 @@ class TemplateProblem:
         return ManifestError(self.message, hint=self.hint, details=details)
 
 
-def scan(text: str, found: list[TemplateProblem], spelling: Spelling = Spelling.DOLLAR_BRACE) -> list[Part]:
-    """Return the parts of `text`; what cannot be read is added to `found`.
-
-    A reference has the namespace `secret` (`${secret:NAME}`) or `argument` (`{{name}}`) where its spelling
-    says so, else none yet.
-    """
-    if spelling is Spelling.DOLLAR_BRACE or "{{" not in text:
-        return list(_dollars(text, 0, found))
-    return _Braces(text, found).parts()
-
-
 def directive(text: str) -> tuple[str, str] | None:
     """A text that is one control tag: (`if`, its test), (`else if`, its test), (`else`, ``), (`end`, ``)."""
     tag = text.strip()
@@ -75,71 +65,173 @@ def directive(text: str) -> tuple[str, str] | None:
     return _control(tag[2:-2].strip())
 
 
-def tested(test: str, offset: int, found: list[TemplateProblem]) -> Reference | None:
-    """Return the argument that an `{{if …}}` names; None for what is no name."""
-    return _named(test, offset, len(test), found)
+@dataclass(slots=True)
+class _Open:
+    """The whole text, or an `{{if}}` in it that is not ended yet."""
+
+    offset: int = 0
+    length: int = 0
+    test: Reference | None = None
+    parts: list[Part] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    last: bool = False
+    """Its `{{else}}` has come."""
 
 
-def _dollars(text: str, base: int, found: list[TemplateProblem]) -> list[LiteralText | Reference]:
-    """The parts of a text in the spelling `${name}`; `base` is where it begins in the whole."""
-    parts: list[LiteralText | Reference] = []
-    literal: list[str] = []
-    begin = at = 0
-    while (match := _OPEN.search(text, at)) is not None:
-        # `$$` is one `$`, so an even number of them leaves no dollar for the brace.
-        dollars = len(match.group(1))
-        literal.append(text[at : match.start()] + "$" * (dollars // 2))
-        at = match.end()
-        if dollars % 2 == 0:
-            literal.append("{")
-            continue
-        offset = at - 2
-        close = text.find("}", at)
-        inner = text[at:close].strip()
-        # In `${a ${b}` the first is not closed; without this test it would take the brace of the second.
-        if close < 0 or "${" in inner:
-            hint = "write `$${` for the two characters themselves"
-            found.append(TemplateProblem("`${` is not closed by `}`", (), base + offset, 2, hint))
-            continue
+class Scanner:
+    """Reads texts to parts. What cannot be read or resolved is added to `found`.
+
+    `resolve` is called with each reference, which has the namespace `secret` (`${secret:NAME}`) or `argument`
+    (`{{name}}`) where its spelling says so, else none yet.
+    """
+
+    def __init__(
+        self,
+        spelling: Spelling = Spelling.DOLLAR_BRACE,
+        resolve: Callable[[Reference], Reference | TemplateProblem] = lambda reference: reference,
+    ) -> None:
+        self.found: list[TemplateProblem] = []
+        self._spelling = spelling
+        self._resolve = resolve
+
+    def parts(self, text: str) -> list[Part]:
+        """Return the parts of a text."""
+        if self._spelling is Spelling.DOLLAR_BRACE or "{{" not in text:
+            return self._dollars(text, 0)
+        return self._braces(text)
+
+    def test(self, name: str) -> Reference | None:
+        """Return the argument that an `{{if …}}` names; None for what is no name."""
+        return self._named(name, 0, len(name))
+
+    def _report(self, message: str, offset: int, length: int, hint: str | None = None) -> None:
+        self.found.append(TemplateProblem(message, (), offset, length, hint))
+
+    def _resolved(self, reference: Reference) -> Reference | None:
+        found = self._resolve(reference)
+        if isinstance(found, Reference):
+            return found
+        self.found.append(found)
+        return None
+
+    # -- `${name}` -----------------------------------------------------------------------------
+
+    def _dollars(self, text: str, base: int) -> list[Part]:
+        """The parts of a text in the spelling `${name}`; `base` is where it begins in the whole."""
+        parts: list[Part] = []
+        literal: list[str] = []
+        begin = at = 0
+        while (match := _OPEN.search(text, at)) is not None:
+            # `$$` is one `$`, so an even number of them leaves no dollar for the brace.
+            dollars = len(match.group(1))
+            literal.append(text[at : match.start()] + "$" * (dollars // 2))
+            at = match.end()
+            if dollars % 2 == 0:
+                literal.append("{")
+                continue
+            offset = at - 2
+            close = text.find("}", at)
+            inner = text[at:close].strip()
+            # In `${a ${b}` the first is not closed; without this test it would take the brace of the second.
+            if close < 0 or "${" in inner:
+                hint = "write `$${` for the two characters themselves"
+                self._report("`${` is not closed by `}`", base + offset, 2, hint)
+                continue
+            if joined := "".join(literal):
+                parts.append(LiteralText(joined, base + begin))
+            literal.clear()
+            begin = at = close + 1
+            if (reference := self._reference(inner, base + offset, at - offset)) is not None:
+                parts.append(reference)
+        literal.append(text[at:])
         if joined := "".join(literal):
             parts.append(LiteralText(joined, base + begin))
-        literal.clear()
-        begin = at = close + 1
-        reference = _reference(inner, base + offset, at - offset, found)
-        if reference is None:
-            continue
-        if reference.name:
-            parts.append(reference)
+        return parts
+
+    def _reference(self, inner: str, offset: int, length: int) -> Reference | None:
+        prefix, colon, rest = inner.partition(":")
+        if colon and prefix.strip() == "secret":
+            reference = Reference(rest.strip(), offset, length, "secret")
         else:
-            found.append(TemplateProblem(_NO_NAME, (), base + offset, at - offset))
-    literal.append(text[at:])
-    if joined := "".join(literal):
-        parts.append(LiteralText(joined, base + begin))
-    return parts
+            name, bar, tail = inner.partition("|")
+            default = self._default(tail, offset, length) if bar else None
+            if bar and default is None:
+                return None
+            reference = Reference(name.strip(), offset, length, default=default)
+        if reference.name:
+            return self._resolved(reference)
+        self._report(_NO_NAME, offset, length)
+        return None
 
-
-def _reference(inner: str, offset: int, length: int, found: list[TemplateProblem]) -> Reference | None:
-    prefix, colon, rest = inner.partition(":")
-    if colon and prefix.strip() == "secret":
-        return Reference(rest.strip(), offset, length, "secret")
-    name, bar, tail = inner.partition("|")
-    if not bar:
-        return Reference(inner, offset, length)
-    default = _default(tail, offset, length, found)
-    return None if default is None else Reference(name.strip(), offset, length, default=default)
-
-
-def _default(text: str, offset: int, length: int, found: list[TemplateProblem]) -> Constant | None:
-    """The value of the filter `default:VALUE`: JSON where it is a JSON scalar, else the text as it stands."""
-    match = _FILTER.fullmatch(text)
-    word, colon, value = match.groups() if match is not None else ("", "", "")
-    if word != "default" or not colon:
+    def _default(self, text: str, offset: int, length: int) -> Constant | None:
+        """The value of the filter `default:VALUE`: a JSON scalar, or else the text as it stands."""
+        match = _FILTER.fullmatch(text)
+        word, colon, value = match.groups() if match is not None else ("", "", "")
+        if word == "default" and colon:
+            return Constant(_scalar(value.strip()))
         name = word or text.strip()
         message = f"`{name}` is not a filter" if word != "default" else "`default` needs a colon"
-        hint = "there is one filter: `| default:value`"
-        found.append(TemplateProblem(message, (), offset, length, hint))
+        self._report(message, offset, length, "there is one filter: `| default:value`")
         return None
-    return Constant(_scalar(value.strip()))
+
+    # -- `{{name}}` ----------------------------------------------------------------------------
+
+    def _braces(self, text: str) -> list[Part]:
+        """The parts of a text that has `{{name}}` and conditions too."""
+        opened, at = [_Open()], 0
+        while (start := text.find("{{", at)) >= 0:
+            opened[-1].parts += self._dollars(text[at:start], at)
+            close = text.find("}}", start + 2)
+            if close < 0:
+                self._report("`{{` is not closed by `}}`", start, 2)
+                at = start + 2
+                break
+            at = close + 2
+            inner = text[start + 2 : close].strip()
+            if (control := _control(inner)) is not None:
+                self._condition(*control, opened, start, at - start)
+            elif (reference := self._named(inner, start, at - start)) is not None:
+                opened[-1].parts.append(reference)
+        opened[-1].parts += self._dollars(text[at:], at)
+        for left in opened[1:]:
+            self._report("`{{if}}` is not ended by `{{end}}`", left.offset, left.length)
+        return opened[0].parts
+
+    def _condition(self, word: str, test: str, opened: list[_Open], offset: int, length: int) -> None:
+        """Read one tag of a condition."""
+        if word == "if":
+            opened.append(_Open(offset, length, self._named(test, offset, length)))
+            return
+        top = opened[-1]
+        if len(opened) == 1:
+            self._report(f"`{{{{{word}}}}}` without an `{{{{if}}}}` before it", offset, length)
+            return
+        if top.last and word != "end":
+            self._report(f"`{{{{{word}}}}}` after `{{{{else}}}}`", offset, length)
+            return
+        top.branches.append(Branch(top.test, text_of(top.parts)))
+        top.parts = []
+        if word == "end":
+            # Without an `{{else}}` the text is empty where no test is true.
+            last = () if top.last else (Branch(None, TextTemplate(())),)
+            opened.pop()
+            opened[-1].parts.append(ConditionNode((*top.branches, *last), top.offset))
+            return
+        top.test = self._named(test, offset, length) if word == "else if" else None
+        top.last = word == "else"
+
+    def _named(self, inner: str, offset: int, length: int) -> Reference | None:
+        """The argument that a tag names; None for what is no name."""
+        name, bar, tail = inner.partition("|")
+        match = _NAME.fullmatch(name.strip())
+        if match is None:
+            message = f"`{inner[:60]}` is not supported: it is not the name of an argument"
+            self._report(message if inner else _NO_NAME, offset, length, _HINT)
+            return None
+        default = self._default(tail, offset, length) if bar else None
+        if bar and default is None:
+            return None
+        return self._resolved(Reference(match.group(1), offset, length, "argument", default=default))
 
 
 def is_tag(name: str) -> bool:
@@ -166,87 +258,6 @@ def _scalar(text: str) -> Any:
     return text if isinstance(value, dict | list) else value
 
 
-@dataclass(slots=True)
-class _Open:
-    """An `{{if}}` that is not ended yet."""
-
-    offset: int
-    length: int
-    branches: list[Branch] = field(default_factory=list)
-    test: Reference | None = None
-    parts: list[Part] = field(default_factory=list)
-    last: bool = False
-    """Its `{{else}}` has come."""
-
-    def close(self) -> None:
-        self.branches.append(Branch(self.test, text_of(self.parts)))
-        self.parts = []
-
-
-class _Braces:
-    """A reader of one text with `{{name}}` placeholders."""
-
-    def __init__(self, text: str, found: list[TemplateProblem]) -> None:
-        self._text = text
-        self._found = found
-        self._parts: list[Part] = []
-        self._open: list[_Open] = []
-
-    def parts(self) -> list[Part]:
-        text, at = self._text, 0
-        while (start := text.find("{{", at)) >= 0:
-            self._here.extend(_dollars(text[at:start], at, self._found))
-            close = text.find("}}", start + 2)
-            if close < 0:
-                self._report("`{{` is not closed by `}}`", start, 2)
-                at = start + 2
-                break
-            at = close + 2
-            self._tag(text[start + 2 : close].strip(), start, at - start)
-        self._here.extend(_dollars(text[at:], at, self._found))
-        for left in self._open:
-            self._report("`{{if}}` is not ended by `{{end}}`", left.offset, left.length)
-        return self._parts
-
-    @property
-    def _here(self) -> list[Part]:
-        return self._open[-1].parts if self._open else self._parts
-
-    def _report(self, message: str, offset: int, length: int, hint: str | None = None) -> None:
-        self._found.append(TemplateProblem(message, (), offset, length, hint))
-
-    def _tag(self, inner: str, offset: int, length: int) -> None:
-        control = _control(inner)
-        if control is None:
-            reference = _named(inner, offset, length, self._found)
-            if reference is not None:
-                self._here.append(reference)
-            return
-        word, test = control
-        if word == "if":
-            opened = _Open(offset, length, test=_named(test, offset, length, self._found))
-            self._open.append(opened)
-            return
-        if not self._open:
-            self._report(f"`{{{{{word}}}}}` without an `{{{{if}}}}` before it", offset, length)
-            return
-        top = self._open[-1]
-        if word == "end":
-            top.close()
-            # Without an `{{else}}` the text is empty where no test is true.
-            if not top.last:
-                top.branches.append(Branch(None, TextTemplate(())))
-            self._open.pop()
-            self._here.append(ConditionNode(tuple(top.branches), top.offset))
-            return
-        if top.last:
-            self._report(f"`{{{{{word}}}}}` after `{{{{else}}}}`", offset, length)
-            return
-        top.close()
-        top.test = _named(test, offset, length, self._found) if word == "else if" else None
-        top.last = word == "else"
-
-
 def _control(inner: str) -> tuple[str, str] | None:
     words = inner.split(None, 2)
     if words == ["end"] or words == ["else"]:
@@ -256,17 +267,3 @@ def _control(inner: str) -> tuple[str, str] | None:
     if words[:1] == ["if"]:
         return "if", inner[2:].strip()
     return None
-
-
-def _named(inner: str, offset: int, length: int, found: list[TemplateProblem]) -> Reference | None:
-    """The argument that a tag names; None, and a problem in `found`, for what is no name."""
-    name, bar, tail = inner.partition("|")
-    match = _NAME.fullmatch(name.strip())
-    if match is None:
-        message = f"`{inner[:60]}` is not supported: it is not the name of an argument"
-        found.append(TemplateProblem(message if inner else _NO_NAME, (), offset, length, _HINT))
-        return None
-    if not bar:
-        return Reference(match.group(1), offset, length, "argument")
-    default = _default(tail, offset, length, found)
-    return None if default is None else Reference(match.group(1), offset, length, "argument", default=default)
