@@ -39,9 +39,26 @@ class GrantedFiles:
         Raises as `ProjectFiles.grants`, and PermissionDenied for a tool without any grant of this access.
         """
         granted, workspace = self._granted.get(None, self._resolve), self._workspace
+        grants = granted.grants
         if workspace.watch is not None:
-            workspace.watch.touch(workspace, self._tool, granted.grants, access, asked)
-        return self._place(asked, granted), self._roots(asked, granted, access)
+            workspace.watch.touch(workspace, self._tool, grants, access, asked)
+        if not (grants.write if access == "write" else granted.prefixes):
+            from toolcrib.executors.trace.denials import of_file
+
+            raise of_file(workspace, self._tool, grants, access, asked)
+        # A grant may be written as a symbolic link.
+        within_grants = (real + asked[len(one) :] for one, real in granted.prefixes if within(asked, one))
+        path = next(within_grants, asked)
+        scratch = next((folder for folder in grants.scratch if within(path, folder)), None)
+        if scratch is not None and access == "write":
+            # The scratch folder lies in a protected one, so only what is protected inside of it still counts.
+            inside = tuple(one for one in granted.protected if one != scratch and within(one, scratch))
+            return path, (Root(scratch, hidden=granted.hidden, protected=inside),)
+        # All of them: a `read` grant inside a `write` grant stays read-only.
+        return path, tuple(
+            Root(place, place not in grants.write, granted.hidden, granted.protected)
+            for _, place in granted.prefixes
+        )
 
     def _resolve(self, paths: Paths) -> _Granted:
         """Return the tool's grants, each resolved once."""
@@ -56,29 +73,3 @@ class GrantedFiles:
         hidden = tuple(dict.fromkeys((*grants.hide, *map(paths.real, grants.hide))))
         protected = tuple(dict.fromkeys((*grants.protect, *map(paths.real, grants.protect))))
         return _Granted(grants, prefixes, hidden, protected)
-
-    @staticmethod
-    def _place(path: str, granted: _Granted) -> str:
-        """Return the path with the real path of its grant, which may be written as a symbolic link."""
-        for prefix, real in granted.prefixes:
-            if within(path, prefix):
-                return real + path[len(prefix) :]
-        return path
-
-    def _roots(self, asked: str, granted: _Granted, access: Access) -> tuple[Root, ...]:
-        """Return all granted roots. A `read` grant inside a `write` grant stays read-only."""
-        grants = granted.grants
-        if not (grants.write if access == "write" else granted.prefixes):
-            from toolcrib.executors.trace.denials import of_file
-
-            raise of_file(self._workspace, self._tool, grants, access, asked)
-        path = self._place(asked, granted)
-        scratch = next((folder for folder in grants.scratch if within(path, folder)), None)
-        if scratch is not None and access == "write":
-            # The scratch folder lies in a protected one, so only what is protected inside of it still counts.
-            inside = tuple(one for one in granted.protected if one != scratch and within(one, scratch))
-            return (Root(scratch, hidden=granted.hidden, protected=inside),)
-        return tuple(
-            Root(place, place not in grants.write, granted.hidden, granted.protected)
-            for _, place in granted.prefixes
-        )
