@@ -110,7 +110,7 @@ def parse(value: Any, namespaces: Namespaces) -> Template:
 
 
 def parse_text(text: str, namespaces: Namespaces) -> TextTemplate:
-    """As `parse`, for one string where no condition can stand."""
+    """Return the tree of one string, as `parse` does; a condition in it is a ManifestError too."""
     tree = parse_conditional(text, namespaces)
     if isinstance(tree, ConditionalText):
         offset = next(part.offset for part in tree.parts if isinstance(part, ConditionNode))
@@ -119,7 +119,7 @@ def parse_text(text: str, namespaces: Namespaces) -> TextTemplate:
 
 
 def parse_conditional(value: str | Choice, namespaces: Namespaces) -> Text:
-    """As `parse`, for one string, or a choice between strings: a text that may hold conditions."""
+    """Return the tree of one string or of a choice between strings, as `parse` does, with its conditions."""
     parser = _Parser(namespaces)
     if isinstance(value, Choice):
         tree: Text = ConditionalText((parser.choice(value, (), text=True),))

@@ -123,10 +123,7 @@ class _Reader:
                 self._interpreter(words[0], folders)
             elif self._is_inside(words[0]):
                 self.file(words[0], folders)
-        if words[0].startswith("-m"):
-            program = module_program(words[0][2:])
-        else:
-            program = known_program(base_name(words[0]))
+        program = known_program(base_name(words[0]))
         if program is None:
             self._unknown(words, folders)
         elif program.joins:

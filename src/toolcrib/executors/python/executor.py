@@ -152,14 +152,11 @@ class PythonExecutor:
             return None
         config, files = self._config, self._workspace.files()
         if not within(config.module.replace(".", "/"), name.replace(".", "/")):
+            pip = f"{config.venv or '.venv'}/bin/pip install {name.partition('.')[0]}"
             if config.venv is not None:
-                return (
-                    f"Install it where the tool runs: {config.venv}/bin/pip install {name.partition('.')[0]}"
-                )
-            return (
-                f"The tool has no packages of its own: python3 -m venv .venv && .venv/bin/pip install "
-                f"{name.partition('.')[0]}, then write `venv: .venv` beside exec.python.module."
-            )
+                return f"Install it where the tool runs: {pip}"
+            how = f"python3 -m venv .venv && {pip}, then write `venv: .venv` beside exec.python.module."
+            return f"The tool has no packages of its own: {how}"
         file = config.module.replace(".", "/") + ".py"
         there = os.path.join(files.resolve(config.cwd), file)
         if within(there, files.root) and os.path.isfile(there):
