@@ -38,7 +38,7 @@ def test_another_process_lives_until_it_ends_even_if_nobody_has_waited_for_it() 
 
 def test_a_process_whose_lock_is_free_after_its_death_lives_no_longer(tmp_path: Path) -> None:
     """Its files are closed a moment before it is a zombie."""
-    for _ in range(100):
+    for _ in range(20):
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
