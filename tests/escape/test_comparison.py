@@ -29,10 +29,9 @@ def machine() -> dict[str, str]:
     return seen
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    "kind", [kinds()[0], *(pytest.param(one, marks=pytest.mark.soak) for one in kinds()[1:])]
-)
+@pytest.mark.parametrize("kind", kinds())
 def test_bubblewrap(stage: Stage, kind: str) -> None:
     need("bubblewrap", installed("bubblewrap"))
     need("a C compiler (cc)", stage.attacks is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 
 from tests.crib import Crib
-from tests.http_server import http_server
+from tests.http_server import HttpServerProcess, http_server
 from tests.postgres import PostgresProcess
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
@@ -21,30 +22,32 @@ NOBODY = "01890000-0000-7000-8000-000000000000"
 ARGS = {"args": {"c": "true"}}
 
 
-@pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize(
-    ("table", "path", "body"),
-    [
-        ("approvals", "/approvals", None),
-        ("grants", "/grants", None),
-        ("runs", "/runs", None),
-        ("calls", "/tools/calls", None),
-        ("leases", "/tools/invoke/limited", ARGS),
-        ("recorded", "/tools/invoke/plain", ARGS),
-        ("grants", "/tools/invoke/asks", ARGS),
-        ("runs", "/runs", {"agent": "counter", "prompt": "one"}),
-        ("runs", f"/runs/{NOBODY}/retry", {}),
-        ("runs", f"/runs/{NOBODY}/fork", {}),
-        ("runs", "/workflows/flow/runs", {}),
-        ("approvals", f"/approvals/{NOBODY}", None),
-        ("approvals", f"/approvals/{NOBODY}/approve", {"seal": "0" * 64}),
-    ],
+CASES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
+    ("approvals", "/approvals", None),
+    ("grants", "/grants", None),
+    ("runs", "/runs", None),
+    ("calls", "/tools/calls", None),
+    ("leases", "/tools/invoke/limited", ARGS),
+    ("recorded", "/tools/invoke/plain", ARGS),
+    ("grants", "/tools/invoke/asks", ARGS),
+    ("runs", "/runs", {"agent": "counter", "prompt": "one"}),
+    ("runs", f"/runs/{NOBODY}/retry", {}),
+    ("runs", f"/runs/{NOBODY}/fork", {}),
+    ("runs", "/workflows/flow/runs", {}),
+    ("approvals", f"/approvals/{NOBODY}", None),
+    ("approvals", f"/approvals/{NOBODY}/approve", {"seal": "0" * 64}),
 )
-def test_who_needs_the_database_keeps_nobody_else_waiting(
-    postgres: PostgresProcess, tmp_path: Path, table: str, path: str, body: dict[str, Any] | None
-) -> None:
-    url = postgres.url(f"rest_{uuid.uuid4().hex}")
-    crib = Crib(tmp_path / "project")
+"""Table, path and body of a request that needs the table."""
+
+
+@pytest.fixture(scope="module")
+def database(postgres: PostgresProcess) -> str:
+    return postgres.url(f"rest_{uuid.uuid4().hex}")
+
+
+@pytest.fixture(scope="module")
+def server(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProcess]:
+    crib = Crib(tmp_path_factory.mktemp("database") / "project")
     crib.shell("limited", limits={"concurrent_calls": 1})
     crib.shell("plain")
     crib.shell("asks", approval={"required": True, "reason": "it writes"})
@@ -52,23 +55,30 @@ def test_who_needs_the_database_keeps_nobody_else_waiting(
     crib.write(".toolcrib/agents/counter.yml", json.dumps(agent))
     steps = [{"id": "one", "tool": "plain", "args": {"c": "true"}}]
     crib.write(".toolcrib/workflows/flow.yml", json.dumps({"name": "flow", "steps": steps}))
+    with http_server(crib.root, env={"DATABASE_URL": database}) as running:
+        yield running
 
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(("table", "path", "body"), CASES)
+def test_who_needs_the_database_keeps_nobody_else_waiting(
+    server: HttpServerProcess, database: str, table: str, path: str, body: dict[str, Any] | None
+) -> None:
     def ask() -> int:
         key = {"Idempotency-Key": uuid.uuid4().hex} if table == "recorded" else {}
         return server.send("GET" if body is None else "POST", path, body, key).status
 
     waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
-    with http_server(crib.root, env={"DATABASE_URL": url}) as server, ThreadPoolExecutor(1) as pool:
-        done = ask()
-        assert done == 404 if NOBODY in path else done in (200, 201, 202)
-        with psycopg.connect(url) as other:
-            other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            asked = pool.submit(ask)
-            deadline = time.monotonic() + 30
-            while other.execute(waiting, [table]).fetchone() == (0,):
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            assert server.send("GET", "/").status == 200
-            assert other.execute(waiting, [table]).fetchone() != (0,), "it was answered after the other"
-            other.rollback()
+    done = ask()
+    assert done == 404 if NOBODY in path else done in (200, 201, 202)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database) as other:
+        other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        asked = pool.submit(ask)
+        deadline = time.monotonic() + 30
+        while other.execute(waiting, [table]).fetchone() == (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert server.send("GET", "/").status == 200
+        assert other.execute(waiting, [table]).fetchone() != (0,), "it was answered after the other"
+        other.rollback()
         assert asked.result() == done

@@ -122,7 +122,7 @@ AROUND = st.sampled_from([
 
 
 @pytest.mark.timeout(60)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     around=st.lists(AROUND, max_size=3),
     words=st.lists(WORD, min_size=1, max_size=4),
@@ -154,7 +154,7 @@ PAYLOADS = [
 
 
 @pytest.mark.timeout(60)
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=12),
     a=st.sampled_from(PAYLOADS),

@@ -574,7 +574,7 @@ def open_in(pid: int) -> int:
         return 0
 
 
-async def test_two_hundred_calls_leave_nothing(folder: Path) -> None:
+async def test_calls_leave_nothing(folder: Path) -> None:
     async def some(count: int) -> None:
         gate = asyncio.Semaphore(8)
 
@@ -589,8 +589,8 @@ async def test_two_hundred_calls_leave_nothing(folder: Path) -> None:
         held = sum(open_in(pid) for pid in shared().pids().values())
         return open_in(os.getpid()), held, len(ours())
 
-    await some(50)
+    await some(20)
     assert await asyncio.to_thread(eventually, lambda: state()[2] == 2)
     settled = state()
-    await some(200)
+    await some(60)
     assert await asyncio.to_thread(eventually, lambda: state() <= settled), (settled, state())
