@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -50,9 +50,13 @@ PATH: dict[str, Any] = {
     "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
 }
 """The types of the parameters of paths, by name."""
-Moment = Annotated[datetime, Meta(tz=True)]
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
 Ours = Annotated[Any, Meta(description="Set by the store.", extra_json_schema={"readOnly": True})]
+
+
+def in_zone(moment: datetime) -> datetime:
+    """Return a time of a query; one without a zone is in UTC."""
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 class Body(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -11,7 +12,7 @@ from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
 from toolcrib.project.catalog.pages import page_token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_start
-from toolcrib.serve.rest.records import Moment
+from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()
@@ -30,9 +31,9 @@ class LinesQuery(PageQuery, kw_only=True):
     """An error code."""
     text: str | UnsetType = UNSET
     """A text anywhere in the line."""
-    since: Moment | UnsetType = UNSET
+    since: datetime | UnsetType = UNSET
     """RFC 3339, as is `until`."""
-    until: Moment | UnsetType = UNSET
+    until: datetime | UnsetType = UNSET
 
 
 class LinePage(Struct, kw_only=True, rename="camel"):
@@ -68,6 +69,7 @@ def list_audit_lines(request: RestRequest) -> Answer:
     query: LinesQuery = request.query
     names = ("tool", "event", "caller", "status", "code", "text", "since", "until")
     asked = {name: value for name in names if (value := getattr(query, name)) is not UNSET}
+    asked |= {name: in_zone(asked[name]) for name in ("since", "until") if name in asked}
     question = ("audit", sorted((name, str(value)) for name, value in asked.items()))
     if (start := page_start(query, question, int)) is not None:
         (asked["before"],) = start

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
-from toolcrib.serve.rest.records import BundleId, Moment
+from toolcrib.serve.rest.records import BundleId, in_zone
 from toolcrib.serve.rest.refusals import NO_TOOL
 from toolcrib.serve.rest.services import RestRequest, covers, covers_all
 from toolcrib.spec.moment import written
@@ -21,7 +21,7 @@ _WEEK_S = 7 * 86_400
 class UsageQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     """The query of the usage of a tool."""
 
-    since: Moment | UnsetType = UNSET
+    since: datetime | UnsetType = UNSET
     """The first hour, RFC 3339. Default: a week ago."""
 
 
@@ -73,7 +73,9 @@ def get_usage(request: RestRequest) -> Answer:
     query: UsageQuery = request.query
     tool = request.services.store.tool(*named_tool(request))
     usage = request.services.project.bundles.usage
-    since = datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else query.since.timestamp()
+    since = (
+        datetime.now(UTC).timestamp() - _WEEK_S if query.since is UNSET else in_zone(query.since).timestamp()
+    )
     total = usage.of(tool.id)
     hours = [
         Hour(begins=written(one.begins), calls=one.calls, failures=one.failures)
