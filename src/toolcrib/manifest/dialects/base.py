@@ -233,7 +233,12 @@ _UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "
 
 
 def milliseconds(value: Any) -> int | None:
-    """Return whole milliseconds, rounded up to 1 if positive; None if the value is not a duration."""
+    """Return a duration (`1m30s`, `500ms`, or a number of seconds) in whole milliseconds.
+
+    A positive text is rounded up to 1. None for what is no duration.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value * 1000)
     if not isinstance(value, str) or not re.fullmatch(f"(?:{_PART.pattern})+", value):
         return None
     total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))

@@ -165,8 +165,9 @@ def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os
         if not stat.S_ISREG(facts.st_mode):
             kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
             raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
-        # One byte more than allowed shows that it is too large. Files of the kernel have the size 0.
-        raw = os.read(descriptor, min(max(facts.st_size, 1 << 16), MAX_BYTES) + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            # One byte more than allowed shows that it is too large. Files of the kernel have the size 0.
+            raw = file.read(min(max(facts.st_size, 1 << 16), MAX_BYTES) + 1)
     except OSError as error:
         raise failure([_unreadable(path, error)]) from None
     finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.errors import DefinitionError
+from toolcrib.schema.providers import compact
 from toolcrib.schema.shapes.gemini import both, typed
 from toolcrib.schema.walk import schemas
 
@@ -65,7 +65,7 @@ def _alternatives(
     """Return `anyOf`; the words beside it go into each branch, a rule about them into the description."""
     about = {"description": rest.pop("description")} if "description" in rest else {}
     if rest and not all(_kinds(branch) for branch in branches):
-        text = f"{about.get('description', '')} (anyOf: {_text(branches)})".strip()
+        text = f"{about.get('description', '')} (anyOf: {compact(branches)})".strip()
         return _strict({**rest, "description": text}, path, level)
     return {"anyOf": [_strict(both(branch, rest), path, level) for branch in branches], **about}
 
@@ -79,7 +79,7 @@ def _part(rule: Mapping[str, Any], path: str, level: int, *, required: bool = Tr
         if not kinds or not kinds <= {"object", "array", "null"}:
             raise
         about = rule.get("description", "")
-        shape = _text({word: part for word, part in rule.items() if word != "description"})
+        shape = compact({word: part for word, part in rule.items() if word != "description"})
         made = {"type": "string", "description": f"{about} (JSON text that fits {shape})".strip()}
         # A text cannot be null, so a part that may be null is made nullable again below.
         required = required and "null" not in kinds
@@ -107,7 +107,3 @@ def _nullable(rule: dict[str, Any]) -> dict[str, Any]:
         about = {"description": rule["description"]} if "description" in rule else {}
         return {"anyOf": [{key: rule[key] for key in rule if key != "description"}, null], **about}
     return {**rule, "type": [*kinds, "null"]}
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -110,9 +110,7 @@ def _words(draft: Draft, tool: dict[str, Any]) -> list[str]:
 
 def _timeout(value: Any) -> int | None:
     """Return the limit in ms: below 1 s it is 30 s, above 120 s it is 120 s, as in Sympozium."""
-    if isinstance(value, bool) or value is None:
-        return None
-    found = int(value * 1000) if isinstance(value, int | float) else milliseconds(value)
+    found = milliseconds(value)
     if found is None:
         return None
     return 30_000 if found < 1000 else min(found, 120_000)

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolcrib.manifest.dialects import base
+from toolcrib.manifest.dialects.base import milliseconds
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.form import Form, Misfit
 from toolcrib.manifest.yaml.positions import KeyPath
@@ -74,21 +74,10 @@ def _rule(param: dict[str, Any]) -> dict[str, Any]:
     return rule
 
 
-def milliseconds(text: Any) -> int | None:
-    """Return the milliseconds of a Go duration (`1m30s`, `500ms`), or of seconds; None for 0 or none."""
-    if text is None or isinstance(text, bool):
-        return None
-    if isinstance(text, int | float):
-        return int(text * 1000) or None
-    return base.milliseconds(text) or None
-
-
-def is_duration(text: Any) -> bool:
+def is_duration(value: Any) -> bool:
     """Return True if it is a duration of at most a day."""
-    if isinstance(text, str):
-        found = base.milliseconds(text) if len(text) < _LONGEST_DURATION else None
-        return found is not None and found <= _DAY
-    return isinstance(text, int | float) and not isinstance(text, bool) and 0 <= text <= 86_400
+    found = milliseconds(value) if len(str(value)) < _LONGEST_DURATION else None
+    return found is not None and 0 <= found <= _DAY
 
 
 def form_faults(document: Document) -> Iterator[Diagnostic]:

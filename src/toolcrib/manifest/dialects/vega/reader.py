@@ -7,16 +7,15 @@ as `${NAME}`; programs and files get the permissions granted to their source.
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.dialects.base import Entry, secrets_in
+from toolcrib.manifest.dialects.base import Entry, host_of, milliseconds, secrets_in
 from toolcrib.manifest.dialects.vega.conditions import Folded, Unfolded, fold, unfold
-from toolcrib.manifest.dialects.vega.form import form_faults, milliseconds, parameter_schema, params_of
+from toolcrib.manifest.dialects.vega.form import form_faults, parameter_schema, params_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, diagnostics_of, failure
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document, decode, load, value_at
@@ -47,7 +46,6 @@ _KINDS = {
     "file_write": "file",
     "builtin": "builtin",
 }
-_URL_HOST = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 
 
 class VegaDocument(Document):
@@ -179,7 +177,7 @@ def _tool(document: VegaDocument, source: Source) -> Tool:
     schema = parameter_schema(params_of(data))
     named = secrets_in(implementation, schema["properties"], Spelling.DOUBLE_BRACE)
     secrets = tuple(SecretSpec(name, required=required) for name, required in named.items())
-    timeout = milliseconds(implementation.get("timeout"))
+    timeout = milliseconds(implementation.get("timeout")) or None
     config = _config(kind, implementation, timeout)
     return Tool(
         name=unicodedata.normalize("NFC", data["name"]),
@@ -225,23 +223,17 @@ def _config(kind: str, block: dict[str, Any], timeout: int | None) -> ExecConfig
 
 def _permissions(config: ExecConfig, secrets: tuple[SecretSpec, ...]) -> Permissions:
     if isinstance(config, HttpExec):
-        return Permissions(_own_host(config.url), secrets=secrets)
+        host = host_of(config.url)
+        return Permissions(Network("hosts", (host,)) if host else Network(), secrets=secrets)
     if isinstance(config, CommandExec | FileExec):
         return replace(_GRANTED, secrets=secrets)
     return Permissions(secrets=secrets)
 
 
-def _own_host(url: str) -> Network:
-    """Return the host and port of the URL; no host if it is not literal."""
-    match = _URL_HOST.match(url)
-    host = "" if match is None else match.group(2).rpartition("@")[2].lower()
-    return Network() if not host or "{" in host else Network("hosts", (host,))
-
-
 def _retry(block: Any) -> Retry | None:
     if block is None:
         return None
-    return Retry(block.get("attempts", 1), 0.0, milliseconds(block.get("backoff")))
+    return Retry(block.get("attempts", 1), 0.0, milliseconds(block.get("backoff")) or None)
 
 
 def load_team(raw: bytes, path: str) -> Document:
