@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import DefinitionError, InvalidInput, Violation
@@ -105,13 +106,10 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def _properties_at(schema: Any, path: list[str | int]) -> list[str]:
-    for part in path:
-        try:
-            schema = schema[part]
-        except (KeyError, IndexError, TypeError):
-            return []
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return list(properties) if isinstance(properties, Mapping) else []
+    try:
+        return list(reduce(getitem, path, schema)["properties"])
+    except (KeyError, IndexError, TypeError):
+        return []
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from toolcrib.schema.walk import changed, schemas
@@ -113,18 +114,6 @@ def _references(schema: Any) -> dict[str, None]:
     return {rule["$ref"].removeprefix(_REF): None for _, rule in schemas(schema) if "$ref" in rule}
 
 
-def _without_notes(schema: Any) -> Any:
-    return changed(schema, _drop_notes)
-
-
-def _shortened(schema: Any) -> Any:
-    return changed(schema, _shorten)
-
-
-def _bare(schema: Any) -> Any:
-    return changed(schema, _loosen)
-
-
 # `changed` hands over a copy of each schema, so these do not change what other tools share.
 def _drop_notes(rule: Schema) -> Schema:
     for word in _NOTES:
@@ -149,3 +138,8 @@ def _loosen(rule: Schema) -> Schema:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHORT else text[: _SHORT - 1].rstrip() + "…"
+
+
+_without_notes = partial(changed, change=_drop_notes)
+_shortened = partial(changed, change=_shorten)
+_bare = partial(changed, change=_loosen)

@@ -399,15 +399,8 @@ def _reported_place(message: str, document: Document) -> tuple[int, int]:
         explanation = _REPORTED_PLACE.search(part)
         if explanation is not None:
             at = int(explanation[1]), int(explanation[2])
-            return at if source_line(document.text, at[0]).strip() else _last_place(document.text, at)
+            return min(at, place_of(document.text, len(document.text.rstrip())))
     return 1, 1
-
-
-def _last_place(text: str, at: tuple[int, int]) -> tuple[int, int]:
-    """Return the end of the last line with content if `at` is after it, else `at`."""
-    end = len(text.rstrip())
-    last = place_of(text, end)
-    return last if at[0] >= last[0] else at
 
 
 def _bad_start(document: Document, at: tuple[int, int]) -> Diagnostic:
