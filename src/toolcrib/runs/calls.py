@@ -18,9 +18,8 @@ from typing import Any, Literal, NamedTuple
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
 from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidError, ToolFailed
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
-from toolcrib.runs.history import ENDED, CallState, DurableCall
+from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
-from toolcrib.runs.stored import StoredCalls, states_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Database, DatabaseWatch, Transaction, ask
 

@@ -116,7 +116,7 @@ class EmbeddedDispatcher:
                 # Both before the look: nobody sleeps through what is sent or written during it.
                 serving.woken.clear()
                 seen = self._version()
-                taken, pause = await whole(self._begin(serving, handlers))
+                taken, pause = await whole(self._begin(serving))
                 if serving.room <= 0:
                     # Else the end of a work that was taken where it was sent, during the look, wakes nobody.
                     serving.keeps_up = False
@@ -129,12 +129,12 @@ class EmbeddedDispatcher:
             stopping.cancel()
             await serving.cancel()
 
-    async def _begin(self, serving: Serving, handlers: Mapping[str, Take]) -> tuple[int, float]:
+    async def _begin(self, serving: Serving) -> tuple[int, float]:
         """Take what is ready and begin it; return its number, and the seconds until there may be more."""
         room = serving.room
-        works, pause = await asyncio.to_thread(self._look, handlers, room)
+        works, pause = await asyncio.to_thread(self._look, serving.handlers, room)
         for work in works:
-            serving.begin(work, look_after=True)
+            _ = serving.begin(work, look_after=True)
         serving.keeps_up = len(works) < room
         return len(works), pause
 

@@ -118,7 +118,7 @@ class PgQueuerDispatcher:
         from toolcrib.runs.serve_postgres import Works, serve_once
 
         works = Works(self._database, handlers, stop, concurrency)
-        self._serving.append(works.here)
+        self._serving.append(works)
         try:
             while not stop.is_set():
                 try:
@@ -131,7 +131,7 @@ class PgQueuerDispatcher:
                             await stop.wait()
             await works.end()
         finally:
-            self._serving.remove(works.here)
+            self._serving.remove(works)
             await works.cancel()
 
 

@@ -40,27 +40,21 @@ def install_script(schema: str) -> str:
     return QueryBuilderEnvironment(settings(schema)).build_install_query(create_schema=False)
 
 
-class Works:
+class Works(Serving):
     """The works that run here, whatever connection their messages came by."""
 
     def __init__(
         self, database: PostgresDatabase, handlers: Mapping[str, Take], stop: asyncio.Event, concurrency: int
     ) -> None:
+        super().__init__(handlers, stop, concurrency)
         self._database = database
-        self.handlers = handlers
-        self.stop = stop
-        self.concurrency = concurrency
-        self.here = Serving(handlers, stop, concurrency, lambda: len(self.running))
-        """The works that have no message."""
-        self.running: dict[asyncio.Future[None], object] = {}
-        """By work: the manager that got its message."""
-        self._delivered: list[tuple[str, str, object, asyncio.Future[asyncio.Future[None] | None]]] = []
+        self._delivered: list[tuple[str, str, asyncio.Future[asyncio.Future[None] | None]]] = []
         self._taker: asyncio.Task[None] | None = None
 
-    async def take(self, entry: str, key: str, manager: object) -> asyncio.Future[None] | None:
-        """Take a row and begin the work on it; None if there is nothing to do."""
+    async def deliver(self, entry: str, key: str) -> asyncio.Future[None] | None:
+        """Take the row of a message and begin the work on it; None if there is nothing to do."""
         taken: asyncio.Future[asyncio.Future[None] | None] = asyncio.get_running_loop().create_future()
-        self._delivered.append((entry, key, manager, taken))
+        self._delivered.append((entry, key, taken))
         if self._taker is None or self._taker.done():
             self._taker = asyncio.create_task(self._take_all())
         return await taken
@@ -75,12 +69,10 @@ class Works:
                 works = [*await asyncio.to_thread(self._take_rows, [one[:2] for one in batch])]
             except StateUnavailable as error:
                 works = [error] * len(batch)
-            for (_, _, manager, taken), work in zip(batch, works, strict=True):
+            for (_, _, taken), work in zip(batch, works, strict=True):
                 begun = None
                 if work is not None and not isinstance(work, StateUnavailable):
-                    begun = asyncio.ensure_future(work())
-                    self.running[begun] = manager
-                    begun.add_done_callback(self.running.pop)
+                    begun = self.begin(work)
                 if taken.done():
                     continue
                 if isinstance(work, StateUnavailable):
@@ -97,25 +89,10 @@ class Works:
         # A message that came twice is worked on once.
         return [works.pop(row, None) for row in rows]
 
-    async def end(self) -> None:
-        """Wait until all works have ended."""
-        while self._taker is not None or self.running:
-            if self._taker is not None:
-                await self._taker
-                self._taker = None
-            if self.running:
-                await asyncio.wait(set(self.running))
-        await self.here.end()
-
-    async def cancel(self) -> None:
-        """Cancel all works, also those that are being taken, and wait until they have ended."""
+    async def _settle(self) -> None:
         if self._taker is not None:
             await self._taker
-            await asyncio.sleep(0)  # Each has begun, so it hears of its end.
-        await self.here.cancel()
-        for work in list(self.running):
-            work.cancel()
-        await self.end()
+        await super()._settle()
 
 
 async def serve_once(
@@ -214,6 +191,8 @@ class _Manager(QueueManager):
     """Picks messages of the entries that are served now, as many as there is room for."""
 
     works: Works
+    _begun = 0
+    """Works that run and whose messages this manager has."""
     limits: Callable[[str], int]
     lost: asyncio.Future[None]
 
@@ -243,19 +222,21 @@ class _Manager(QueueManager):
         heartbeat_timeout: timedelta,
     ) -> AsyncGenerator[Job, None]:
         """Yield the next messages."""
-        elsewhere = sum(1 for manager in self.works.running.values() if manager is not self)
-        room = max(0, self.works.concurrency - elsewhere - self.works.here.used)
+        # PgQueuer itself counts the works whose messages this manager has.
+        room = max(0, self.works.room + self._begun)
         async for job in super().fetch_jobs(batch_size, room, heartbeat_timeout):
             yield job
-        self.works.here.keeps_up = self.works.here.room > 0  # Else it ended for want of room.
+        self.works.keeps_up = self.works.room > 0  # Else it ended for want of room.
 
     async def _deliver(self, job: Job) -> None:
         """Take the row of a message and keep the message until the work on it has ended."""
         if self.works.stop.is_set() or self.lost.done():
             raise RetryRequested
         try:
-            work = await self.works.take(job.entrypoint, (job.payload or b"").decode(), self)
+            work = await self.works.deliver(job.entrypoint, (job.payload or b"").decode())
         except StateUnavailable:
             raise RetryRequested(timedelta(seconds=1)) from None
         if work is not None:
+            self._begun += 1
             await asyncio.wait({work, self.lost}, return_when=asyncio.FIRST_COMPLETED)
+            self._begun -= 1

@@ -39,19 +39,12 @@ async def whole(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 class Serving:
-    """One `Dispatcher.serve`, in the running event loop. `others` returns how many more works it has."""
+    """One `Dispatcher.serve`, in the running event loop."""
 
-    def __init__(
-        self,
-        handlers: Mapping[str, Take],
-        stop: asyncio.Event,
-        concurrency: int,
-        others: Callable[[], int] = lambda: 0,
-    ) -> None:
-        self._handlers = handlers
-        self._stop = stop
-        self._concurrency = concurrency
-        self._others = others
+    def __init__(self, handlers: Mapping[str, Take], stop: asyncio.Event, concurrency: int) -> None:
+        self.handlers = handlers
+        self.stop = stop
+        self.concurrency = concurrency
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._taken = 0
@@ -70,12 +63,12 @@ class Serving:
     @property
     def room(self) -> int:
         """Works that may be taken beside those."""
-        return self._concurrency - self.used - self._others()
+        return self.concurrency - self.used
 
     def take(self, tx: Transaction, entry: str, key: str) -> bool:
         """Take a row in the transaction that makes it ready, if there is room. Callable from any thread."""
         # In a transaction of somebody else the end is not known here, so no work could begin with it.
-        if not tx.owned or not self.keeps_up or self._stop.is_set() or entry not in self._handlers:
+        if not tx.owned or not self.keeps_up or self.stop.is_set() or entry not in self.handlers:
             return False
         with self._lock:
             # Messages wait from now on, and come first: nothing is taken here until a look finds none.
@@ -84,7 +77,7 @@ class Serving:
                 return False
             self._taken += 1
         try:
-            work = self._handlers[entry](tx, key)
+            work = self.handlers[entry](tx, key)
         except BaseException:
             self._ended(None, committed=False)
             raise
@@ -100,14 +93,15 @@ class Serving:
         with self._lock:
             self._taken -= 1
         if work is not None:
-            self.begin(work)
+            _ = self.begin(work)
         self._settled.set()
 
-    def begin(self, work: Work, *, look_after: bool = False) -> None:
+    def begin(self, work: Work, *, look_after: bool = False) -> asyncio.Future[None]:
         """Begin a work. `look_after`: its end may let another one be taken, even where there is room."""
         begun = asyncio.ensure_future(work())
         self.running.add(begun)
         begun.add_done_callback(partial(self._done, look_after=look_after))
+        return begun
 
     def _done(self, begun: asyncio.Future[None], *, look_after: bool) -> None:
         self.running.discard(begun)

@@ -219,22 +219,18 @@ class Worker:
         await whole(self._recorded(claim, ending))
 
     async def _recorded(self, claim: ClaimedCall, ending: Ending) -> None:
-        """Record what follows. The database commits together what ends at the same time."""
         while True:
-            if await asyncio.to_thread(self._is_recorded, claim, ending):
+            try:
+                await asyncio.to_thread(record_ending, self._calls, claim, ending)
+                return
+            except StateUnavailable as error:
+                note_lost(self._calls.database, error)
+                if self._gives_up:
+                    return
+            except Exception:  # Its lease ends, and it is rescued.
+                _log.exception("the end of call %s could not be recorded", claim.id)
                 return
             await asyncio.sleep(_AGAIN_S)
-
-    def _is_recorded(self, claim: ClaimedCall, ending: Ending) -> bool:
-        """Record one ending; False if the database is away, and there is time to try again."""
-        try:
-            record_ending(self._calls, claim, ending)
-        except StateUnavailable as error:
-            note_lost(self._calls.database, error)
-            return self._gives_up
-        except Exception:  # Its lease ends, and it is rescued.
-            _log.exception("the end of call %s could not be recorded", claim.id)
-        return True
 
     def is_unlimited(self, tool: str) -> bool:
         """Return True if a call of this tool may be taken whatever other workers run."""

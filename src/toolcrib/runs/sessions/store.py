@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from toolcrib.core.context import new_trace
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.runs.history import states_of
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
     ENDED,
@@ -24,7 +25,6 @@ from toolcrib.runs.sessions.records import (
     StoredMessage,
     ToolUse,
 )
-from toolcrib.runs.stored import states_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
 from toolcrib.state import Database, DatabaseWatch, Transaction, ask
