@@ -34,6 +34,15 @@ from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.state import PROJECT, Transaction
 
 
+class SentRuns(RunStore):
+    """Keeps the ids of runs that were sent to workers, which there are none of."""
+
+    sent: list[str]
+
+    def send(self, tx: Transaction, run_id: str, delay_s: float) -> None:
+        tx.after_commit.append(lambda: self.sent.append(run_id))
+
+
 class Machine:
     """Runs and calls over one database, and what was sent to workers."""
 
@@ -41,17 +50,11 @@ class Machine:
         self.wall = wall
         self.database = clocked(open_database(address, "state", PROJECT), wall)
         self.calls = DurableCalls(self.database)
-        self.sent: list[str] = []
-        self.store = RunStore(self.database, self._send)
-        self.runs = RunTransitions(self.store, self._submit)
-        self.tree = RunTree(self.store, self.calls.cancelling)
+        self.store = SentRuns(self.calls)
+        self.sent = self.store.sent = list[str]()
+        self.runs = RunTransitions(self.store)
+        self.tree = RunTree(self.store)
         self.calls.on_end.append(self.runs.call_ended)
-
-    def _send(self, tx: Transaction, run_id: str, _delay: float) -> None:
-        tx.after_commit.append(lambda: self.sent.append(run_id))
-
-    def _submit(self, tx: Transaction, call: Any) -> str:
-        return self.calls.submit(**call, transaction=tx)
 
     def start(self, session: str | None = None, prompt: str = "hello") -> str:
         return self.store.create_run(session, RunDraft("a", "{}", "m", prompt, {"tenant": 7}))
@@ -373,7 +376,8 @@ def test_of_queued_runs_the_next_has_its_turn_though_one_is_being_cancelled(
             ends.append(pool.submit(other.runs.finish, claim, other.response(Usage()), "done"))
             until_it_waits(url, ends[0])
 
-        assert RunTree(machine.store, slowly).cancel(second) == [second]
+        machine.calls.cancelling = slowly  # type: ignore[assignment, method-assign]
+        assert machine.tree.cancel(second) == [second]
         assert ends[0].result()
     assert machine.store.find(third).state == "ready"
     assert machine.store.session(session).active_run == third

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, cast
 
 from toolcrib.core.context import new_trace
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.runs.calls import DurableCalls
 from toolcrib.runs.history import states_of
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
@@ -27,16 +28,19 @@ from toolcrib.runs.sessions.records import (
 )
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
-from toolcrib.state import Database, DatabaseWatch, Transaction, ask
+from toolcrib.state import DatabaseWatch, Transaction, ask
 from toolcrib.state.database import ids, newest
 
-Send = Callable[["Transaction", str, float], None]
-"""Asks, within the transaction, that a worker advances a run: its id, and in how many seconds."""
 _MAX_TEXT = 1_000_000
 _MAX_VARIABLES = 256_000
 TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
 """It locks the session even if another run has it: so the end of that run sees the one that waits."""
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
+
+
+def run_entry(provider: str) -> str:
+    """Return the entry to which runs are sent whose model is of this provider."""
+    return f"run:{provider}"
 
 
 @record
@@ -58,16 +62,18 @@ class RunDraft:
 
 
 class RunStore:
-    """The sessions and runs of one database. Safe for threads, processes and, on a server, machines.
+    """The sessions and runs beside these calls. Safe for threads, processes and, on a server, machines."""
 
-    `send` hands a ready run to the workers.
-    """
+    def __init__(self, calls: DurableCalls) -> None:
+        self.calls = calls
+        self.database = calls.database
+        self.events = RunEvents(self.database)
+        self._ends: DatabaseWatch[RunState] = DatabaseWatch(self._ended, self.database)
 
-    def __init__(self, database: Database, send: Send | None = None) -> None:
-        self.database = database
-        self.events = RunEvents(database)
-        self._ends: DatabaseWatch[RunState] = DatabaseWatch(self._ended, database)
-        self.send: Send = send or (lambda _tx, _run, _delay: None)
+    def send(self, tx: Transaction, run_id: str, delay_s: float) -> None:
+        """Ask, within the transaction, that a worker advances a run in so many seconds."""
+        (provider,) = tx.one("SELECT provider FROM runs WHERE id = ?", run_id) or ("",)
+        self.calls.dispatcher.send(tx, run_entry(provider), run_id, delay_s=delay_s)
 
     @contextmanager
     def change(self, scope: str) -> Iterator[RunNotes]:

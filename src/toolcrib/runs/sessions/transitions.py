@@ -9,7 +9,7 @@ the next job in the same transaction. So each iteration has exactly one continua
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from toolcrib.errors import ToolcribError, ToolFailed
@@ -21,7 +21,6 @@ from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import record
 from toolcrib.state import Transaction
 
-_LEASE_S = 5.0
 _MAX_RESCUES = 3
 # As for calls (`toolcrib.runs.calls`): what a worker records after it has lost the run changes no row.
 _OWN = "WHERE id = ? AND epoch = ? AND state = 'running'"
@@ -83,10 +82,6 @@ _RESCUE = (
 )
 
 
-SubmitCall = Callable[[Transaction, Mapping[str, Any]], str]
-"""Stores a call of a tool within a transaction, and returns its id."""
-
-
 @record
 class NewUse:
     """A call that the model asked for, and what is made of it: a call, a run, or an answer at once."""
@@ -115,12 +110,11 @@ class ModelStep:
 
 
 class RunTransitions:
-    """The changes that workers make. `submit` stores the calls of tools."""
+    """The changes that workers make."""
 
-    def __init__(self, store: RunStore, submit: SubmitCall, *, lease_s: float = _LEASE_S) -> None:
+    def __init__(self, store: RunStore) -> None:
         self.store = store
-        self._submit = submit
-        self.lease_s = lease_s
+        self.lease_s = store.calls.lease_s
 
     # -- a model step ----------------------------------------------------------------------------
 
@@ -280,7 +274,7 @@ class RunTransitions:
         call_id = child_id = None
         about: dict[str, Any] = {"name": use.name, "use": use.use_id}
         if use.call is not None:
-            about["call"] = call_id = self._submit(notes.tx, use.call)
+            about["call"] = call_id = self.store.calls.submit(**use.call, transaction=notes.tx)
         elif use.child is not None:
             about["child"] = child_id = self._child(notes, claim, use.child)
         row = {"run_id": run.id, "iteration": number, "position": position, "use_id": use.use_id}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
-
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.sessions.events import RunNotes
 from toolcrib.runs.sessions.records import ENDED, Run
 from toolcrib.runs.sessions.store import TAKE_SESSION, RunDraft, RunStore
 from toolcrib.runs.sessions.transitions import end_run
 from toolcrib.spec.identifier import new_id
-from toolcrib.state import Transaction
 
 _OPEN_CALLS = (
     "SELECT call_id FROM run_uses JOIN runs ON runs.id = run_uses.run_id WHERE call_id IS NOT NULL"
@@ -24,15 +20,11 @@ _AGAIN = (
 _LATER_RUN = "SELECT id FROM runs WHERE session_id = ? AND parent_id IS NULL AND id > ? LIMIT 1"
 
 
-CancelCalls = Callable[[Transaction, Collection[str]], AbstractContextManager[object]]
-
-
 class RunTree:
-    """The changes that people make. `cancel_calls` ends calls of tools with what its block changes."""
+    """The changes that people make."""
 
-    def __init__(self, store: RunStore, cancel_calls: CancelCalls) -> None:
+    def __init__(self, store: RunStore) -> None:
         self._store = store
-        self._cancel_calls = cancel_calls
 
     def cancel(self, id: str) -> list[str]:
         """End a run and all below it; return their ids. What their workers record later is refused.
@@ -50,7 +42,7 @@ class RunTree:
                 key = (run.id, run.epoch, run.state)
                 with self._store.change(f"run {run.id}") as notes:
                     calls = [str(row[0]) for row in notes.tx.all(_OPEN_CALLS, *key)]
-                    with self._cancel_calls(notes.tx, calls):
+                    with self._store.calls.cancelling(notes.tx, calls):
                         if end_run(self._store, notes, key, "cancelled"):
                             cancelled.append(run.id)
         if not cancelled:
