@@ -304,9 +304,9 @@ class Store:
         bundle = self.bundle(bundle_id)
         found: ToolRecord | None
         if bundle.is_built_in:
-            pairs = ((tool.slug, tool.version) for tool in self._built_in[bundle_id].tools)
-            named = dict(zip(pairs, self._built_in[bundle_id].tools, strict=True)).get((slug, version))
-            found = None if named is None else self._switched_tool(named)
+            tools = self._built_in[bundle_id].tools
+            named = (self._switched_tool(one) for one in tools if (one.slug, one.version) == (slug, version))
+            found = next(named, None)
         else:
             found = self._record(bundle_id, file_of(slug, version))
         if found is None:

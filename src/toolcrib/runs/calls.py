@@ -82,6 +82,7 @@ _SETTLED = (
     " WHERE id = ? AND wakes = 1 RETURNING status"
 )
 _WAITING = "SELECT id, tool, priority FROM calls WHERE state = 'waiting'"
+_WAITING_FOR = f"{_WAITING} AND approval = ? ORDER BY id"
 _ASKERS = "SELECT DISTINCT room FROM calls WHERE state = 'waiting' AND room IS NOT NULL"
 _WOKEN = (
     "UPDATE calls SET state = ?, room = NULL, ready_at = ?, error = ?, ended_at = ?"
@@ -373,18 +374,20 @@ class DurableCalls(StoredCalls):
         """
         with self._database.read() as tx:
             decided = [id for (id,) in tx.all(_DECIDED, tx.now())]
-        woken = [id for approval in decided for id in self._wake(approval)]
-        woken += [id for id in self._with_room() if self._go_on_with_room(id)]
+        woken = []
+        for approval in decided:
+            with self._database.write(f"approval {approval}") as tx:
+                (status,) = tx.one(_SETTLED, approval) or (None,)
+                waiting = [] if status is None else tx.all(_WAITING_FOR, approval)
+                woken += [row[0] for row in waiting if self._go_on(tx, row, expired=status == "expired")]
+        for id in self._with_room():
+            with self._database.write(f"call {id}") as tx:
+                row = tx.one(f"{_WAITING} AND room IS NOT NULL AND id = ?", id)
+                if row is not None and self._go_on(tx, row):
+                    woken.append(id)
         if woken:
             self._ends.notify()
         return woken
-
-    def _wake(self, approval: str) -> list[str]:
-        """Let the calls go on that wait for an approval."""
-        with self._database.write(f"approval {approval}") as tx:
-            (status,) = tx.one(_SETTLED, approval) or (None,)
-            waiting = [] if status is None else tx.all(f"{_WAITING} AND approval = ? ORDER BY id", approval)
-            return [row[0] for row in waiting if self._go_on(tx, row, expired=status == "expired")]
 
     def _with_room(self) -> list[str]:
         """Return the first calls of each asker that wait for room, as many as there is room for."""
@@ -392,11 +395,6 @@ class DurableCalls(StoredCalls):
         for (asker,) in self._database.rows(_ASKERS):
             found += [row[0] for row in self._database.rows(waiting, asker, max(0, self.room(asker)))]
         return found
-
-    def _go_on_with_room(self, id: str) -> bool:
-        with self._database.write(f"call {id}") as tx:
-            row = tx.one(f"{_WAITING} AND room IS NOT NULL AND id = ?", id)
-            return row is not None and self._go_on(tx, row)
 
     def _go_on(self, tx: Transaction, row: tuple[Any, ...], *, expired: bool = False) -> bool:
         id, tool, priority = row

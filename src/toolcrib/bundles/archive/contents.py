@@ -15,7 +15,6 @@ from toolcrib.bundles.records import (
     SCHEMA_VERSION,
     BundleRecord,
     ToolBody,
-    ToolRecord,
     check_id,
     check_slug,
     check_tool_body,
@@ -71,13 +70,9 @@ class Contents(Struct, frozen=True):
 def contents_of(store: Store, bundle_id: str) -> Contents:
     """Return a bundle with all its tools. Raises as `Store.snapshot`."""
     bundle, tools = store.snapshot(bundle_id)
-    archived = sorted(map(_archived, tools), key=lambda tool: tool.file)
-    return Contents(ArchivedBundle.of(bundle), tuple(archived))
-
-
-def _archived(tool: ToolRecord) -> ArchivedTool:
-    own = {name: getattr(tool, name) for name in ArchivedTool.__struct_fields__}
-    return ArchivedTool(**own)
+    names = ArchivedTool.__struct_fields__
+    archived = [ArchivedTool(**{name: getattr(tool, name) for name in names}) for tool in tools]
+    return Contents(ArchivedBundle.of(bundle), tuple(sorted(archived, key=lambda tool: tool.file)))
 
 
 def check_record(record: ArchivedBundle | ArchivedTool) -> None:

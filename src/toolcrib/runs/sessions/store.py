@@ -229,13 +229,10 @@ class RunStore:
     def tree(self, id: str) -> Sequence[Run]:
         """Return a run and those below it, each after the one that called it; `NotFoundError`."""
         top = self.find(id)
-        rows = self.database.rows(
-            f"SELECT {RUN_COLUMNS} FROM runs WHERE root_id = ? ORDER BY id", top.root_id
-        )
-        # Ids begin with their time, so the run that called another one comes before it.
-        every = [Run(*cast("Any", row)) for row in rows]
+        query = f"SELECT {RUN_COLUMNS} FROM runs WHERE root_id = ? ORDER BY id"
         found = {top.id: top}
-        for run in every:
+        # Ids begin with their time, so the run that called another one comes before it.
+        for run in (Run(*cast("Any", row)) for row in self.database.rows(query, top.root_id)):
             if run.parent_id in found:
                 found[run.id] = run
         return list(found.values())
@@ -245,12 +242,10 @@ class RunStore:
         query = f"SELECT {ITERATION_COLUMNS} FROM run_iterations WHERE run_id = ? ORDER BY number"
         return [Iteration(*cast("Any", row)) for row in self.database.rows(query, id)]
 
-    def uses(self, id: str, iteration: int | None = None) -> Sequence[ToolUse]:
-        """Return the calls that the model of a run asked for, in all iterations or in one."""
-        only = "" if iteration is None else " AND iteration = ?"
-        values = (id,) if iteration is None else (id, iteration)
-        query = f"SELECT {USE_COLUMNS} FROM run_uses WHERE run_id = ?{only} ORDER BY iteration, position"
-        return [ToolUse(*cast("Any", row)) for row in self.database.rows(query, *values)]
+    def uses(self, id: str) -> Sequence[ToolUse]:
+        """Return the calls that the model of a run asked for."""
+        query = f"SELECT {USE_COLUMNS} FROM run_uses WHERE run_id = ? ORDER BY iteration, position"
+        return [ToolUse(*cast("Any", row)) for row in self.database.rows(query, id)]
 
     def messages(self, id: str, *, every: bool = False) -> Sequence[StoredMessage]:
         """Return the messages of a run alone; with `every` also those that a retry replaced."""

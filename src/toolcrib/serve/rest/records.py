@@ -173,13 +173,6 @@ def refuse_ours(body: BundlePut | _Tool, ours: Mapping[str, Any]) -> None:
 
 def tool_body(put: GoTool | HttpTool) -> ToolBody:
     """Return the part of a tool that the store takes."""
-    return ToolBody(
-        display_name=put.display_name,
-        description=put.description,
-        tags=put.tags,
-        type="go" if isinstance(put, GoTool) else "http",
-        is_enabled=put.is_enabled,
-        arg_schema=put.arg_schema,
-        output_schema=put.output_schema,
-        impl=msgspec.to_builtins(put.impl),
-    )
+    own = {name: getattr(put, name) for name in ToolBody.__struct_fields__ if name not in ("type", "impl")}
+    kind: Literal["go", "http"] = "go" if isinstance(put, GoTool) else "http"
+    return ToolBody(type=kind, impl=msgspec.to_builtins(put.impl), **own)
