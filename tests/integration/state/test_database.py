@@ -228,7 +228,7 @@ def test_values_come_back_as_they_were(address: Address) -> None:
             tx.run("INSERT INTO kinds VALUES (?, ?, ?, ?)", *row)
     with db.read() as tx:
         assert tx.all("SELECT * FROM kinds ORDER BY name") == rows
-        total = tx.one("SELECT SUM(number), COUNT(*), MAX(fraction) FROM kinds")
+        total = tx.one("SELECT CAST(SUM(number) AS BIGINT), COUNT(*), MAX(fraction) FROM kinds")
     assert total == (2**62 - 1, 3, 1.7e300)
     assert total is not None
     assert type(total[0]) is int

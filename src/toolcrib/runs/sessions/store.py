@@ -274,7 +274,6 @@ class RunStore:
 
 def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float) -> dict[str, Any]:
     """Return the row of a run that has not begun; the place in its tree and the state are not in it."""
-    zero = ("epoch", "iteration", "open_calls", "failures", "rescues")
     return {
         "id": id,
         "session_id": session_id,
@@ -288,12 +287,7 @@ def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float)
         "streams": int(new.streams),
         "trace": new.trace or new_trace(),
         "ready_at": now,
-        "input_tokens": 0,
-        "output_tokens": 0,
-        "cost_usd": 0.0,
-        "active_s": 0.0,
         "created_at": now,
-        **dict.fromkeys(zero, 0),
     }
 
 

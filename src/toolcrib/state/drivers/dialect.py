@@ -1,7 +1,8 @@
 """The SQL that SQLite and Postgres share, and its form for Postgres. Nothing else knows of a difference.
 
 Shared are: `SELECT`, `INSERT`, `UPDATE`, `DELETE`, `RETURNING`, `ON CONFLICT`, `CAST` and partial indexes.
-Columns have the types TEXT, INTEGER, REAL and BLOB. `?` and `%` are never in a literal.
+Columns have the types TEXT, INTEGER, REAL and BLOB. `?` and `%` are never in a literal. A sum of integers is
+`CAST(SUM(…) AS BIGINT)`, since Postgres makes it numeric.
 """
 
 from __future__ import annotations
