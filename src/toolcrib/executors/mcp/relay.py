@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolUnavailable
 from toolcrib.executors.mcp.definitions import as_json
-from toolcrib.spec import CallClient, CallContext
+from toolcrib.spec import CallContext
 
 if TYPE_CHECKING:
     from mcp_types import ErrorData
@@ -31,19 +31,15 @@ _MOST_ELICITED = 1_000
 _Send = Callable[..., Awaitable[Any]]
 
 
-def capabilities_of(client: CallClient | None) -> dict[str, Any]:
-    """Return the client's capabilities that can be passed on."""
-    given = {} if client is None else client.capabilities
-    return {name: given[name] for name in _KNOWN if isinstance(given.get(name), Mapping)}
-
-
 class CallRelay:
     """One call of a mounted server, and the client that made it."""
 
     def __init__(self, ctx: CallContext) -> None:
-        self._client = ctx.client
-        self.capabilities = capabilities_of(ctx.client)
-        self.session = None if ctx.client is None else ctx.client.session
+        self._client = client = ctx.client
+        given = {} if client is None else client.capabilities
+        self.capabilities = {name: given[name] for name in _KNOWN if isinstance(given.get(name), Mapping)}
+        """Those of its client that can be passed on."""
+        self.session = None if client is None else client.session
         self._asked = 0
         self._over = asyncio.Event()
         self._suspended: asyncio.Future[None] = asyncio.get_running_loop().create_future()

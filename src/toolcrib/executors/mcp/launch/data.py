@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from toolcrib.executors.command.programs import base_name, known_program
 from toolcrib.executors.mcp.launch.launchers import is_launcher
@@ -18,20 +17,14 @@ _INSTEAD = "name a folder below the project's root, such as data, or state permi
 _COMMITS = '; to commit to its git, state permissions: {"fs": {"read": ["."], "write": [".git"]}}'
 
 
-class Named(NamedTuple):
-    """The places for data that a command line names."""
-
-    folders: tuple[str, ...]
-    """Folders below the project's root, relative to it, that the program may write."""
-    refused: tuple[str, ...]
-    """A line about each other place: its text, why it may not be written, and what to do."""
-
-
-def data_named(launch: Launch, machine: MachineView, code: Iterable[str]) -> Named:
-    """Return the places in which the program keeps its data.
+def data_named(
+    launch: Launch, machine: MachineView, code: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the folders in which the program keeps its data, relative to the project's root.
 
     That is a folder among its arguments, or the folder of a data file there or in a variable. None is hidden,
     is reached by a link, or holds or lies in any of `code`, which are files and folders by absolute paths.
+    With them comes a line about each place that may not be written: its text, why, and what to do.
     """
     paths = Paths()
     code = [place for path in code for place in (os.path.normpath(path), os.path.realpath(path))]
@@ -47,7 +40,7 @@ def data_named(launch: Launch, machine: MachineView, code: Iterable[str]) -> Nam
             refused[f"{text}: {why}"] = None
         else:
             found[os.path.relpath(folder, machine.root)] = None
-    return Named(tuple(found), tuple(refused))
+    return tuple(found), tuple(refused)
 
 
 def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], paths: Paths) -> str:

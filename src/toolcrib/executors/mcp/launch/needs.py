@@ -78,7 +78,10 @@ class _Finder:
         if start.startswith(b"\x7fELF") and _PYTHON.fullmatch(name):
             self._python(path)
         elif start.startswith(b"\x7fELF") and name in _NODE:
-            self._node(real)
+            folder = os.path.dirname(real)
+            self._grant(f"{os.path.dirname(folder)}/lib/node_modules")
+            if not self._machine.is_system(real):
+                self.path[folder] = None
         around, found, _ = real.partition("/node_modules/")
         if found and around:  # The outermost one.
             self._grant(f"{around}/node_modules")
@@ -127,13 +130,6 @@ class _Finder:
         if folder:
             for name in ("python", "python3"):
                 self._grant(f"{folder}/{name}")
-
-    def _node(self, real: str) -> None:
-        """Add Node with the packages that are installed beside it."""
-        prefix = os.path.dirname(os.path.dirname(real))
-        self._grant(f"{prefix}/lib/node_modules")
-        if not self._machine.is_system(real):
-            self.path[os.path.dirname(real)] = None
 
     def script(self, path: str) -> None:
         """Add a script outside of the project: with its package if it has one, else the file alone."""

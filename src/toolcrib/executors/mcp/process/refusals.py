@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from toolcrib.errors import ToolcribError
 from toolcrib.executors.command.programs import base_name
-from toolcrib.executors.trace.denials import Denial, denial_of
+from toolcrib.executors.trace.denials import denial_of
 from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.executors.workspace.workspace import Workspace
@@ -75,9 +75,7 @@ class LocalProcess:
 
     def explain(self, error: ToolcribError, text: str, arguments: Any = ()) -> ToolcribError:
         """Add to an error the permission that its text lacks, if there is one."""
-        found = self._hosts(text, arguments)
-        if found is None and (denial := self._denial(text)) is not None:
-            found = {"fs": {denial.access: denial.grant}}, {"path": denial.path, "access": denial.access}
+        found = self._hosts(text, arguments) or self._files(text)
         if found is None:
             error.hint = self._advice(text, arguments) or error.hint
             return error
@@ -91,7 +89,8 @@ class LocalProcess:
             error.hint = f"To allow it, write under mcp_servers.{name} in config.yml: {self._block(added)}"
         return error
 
-    def _denial(self, text: str) -> Denial | None:
+    def _files(self, text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Return the permission that the first refused path needs, and details for the error."""
         read_only = _READ_ONLY.search(text)
         if read_only is None and _ABSENT.search(text) is None:
             return None
@@ -100,7 +99,8 @@ class LocalProcess:
         for path in _paths(text, self.spec.args if read_only and not self.spec.unwritable else ()):
             denial = denial_of(reach, path, errno.EROFS if read_only else errno.ENOENT)
             if denial is not None and denial.grant is not None:
-                return denial
+                fs = {denial.access: denial.grant}
+                return {"fs": fs}, {"path": denial.path, "access": denial.access}
         return None
 
     def _advice(self, text: str, arguments: Any) -> str | None:

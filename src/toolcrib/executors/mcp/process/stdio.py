@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
-_FREE_LINES, _PAUSE_S = 1_000, 0.001
-"""Lines that are no messages and are skipped at once; after each further one comes a pause in seconds."""
 _SHOWN = 200
 """Characters shown of a line that is no message."""
 _SAMPLE = 65_536
@@ -98,7 +96,6 @@ class StdioLink:
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        skipped = 0
         try:
             while True:
                 line = await reader.readuntil()
@@ -108,8 +105,7 @@ class StdioLink:
                     # Many servers print to standard output. That is an error only if they fail as well.
                     self._junk = self._junk or line[:_SAMPLE].strip()
                     # Lines that are here already are read without a pause, and the event loop would stand.
-                    skipped += 1
-                    await asyncio.sleep(0 if skipped <= _FREE_LINES else _PAUSE_S)
+                    await asyncio.sleep(0)
                     continue
                 await came.send(SessionMessage(message))
         except asyncio.IncompleteReadError as end:
