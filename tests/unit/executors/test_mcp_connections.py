@@ -41,9 +41,7 @@ class Server:
                 raise error
             self.open += 1
             try:
-                yield SimpleNamespace(
-                    link=SimpleNamespace(closed=asyncio.Event()), broken=asyncio.Event(), number=self.tried
-                )
+                yield SimpleNamespace(link=SimpleNamespace(closed=asyncio.Event()), number=self.tried)
             finally:
                 self.open -= 1
 

@@ -10,14 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from toolcrib.errors import (
-    CapabilityMissing,
-    InputRequired,
-    TimedOut,
-    ToolcribError,
-    ToolFailed,
-    ToolUnavailable,
-)
+from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolFailed, ToolUnavailable
 from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, as_json, fetch, resource_uri
 from toolcrib.executors.mcp.process.refusals import summary
@@ -84,11 +77,8 @@ class McpServer:
         on_event: Callable[..., None] = lambda *_, **__: None,
         version: str = "",
     ) -> None:
-        self.spec = spec
-        self._version = version
-        self._connect = connect
-        self._on_tools = on_tools
-        self._on_event = on_event
+        self.spec, self._version, self._connect = spec, version, connect
+        self._on_tools, self._on_event = on_tools, on_event
         self.state: ServerState = "stopped"
         self.error: ToolcribError | None = None
         """The last failure; None if it never failed, or is ready again."""
@@ -207,10 +197,6 @@ class McpServer:
                 self._up, self.error = up, None
                 self._set_state("ready")
                 await self._follow(up)
-        except TimeoutError:
-            raise self._unavailable(
-                f"it did not list its tools within {self.spec.start_timeout_s:g} s"
-            ) from None
         finally:
             self._up = None
         raise self._unavailable("its connection ended")
@@ -240,8 +226,7 @@ class McpServer:
             leaf = _leaf(error)
             if up is not None or (isinstance(leaf, MCPError) and not link.failure()):
                 raise leaf from None
-            late = f"it did not start within {self.spec.start_timeout_s:g} s"
-            raise self._unavailable(late if isinstance(leaf, TimeoutError) else leaf, link) from None
+            raise self._unavailable(leaf, link) from None
 
     async def _follow(self, up: Connected) -> None:
         """Read its list of tools again after each change, until the connection ends."""
@@ -269,7 +254,9 @@ class McpServer:
             if not _is_answer(leaf := _leaf(error)) or up.link.closed.is_set() or up.link.failure():
                 raise
             up.stale.set()
-            text = f"the MCP server {self.spec.name} did not list its changed tools: {_text(leaf, up.link)}"
+            text = (
+                f"the MCP server {self.spec.name} did not list its changed tools: {self._text(leaf, up.link)}"
+            )
             self.error = ToolUnavailable(
                 text, hint="The tools that it listed before stay; it is asked again."
             )
@@ -307,6 +294,13 @@ class McpServer:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def _text(self, error: BaseException, link: Link | None) -> str:
+        """Return what an error says of the server, as a part of a sentence."""
+        if isinstance(error, TimeoutError):  # Only starts and lists have a limit.
+            return f"it did not answer within {self.spec.start_timeout_s:g} s"
+        text = str(error) or type(error).__name__
+        return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text
+
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
         self.error = leaf if isinstance(leaf, ToolUnavailable) else self._unavailable(leaf)
@@ -316,7 +310,7 @@ class McpServer:
         link, name = link or self._link, self.spec.name
         found = "" if link is None else link.failure()
         origin = found if isinstance(found, ToolcribError) else cause
-        what = cause if isinstance(cause, str) else _text(cause, link)
+        what = cause if isinstance(cause, str) else self._text(cause, link)
         reason = (isinstance(found, str) and found) or what
         stderr = self.stderr[-_MAX_STDERR:].strip()
         details: dict[str, Any] = {"server": name}
@@ -450,7 +444,7 @@ class McpServer:
     def _call_failed(self, up: Connected, tool: str, error: BaseException) -> BaseException:
         from mcp.shared.exceptions import MCPError
 
-        if isinstance(error, (ToolcribError, TimedOut)):
+        if isinstance(error, ToolcribError):
             return error
         # The client's error hides the cause that the link saw, such as HTTP 401 or a login that has ended.
         if isinstance(found := up.link.failure(), ToolcribError) and not up.link.closed.is_set():
@@ -472,7 +466,7 @@ class McpServer:
             )
         if isinstance(error, MCPError):
             details["mcp_error"] = {"code": error.code, "data": error.data}
-        return ToolFailed(f"{name}: {tool}: {_text(error, up.link)}", details=details)
+        return ToolFailed(f"{name}: {tool}: {self._text(error, up.link)}", details=details)
 
     async def _on_its_loop(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run `work` on the event loop of the connection."""
@@ -564,8 +558,3 @@ def _is_answer(error: BaseException) -> bool:
         return error.code != CONNECTION_CLOSED and not _is_unknown_session(error)
     # The official client raises these for a malformed answer; any other error comes from the transport.
     return isinstance(error, (RuntimeError, ValueError))
-
-
-def _text(error: BaseException, link: Link | None) -> str:
-    text = str(error) or type(error).__name__
-    return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text

@@ -82,7 +82,7 @@ class LineReader:
     def _read(self) -> None:
         try:
             chunk = os.read(self._fd, _CHUNK)
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
             return
         except OSError:  # a terminal that hung up, a connection reset
             chunk = b""
@@ -192,7 +192,7 @@ class LineWriter:
     def _try(self, data: bytes | bytearray) -> int:
         try:
             return os.write(self._fd, data)
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
             return 0
         except OSError:  # EPIPE, ECONNRESET, ENOSPC: no further line can arrive
             self._broken = True
