@@ -42,7 +42,7 @@ _METADATA = frozenset(
     )
 )
 
-# The first block that holds an address decides. Translated: 6to4 relays, IPv4-compatible and IPv4-mapped
+# The first block that contains an address decides. Translated: 6to4 relays, IPv4-compatible and IPv4-mapped
 # addresses, SIIT (RFC 2765), NAT64, Teredo, 6to4.
 _KINDS: tuple[tuple[AddressKind, str], ...] = (
     ("unspecified", "0.0.0.0/8 ::/128"),
@@ -72,7 +72,7 @@ def address_kind(address: str | IPv4Address | IPv6Address) -> AddressKind:
         return "metadata"
     if isinstance(ip, IPv6Address) and ip.scope_id is not None:
         return "link-local"
-    # The last blocks hold every address, so there always is one.
+    # The last blocks contain every address, so there always is one.
     kind = next(kind for block, kind in _BLOCKS if ip in block)
     return "loopback" if kind == "public" and _is_own(ip) else kind
 
@@ -115,7 +115,7 @@ class Resolver(Protocol):
 class SystemResolver:
     """The machine's own resolver (getaddrinfo), in threads of its own that nobody waits for at the end.
 
-    In the event loop's threads, names whose servers do not answer would hold up all else that uses them.
+    In the event loop's threads, names whose servers do not answer would delay all else that uses them.
     """
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:

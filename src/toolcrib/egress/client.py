@@ -315,7 +315,9 @@ def _redirected(request: EgressRequest, status: int, here: Destination, there: D
         headers = [(name, value) for name, value in headers if name.lower() not in _BODY_HEADERS]
     if here.origin != there.origin:
         if body is not None and request.secret_body:
-            message = f"{here.authority} redirects a request whose body holds a secret to {there.authority}"
+            message = (
+                f"{here.authority} redirects a request whose body contains a secret to {there.authority}"
+            )
             raise HostNotAllowed(message, details={"host": there.host, "port": there.port})
         secret = _ALWAYS_SECRET | request.secret_headers
         headers = [(name, value) for name, value in headers if name.lower() not in secret]

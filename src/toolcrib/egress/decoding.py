@@ -43,7 +43,7 @@ async def decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
             if unpacker is None or unpacker.eof:  # A gzip body may have several members.
                 unpacker = _unpacker(coding, rest)
             try:
-                # Bounded: 1 KiB can stand for a megabyte of zeros.
+                # Bounded: 1 KiB can decode to a megabyte of zeros.
                 piece = unpacker.decompress(rest, _MOST)
                 while piece:
                     yield piece
@@ -68,7 +68,7 @@ def text_in(body: bytes, charset: str, errors: str = "strict") -> str:
     """
     try:
         name = codecs.lookup(charset).name
-    except ValueError:  # It holds what no name can.
+    except ValueError:  # It contains what no name can.
         raise LookupError(charset) from None
     if name in _NOT_OF_THE_WEB:
         raise LookupError(charset)

@@ -35,7 +35,7 @@ class Destination:
         if match is None:
             raise ValueError("only http:// and https:// URLs can be called")
         if _BAD.search(url):
-            raise ValueError("a URL cannot hold spaces, control characters or backslashes")
+            raise ValueError("a URL cannot contain spaces, control characters or backslashes")
         if match.group(4):
             raise ValueError("a URL cannot have a fragment (`#…`)")
         scheme = match.group(1).lower()

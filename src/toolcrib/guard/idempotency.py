@@ -14,7 +14,7 @@ from toolcrib.guard.approvals.records import digest_of
 from toolcrib.spec.moment import written
 from toolcrib.state import Database, DatabaseWatch, Transaction, take
 
-_KEEP_S = 86_400.0
+_DAY_S = 86_400.0
 _MAX_KEY = 255
 _SWEEP_S = 60.0
 _ROW = "caller = ? AND name = ?"
@@ -37,7 +37,7 @@ class KeyedCall(TypedDict):
 class RecordedCalls:
     """The calls of one project that were made with an idempotency key. Each caller has its own keys.
 
-    A result is kept for a day after its call has ended, if it has at most `max_bytes`; at most
+    A result is kept for `keep_s` seconds after its call has ended, if it has at most `max_bytes`; at most
     `per_caller` keys of one caller are kept. Safe for threads and for other processes.
     """
 
@@ -46,12 +46,14 @@ class RecordedCalls:
         state: Database,
         clock: Callable[[], float] = time.time,
         *,
+        keep_s: float = _DAY_S,
         max_bytes: int = 1_048_576,
         bytes_in_all: int = 268_435_456,
         per_caller: int = 100_000,
     ) -> None:
         self._state = state
         self._clock = clock
+        self._keep_s = keep_s
         self._max_bytes = max_bytes
         self._bytes_in_all = bytes_in_all
         self._per_caller = per_caller
@@ -78,7 +80,7 @@ class RecordedCalls:
                 f" FROM recorded WHERE {_ROW} AND (ended_at IS NULL OR ended_at > ?)",
                 caller,
                 key,
-                self._clock() - _KEEP_S,
+                self._clock() - self._keep_s,
             )
             if row is None:
                 self._require_room(tx, caller)
@@ -146,7 +148,7 @@ class RecordedCalls:
         self._swept = time.monotonic()
         stored = "FROM recorded WHERE result IS NOT NULL"
         with self._state.write() as tx:
-            tx.run("DELETE FROM recorded WHERE ended_at <= ?", self._clock() - _KEEP_S)
+            tx.run("DELETE FROM recorded WHERE ended_at <= ?", self._clock() - self._keep_s)
             (size,) = tx.one(f"SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) {stored}") or (0,)
             while size > self._bytes_in_all:
                 row = tx.one(f"SELECT caller, name, size {stored} ORDER BY ended_at LIMIT 1")
@@ -163,7 +165,7 @@ class RecordedCalls:
         if count >= self._per_caller:
             raise RateLimited(
                 f"{caller} has used {count:,} idempotency keys, the most allowed",
-                hint=f"A key is deleted {_KEEP_S:g} s after its call; or call without a key.",
+                hint=f"A key is deleted {self._keep_s:g} s after its call; or call without a key.",
                 details={"keys": count},
             )
 

@@ -79,7 +79,7 @@ async def test_another_port_is_another_origin(names: Names) -> None:
 async def test_a_body_with_a_secret_never_follows_to_another_host(names: Names) -> None:
     async with serving(handler) as port, Egress(resolver=names) as egress:
         path = f"/to?status=308&url=http://b.test:{port}/end"
-        with pytest.raises(HostNotAllowed, match="body holds a secret"):
+        with pytest.raises(HostNotAllowed, match="body contains a secret"):
             await send(egress, port, path, "POST", body=b"s", secret_body=True)
 
 

@@ -358,7 +358,7 @@ class AuditLog:
         return reason
 
     def _change(self) -> str:
-        """Say what happened to the file at the path, if it is no longer ours."""
+        """Return what happened to the file at the path; empty if it is still ours."""
         try:
             found = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):

@@ -66,7 +66,7 @@ class Condition:
     def __repr__(self) -> str:
         return f"Condition({self.schema!r})"
 
-    def holds(self, arguments: Mapping[str, Any] | None) -> bool | None:
+    def is_met(self, arguments: Mapping[str, Any] | None) -> bool | None:
         """Return True if the arguments meet the condition; None if unknown, or not checkable."""
         if arguments is None:
             return None
@@ -98,7 +98,7 @@ class AnyCondition:
             except DefinitionError:  # the joined patterns are longer than an expression may be
                 self._is_valid = SchemaCheck({"anyOf": schemas}).is_valid
 
-    def may_hold(self, arguments: Mapping[str, Any] | None) -> bool:
+    def may_be_met(self, arguments: Mapping[str, Any] | None) -> bool:
         """Return False if none of them is met; True if each must be checked."""
         if self._is_valid is None or arguments is None:
             return True

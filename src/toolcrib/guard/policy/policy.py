@@ -169,9 +169,9 @@ class _CallerPolicy:
 
     def weigh(self, arguments: Mapping[str, Any] | None) -> Decision:
         for some, rules in self.open:
-            if some.may_hold(arguments):
+            if some.may_be_met(arguments):
                 for rule, decision in rules:
-                    met = rule.when.holds(arguments) if rule.when is not None else True
+                    met = rule.when.is_met(arguments) if rule.when is not None else True
                     if met:
                         return decision
                     if met is None:  # later rules are no stronger: one of these two is the strictest
@@ -341,7 +341,7 @@ def _step(rule: Rule, tool: Tool, callers: tuple[str, ...], arguments: Mapping[s
     mismatch = rule.mismatch(tool, *callers)
     if mismatch is not None:
         return RuleCheck(rule, False, *mismatch)
-    met = True if rule.when is None else rule.when.holds(arguments)
+    met = True if rule.when is None else rule.when.is_met(arguments)
     if met or rule.when is None:
         return RuleCheck(rule, True)
     why = rule.when.misfit(arguments) if arguments is not None else "the arguments are not known"

@@ -85,7 +85,7 @@ class Tokens:
         self._clock = ForwardClock(vault.data)
         self._path = str(vault.path / _FILE)
         self._lock = Lock()
-        """Held while the file is opened or closed."""
+        """Locked while the file is opened or closed."""
         self._opened: Database | None = None
         self._folder: int | None = None
         """The folder of the file while it is open: a path from there is found three times as fast."""

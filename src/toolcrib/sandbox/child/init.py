@@ -125,7 +125,7 @@ def write_id_maps(proc: int, uid: int, gid: int) -> list[str]:
 
     Returns what is missing.
 
-    The files belong to root while a process is not dumpable; this one holds no secret yet.
+    The files belong to root while a process is not dumpable; this one has no secret yet.
     """
     prctl("dumpable", PR_SET_DUMPABLE, 1)
     try:
@@ -210,7 +210,7 @@ def run_command(
 
 def be_watched(code: bytes, control: int) -> None:
     """Have the kernel report each watched call to the server, which may read the paths from this process."""
-    prctl("dumpable", PR_SET_DUMPABLE, 1)  # It holds no secret yet.
+    prctl("dumpable", PR_SET_DUMPABLE, 1)  # It has no secret yet.
     try:
         listener = seccomp.listen(code)
     except OSError as error:

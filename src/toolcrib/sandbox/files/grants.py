@@ -207,7 +207,7 @@ def check_paths(job: Confinement) -> None:
     for path in (*grants, *job.empty, *links):
         if path == "/" or within(path, *RESERVED):
             raise PermissionDenied(
-                f"cannot be granted: {path} holds other programs' processes and devices"
+                f"cannot be granted: {path} contains other programs' processes and devices"
                 if path != "/"
                 else "the root folder cannot be granted",
                 hint="name the folders that are needed",

@@ -182,7 +182,7 @@ class Roots:
     def alone(self, path: str, wait_s: float = 10.0, *, mkdir: bool = False) -> Iterator[None]:
         """Lock the folder of a file that is going to be written, against others that lock it.
 
-        The lock, flock(2), holds for every thread and process, and ends with its holder. `mkdir` makes
+        The lock, flock(2), is for every thread and process, and ends with its holder. `mkdir` makes
         missing folders.
 
         Raises:
@@ -352,11 +352,11 @@ def open_root(root: Root) -> Opened:
 def check_path(path: str) -> None:
     """Refuse text that C would read as another path, or not at all."""
     if not path or "\0" in path:
-        raise InvalidInput("a path is empty" if not path else "a path holds a NUL byte")
+        raise InvalidInput("a path is empty" if not path else "a path contains a NUL byte")
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
-        raise InvalidInput("a path holds a lone surrogate") from None
+        raise InvalidInput("a path contains a lone surrogate") from None
 
 
 @contextmanager

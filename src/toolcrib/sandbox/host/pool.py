@@ -1,7 +1,7 @@
 """The launchers and spare sandboxes of this process, shared by all its event loops and threads.
 
 A spare is a sandbox made before it is needed, for a tool that was called twice within a short time: with the
-same grants, limits and working folder. It holds nothing of any call, and is used for one only. A thread of
+same grants, limits and working folder. It has nothing of any call, and is used for one only. A thread of
 the pool starts and ends launchers and orders spares. It must stay, because the kernel ends a launcher
 together with the thread that started it.
 """

@@ -34,7 +34,7 @@ GRACE = 0.3
 KEEPER_S = 2.0
 """Seconds that a keeper has to end its tree, before the launcher does it."""
 LINGER = 0.3
-"""Seconds that output is still read after the end: a process outside may hold the pipe's other end."""
+"""Seconds that output is still read after the end: a process outside may have the pipe's other end."""
 RETRY = 0.003
 """Seconds between two tries to order a sandbox while the launcher is busy."""
 TRIES = 3

@@ -1,6 +1,6 @@
 """The network of a sandbox: none, a way out through the server's proxy, or the machine's own.
 
-With `proxy` the sandbox has its own network namespace that holds only loopback and one listening socket. The
+With `proxy` the sandbox has its own network namespace that has only loopback and one listening socket. The
 socket is sent to the server, which serves the connections from inside. With `host` there is no namespace and
 the network is not confined; a person approves that beforehand.
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Condition = tuple[str, int, int, tuple[int, ...]]
     """A condition on an argument: kind, index of the argument, mask, values after masking."""
     ArgumentRule = tuple[int, tuple[Condition, ...]]
-    """A call fails with this errno when all of these hold."""
+    """A call fails with this errno if all of these are met."""
 
 # sys/socket.h, linux/in.h, linux/netlink.h: the same on both architectures.
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
@@ -128,22 +128,22 @@ PROT_EXEC = 4
 
 
 def bits(argument: int, mask: int) -> Condition:
-    """Hold if any of these bits is set."""
+    """Return the condition that any of these bits is set."""
     return "bits", argument, mask, ()
 
 
 def among(argument: int, *values: int, mask: int = WORD) -> Condition:
-    """Hold if the argument, masked, is one of the values."""
+    """Return the condition that the argument, masked, is one of the values."""
     return "among", argument, mask, values
 
 
 def other_than(argument: int, *values: int, mask: int = WORD) -> Condition:
-    """Hold if the argument, masked, is none of the values."""
+    """Return the condition that the argument, masked, is none of the values."""
     return "other", argument, mask, values
 
 
 def refuse(number: int, *conditions: Condition) -> ArgumentRule:
-    """Fail with this errno when all conditions hold."""
+    """Return the rule that a call fails with this errno if all conditions are met."""
     return number, conditions
 
 
@@ -317,7 +317,7 @@ def compile_rules(rules: Iterable[ArgumentRule]) -> list[Instruction]:
 
 
 def compile_condition(condition: Condition, skip: int) -> list[Instruction]:
-    """Return code that continues if the condition holds, and else jumps over `skip` instructions."""
+    """Return code that continues if the condition is met, and else jumps over `skip` instructions."""
     kind, argument, mask, values = condition
     code = [bpf.load_argument(argument)]
     if kind == "bits":

@@ -33,14 +33,14 @@ ETC = {"properties": {"path": {"pattern": "^/etc"}}, "required": ["path"]}
     ],
 )
 def test_what_holds(schema: dict[str, Any], arguments: dict[str, Any], expected: bool) -> None:
-    assert Condition(schema).holds(arguments) is expected
+    assert Condition(schema).is_met(arguments) is expected
 
 
 def test_of_arguments_that_are_not_known_or_no_json_nothing_is_said() -> None:
     condition = Condition(ETC)
     for arguments in (None, {"path": {1, 2}}):
-        assert condition.holds(arguments) is None
-        assert AnyCondition([condition, condition]).may_hold(arguments)
+        assert condition.is_met(arguments) is None
+        assert AnyCondition([condition, condition]).may_be_met(arguments)
     assert "cannot be checked" in condition.misfit({"path": {1}})
 
 
@@ -115,5 +115,5 @@ def test_all_at_once_is_what_each_says_alone(
     schemas: list[dict[str, Any]], arguments: dict[str, Any]
 ) -> None:
     conditions = [Condition(schema) for schema in schemas]
-    each = [condition.holds(arguments) for condition in conditions]
-    assert AnyCondition(conditions).may_hold(arguments) is (any(each) or len(each) == 1)
+    each = [condition.is_met(arguments) for condition in conditions]
+    assert AnyCondition(conditions).may_be_met(arguments) is (any(each) or len(each) == 1)

@@ -217,7 +217,7 @@ def _plainly(rules: list[Rule], default: str, found: Tool, caller: str, argument
     effects = [
         rule.effect
         for rule in rules
-        if rule.mismatch(found, caller) is None and (rule.when is None or rule.when.holds(arguments))
+        if rule.mismatch(found, caller) is None and (rule.when is None or rule.when.is_met(arguments))
     ]
     strongest = max(effects, key=_RANK.__getitem__) if effects else default
     return "ask" if strongest == "allow" and found.approval.required else strongest
@@ -250,7 +250,7 @@ def test_one_more_deny_or_ask_never_allows_more(
     rules: list[Rule], default: Effect, effect: Effect, arguments: dict[str, Any]
 ) -> None:
     speaking = any(
-        rule.mismatch(tool(), "cli") is None and (rule.when is None or rule.when.holds(arguments))
+        rule.mismatch(tool(), "cli") is None and (rule.when is None or rule.when.is_met(arguments))
         for rule in rules
     )
     less = policy(*rules, Rule("more", effect), default=default).decide(tool(), "cli", arguments).effect

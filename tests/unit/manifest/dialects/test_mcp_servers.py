@@ -69,7 +69,7 @@ def test_a_server_elsewhere(kind: str | None, transport: str) -> None:
         ("a", {"type": "pigeon", "command": "x"}, "stdio, http or sse"),
         ("a", {"type": ["http"], "url": "x"}, "stdio, http or sse"),
         ("a", {"url": "a.example/mcp"}, "`url` is 'a.example/mcp': only http:// and https://"),
-        ("a", {"url": "https://a.example/a b"}, "a URL cannot hold spaces"),
+        ("a", {"url": "https://a.example/a b"}, "a URL cannot contain spaces"),
         ("a", {"command": "x", "arg": []}, "`arg` is not a key"),
         ("a", {"command": "x", "args": "y"}, "`args` must be a list of texts"),
         ("a", {"command": "x", "args": [1]}, "`args` must be a list of texts"),
