@@ -32,7 +32,6 @@ async def test_a_client_whose_sessions_are_all_in_use_keeps_no_other_out() -> No
     other = begin("token:other")
     assert sessions.find(other.id, other.client) is other
     assert sessions.find(greedy[0].id, greedy[0].client) is None
-    assert len(sessions) == MOST
     await asyncio.wait_for(sessions.close(), 30)
 
 

@@ -192,10 +192,10 @@ class Connection:
         messages = read_batch(line)
         if self.version != _BATCH_VERSION:
             raise JsonRpcError(ErrorCode.INVALID_REQUEST, "only protocol 2025-03-26 has batches")
-        batch = _BatchReply(reply, len(messages))
+        collect = _collecting(reply, len(messages))
         for message in messages:
             # Each message counts with its share, so the limit on the bytes that wait holds for batches too.
-            self.handle(message, channel, batch.reply, len(line) // len(messages))
+            self.handle(message, channel, collect, len(line) // len(messages))
 
     def handle(self, message: Any, channel: Channel, reply: Reply, size: int) -> None:
         """Handle one parsed message of so many bytes. `reply` is called exactly once, now or later."""
@@ -533,18 +533,17 @@ def _logged() -> JsonRpcError:
     return JsonRpcError(ErrorCode.INTERNAL_ERROR, "the message could not be handled")
 
 
-class _BatchReply:
-    """Collects the answers of one batch and sends them as one array when the last has come."""
+def _collecting(reply: Reply, size: int) -> Reply:
+    """Return a function that collects the answers of a batch, and sends them as one array with the last."""
+    answers: list[bytes] = []
 
-    def __init__(self, reply: Reply, size: int) -> None:
-        self._reply = reply
-        self._open = size
-        self._answers: list[bytes] = []
-
-    def reply(self, data: bytes | None, _error: int | None = None, /) -> None:
-        self._open -= 1
+    def collect(data: bytes | None, _error: int | None = None, /) -> None:
+        nonlocal size
+        size -= 1
         if data is not None:
-            self._answers.append(data)
+            answers.append(data)
         # JSON-RPC 2.0, Batch: notifications alone get no answer, not an empty array.
-        if not self._open:
-            self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None)
+        if not size:
+            reply(b"[" + b",".join(answers) + b"]" if answers else None)
+
+    return collect

@@ -14,6 +14,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 
 _CHUNK = 1 << 16
 _HIGH = 4 << 20
@@ -159,11 +160,9 @@ class LineWriter:
         """Wait until everything is sent, at most `seconds`."""
         if self._unsent and not self._broken:
             self._flushed = asyncio.Event()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._flushed.wait()
-            except TimeoutError:
-                pass
 
     def close(self) -> None:
         """Leave the descriptor as it was. Unsent lines are lost."""

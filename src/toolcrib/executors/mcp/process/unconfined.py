@@ -56,11 +56,9 @@ class UnconfinedStream(OwnPipes):
         code = self._process.returncode
         if code is None:
             return ""
-        return (
-            f"it ended with exit code {code}"
-            if code >= 0
-            else f"it was ended by {signal.Signals(-code).name}"
-        )
+        if code < 0:
+            return f"it was ended by {signal.Signals(-code).name}"
+        return f"it ended with exit code {code}"
 
     async def aclose(self) -> None:
         """End it: close its input, then send SIGTERM and SIGKILL to its group. Waits until it is gone."""

@@ -84,9 +84,7 @@ class Exchange:
             await asyncio.sleep(0)
         if stream.is_plain:
             return True
-        watch = asyncio.ensure_future(self._left()) if gone is not None else None
-        if watch is not None and gone is not None:
-            watch.add_done_callback(lambda done: None if done.cancelled() else gone())
+        watch = None if gone is None else asyncio.ensure_future(self._call_when_left(gone))
         try:
             await stream.settle(_SILENT_S)
         finally:
@@ -97,6 +95,10 @@ class Exchange:
     async def _left(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+    async def _call_when_left(self, gone: Callable[[], None]) -> None:
+        await self._left()
+        gone()
 
     async def answer(self, data: bytes | None, status: int, *more: tuple[bytes, bytes]) -> None:
         """Answer with JSON; a message that gets no answer is accepted."""

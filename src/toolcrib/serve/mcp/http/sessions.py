@@ -83,10 +83,6 @@ class McpSessions:
         self._ending: set[asyncio.Task[None]] = set()
         self.held = HeldEvents()
 
-    def __len__(self) -> int:
-        """Return the number of sessions."""
-        return len(self._open)
-
     def add(self, session: McpSession) -> None:
         """Keep a session. With too many, the client that has most loses the one it used longest ago.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 _HIGH = 1 << 20
 """Unread bytes above which progress and messages are left out."""
@@ -134,15 +135,12 @@ class EventStream:
         elif self._events and self.name:  # One without a name is about to be read.
             self._held.ended[self] = None
 
-    async def settle(self, seconds: float) -> bool:
-        """Wait until there is something to send, at most so long. Return True if there is."""
+    async def settle(self, seconds: float) -> None:
+        """Wait until there is something to send, at most so long."""
         if not self.done and not self._begun:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._changed.wait()
-            except TimeoutError:
-                return False
-        return True
 
     async def events(self, after: int | None = None) -> AsyncGenerator[bytes]:
         """Give the events after this number as they come. A later reader ends this one.
