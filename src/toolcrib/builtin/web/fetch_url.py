@@ -6,10 +6,11 @@ from functools import partial
 
 from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.web.client import WEB_OPTIONS, send, status_failure, text_of, web_permissions
+from toolcrib.builtin.web.client import WEB_OPTIONS, send, web_failure, web_permissions
 from toolcrib.builtin.web.readable import readable
 from toolcrib.egress import EgressResponse
 from toolcrib.executors.function.threads import run_in_thread
+from toolcrib.executors.http.answer import text_of
 from toolcrib.spec import Annotations, CallContext, Example, Limits, Outcome
 from toolcrib.spec.calls.content import content_of, is_binary
 
@@ -30,7 +31,7 @@ async def fetch_url(
         given = {"Accept": _ACCEPT, **given}
     response = await send(site, ctx, "GET", url, given)
     if response.status >= 400:
-        raise status_failure(response)
+        raise web_failure(response)
     details = {"status": response.status, "url": response.url}
     if is_binary(response.body, response.content_type):
         return Outcome(content_of(response.body, response.content_type), (), details)
@@ -46,7 +47,7 @@ async def fetch_url(
 
 
 def _text(response: EgressResponse) -> str:
-    text, media = text_of(response), response.content_type
+    text, media = text_of(response)[0], response.content_type
     unnamed = media in ("", "application/octet-stream") and text.lstrip().startswith("<")
     if media in ("text/html", "application/xhtml+xml") or unnamed:
         return readable(text, response.url)

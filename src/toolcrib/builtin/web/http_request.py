@@ -10,8 +10,9 @@ import orjson
 
 from toolcrib.builtin.definition import Builtin, string
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.web.client import WEB_OPTIONS, send, text_of, web_permissions
+from toolcrib.builtin.web.client import WEB_OPTIONS, send, web_permissions
 from toolcrib.egress import EgressResponse
+from toolcrib.executors.http.answer import text_of
 from toolcrib.spec import Annotations, CallContext, Example, Outcome, Output
 from toolcrib.spec.calls.content import Content, content_of, is_binary
 
@@ -57,7 +58,7 @@ def _body(response: EgressResponse) -> Any:
             return orjson.loads(response.body)
         except orjson.JSONDecodeError:
             pass
-    return text_of(response)
+    return text_of(response)[0]
 
 
 def _text(value: Any) -> str:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from toolcrib.builtin.web.client import page_text
 from toolcrib.builtin.web.readable import readable, title_of
 from toolcrib.errors import TooLarge
+from toolcrib.executors.http.answer import page_text
 from toolcrib.sandbox import Roots
 
 _HTML = (".html", ".htm", ".xhtml")

@@ -14,7 +14,7 @@ import orjson
 from toolcrib.builtin.definition import Builtin, integer, string
 from toolcrib.builtin.settings import BuiltinSettings
 from toolcrib.builtin.site import Site
-from toolcrib.builtin.web.client import send, status_failure
+from toolcrib.builtin.web.client import send, web_failure
 from toolcrib.builtin.web.local_index import LocalIndex
 from toolcrib.errors import HttpFailed
 from toolcrib.executors.function.threads import run_in_thread
@@ -62,7 +62,7 @@ PROVIDERS: Mapping[str, Provider] = {"brave": _brave, "searxng": _searxng, "inde
 async def _json(site: Site, ctx: CallContext, url: str, headers: dict[str, str]) -> dict[str, Any]:
     response = await send(site, ctx, "GET", url, {"Accept": "application/json", **headers})
     if response.status != 200:
-        raise status_failure(response)
+        raise web_failure(response)
     try:
         found = orjson.loads(response.body)
     except orjson.JSONDecodeError as error:

@@ -17,6 +17,7 @@ import orjson
 from toolcrib.egress import DEFAULT_RESPONSE_BYTES, Egress, EgressRequest, EgressResponse
 from toolcrib.egress.decoding import text_in
 from toolcrib.errors import DefinitionError, HttpFailed, ManifestError, SecretMissing, TimedOut
+from toolcrib.executors.http.answer import charset_of, status_failure, text_of
 from toolcrib.executors.http.binding import (
     bind_auth,
     bind_cookies,
@@ -35,7 +36,6 @@ from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
 from toolcrib.spec.calls.content import content_of, is_binary
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
 
-_RETRYABLE = frozenset({408, 429})
 _EXCERPT = 1000
 """Characters of a failed answer in `details["body"]`."""
 _IN_MESSAGE = 200
@@ -196,7 +196,9 @@ class HttpExecutor:
         status = response.status
         codes = self._config.success_codes
         if not (status in codes if codes else 200 <= status < 300):
-            raise _status_failure(response, ctx)
+            excerpt = _excerpt(response, ctx)
+            shown = f": {beginning(ctx, excerpt, _IN_MESSAGE)}" if excerpt else ""
+            raise status_failure(response, "answered", shown, body=excerpt)
         details: dict[str, Any] = {"status": status}
         if response.redirects:
             details["redirects"] = response.redirects
@@ -222,13 +224,13 @@ class HttpExecutor:
     def _value(self, response: EgressResponse, ctx: CallContext) -> tuple[Any, tuple[str, ...]]:
         """Return the value of a successful answer, by format, extraction and fields."""
         if self._config.regex is not None and self._extract is not None:
-            text, warnings = _text(response)
+            text, warnings = text_of(response)
             return self._extract(text), warnings
         shaped = self._extract is not None or self._project is not None
         if not shaped and is_binary(response.body, response.content_type):
             return content_of(response.body, response.content_type, response.url.partition("?")[0]), ()
         if self._tool.output.format == "text" and not shaped:
-            return _text(response)
+            return text_of(response)
         value = _json(response, ctx, needed=shaped)
         if self._extract is not None:
             value = self._extract(value)
@@ -264,16 +266,6 @@ def _live_text(ctx: CallContext) -> Callable[[bytes], None]:
     return chunk
 
 
-def _text(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
-    """Return the body as text in its charset or UTF-8. Invalid bytes are replaced, with a warning."""
-    charset = _charset(response) or "utf-8-sig"
-    try:
-        return text_in(response.body, charset), ()
-    except (UnicodeDecodeError, LookupError):
-        text = response.body.decode("utf-8-sig", errors="replace")
-        return text, ("the answer is not valid text in its character set; invalid bytes are replaced",)
-
-
 def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
     """Return the body as JSON. Text of another type stays text, unless it is `needed`."""
     # Some servers send a byte order mark, which JSON does not allow (RFC 8259, 8.1).
@@ -283,38 +275,14 @@ def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
     if not body.strip() and not is_json:
         return None
     try:
-        charset = _charset(response)
+        charset = charset_of(response)
         return orjson.loads(body if charset is None else text_in(body, charset))
     except (ValueError, LookupError, RecursionError) as error:
         if is_json or needed:
             what = f"the answer is not valid JSON ({media or 'no content type'}): {error}"
             details = {"reason": "bad_json", "body": _excerpt(response, ctx)}
             raise HttpFailed(what, details=details) from None
-    return _text(response)[0]
-
-
-def _charset(response: EgressResponse) -> str | None:
-    """Return the charset of the content type; None for UTF-8 or no charset."""
-    for parameter in (response.header("content-type") or "").split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip().strip("\"'").lower()
-            return None if charset in ("utf-8", "utf8", "us-ascii", "") else charset
-    return None
-
-
-def _status_failure(response: EgressResponse, ctx: CallContext) -> HttpFailed:
-    status = response.status
-    try:
-        phrase = f" {HTTPStatus(status).phrase}"
-    except ValueError:
-        phrase = ""
-    excerpt = _excerpt(response, ctx)
-    details: dict[str, Any] = {"status": status, "body": excerpt}
-    if (wait := response.retry_after_s) is not None:
-        details["retry_after_s"] = wait
-    message = f"answered {status}{phrase}" + (f": {beginning(ctx, excerpt, _IN_MESSAGE)}" if excerpt else "")
-    return HttpFailed(message, details=details, retryable=status in _RETRYABLE or status >= 500)
+    return text_of(response)[0]
 
 
 def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
