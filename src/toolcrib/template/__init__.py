@@ -29,8 +29,6 @@ from toolcrib.template.respell import respell, spell
 from toolcrib.template.spellings import TemplateProblem, directive
 from toolcrib.template.styles import STYLES, styled_cookies
 from toolcrib.template.tree import (
-    ConditionalText,
-    ConditionNode,
     Constant,
     ListTemplate,
     LiteralText,
@@ -40,6 +38,6 @@ from toolcrib.template.tree import (
     TextTemplate,
     untied,
 )
-from toolcrib.template.url import Query, UrlTemplate, parse_query, parse_url, render_query, render_url
+from toolcrib.template.url import UrlTemplate, parse_query, parse_url, render_query, render_url
 from toolcrib.template.values import MISSING, Missing, literal_text
 from toolcrib.template.values import Values as Values
