@@ -156,12 +156,18 @@ class _Reader:
             elif role == "variable":
                 self.variable(*text.partition("=")[::2], folders)
             elif role == "command":
-                self.command(words[reading.at :], folders)
+                # Its input is that of the command, unless it reads words from it.
+                inputs = () if program.stdin else fed
+                self.command(
+                    [*words[reading.at :], *(word for file in inputs for word in ("<", file))], folders
+                )
+                if program.script is None:
+                    return
             if role == "script" or (role == "command" and program.script is not None):
                 if not reading.given:
                     ending = os.path.splitext(text)[1]
                     reading.given = self._script(reading, text, folders)
-            elif role == "rest" and ending and text.endswith(ending):
+            elif role == "rest" and not program.text and ending and text.endswith(ending):
                 self.file(text, folders)
             elif role == "rest" and not program.mixes:
                 return
