@@ -104,7 +104,8 @@ def _base64(data: bytes) -> str:
 
 
 _TEXTS = ("json", "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "sql", "toml", "csv")
-_BINARY = ("image/", "audio/", "video/", "font/")
+# The last type has `xml` in its name, and is a ZIP.
+_BINARY = ("image/", "audio/", "video/", "font/", "application/pdf", "application/vnd.openxmlformats")
 _LOOKED_AT = 8_192
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",

@@ -38,7 +38,8 @@ async def called(crib: Crib, **arguments: Any) -> Result:
     [
         ("image/png", PNG, "image"),
         ("audio/wav", b"RIFF\0\xff", "audio"),
-        ("application/pdf", b"%PDF-1.7\n\xff", "resource"),
+        ("application/pdf", b"%PDF-1.7\n", "resource"),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK\3\4\0", "resource"),
         ("application/octet-stream", b"\0\1\2", "resource"),
         ("application/octet-stream", b"a,b\n1,2\n", None),
         ("text/csv", b"a,b\n", None),
