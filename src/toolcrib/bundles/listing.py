@@ -92,8 +92,8 @@ class Listing:
         self._position: Position | None = None
         self._tools: dict[_Key, ListedTool] = {}
         self._ordered: list[_Order] = []
-        self._groups: dict[tuple[str, str], list[_Order]] = {}
-        """The same for each bundle and each tag."""
+        self._groups: dict[tuple[str, str], list[_Order]] | None = None
+        """The same for each bundle and each tag, once a list is asked for by one."""
         self._by_order: dict[_Order, ListedTool] = {}
         self.bundles: Mapping[str, BundleRecord] = {}
         """Every bundle at the last refresh, deleted ones too, by id."""
@@ -234,6 +234,11 @@ class Listing:
         """Return lists that have every tool of these bundles and tags, and as few others as may be."""
         if not bundles and not tags:
             return [self._ordered]
+        if self._groups is None:
+            self._groups = {}
+            for order in self._ordered:
+                for group in _groups_of(self._by_order[order]):
+                    self._groups.setdefault(group, []).append(order)
         choices = (
             [(kind, name) for name in names] for kind, names in (("in", bundles), ("tag", tags)) if names
         )
@@ -268,16 +273,14 @@ class Listing:
         self.disabled = sum(not tool.enabled for tool in self._tools.values())
         self._functions = Counter(tool.function for tool in self._tools.values() if tool.function)
         self._ordered = sorted(self._by_order)
-        self._groups = {}
-        for order in self._ordered:
-            for group in _groups_of(self._by_order[order]):
-                self._groups.setdefault(group, []).append(order)
+        self._groups = None
         self._begin_log()
 
     def _with(self, tool: ListedTool) -> Iterator[list[_Order]]:
         """Yield the lists that a tool is in."""
         yield self._ordered
-        yield from (self._groups.setdefault(group, []) for group in _groups_of(tool))
+        if self._groups is not None:
+            yield from (self._groups.setdefault(group, []) for group in _groups_of(tool))
 
     def _begin_log(self) -> None:
         self._log = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from tests.conftest import need
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord
 from toolcrib.bundles.journal import Journal
 from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
 
 TOOL = ToolBody(display_name="x", type="http", impl={}, arg_schema={"properties": {"city": {}}})
@@ -233,6 +235,18 @@ def test_the_journal_of_a_store_that_is_read_only_is_an_error_before_the_change(
 
     monkeypatch.setattr(Journal, "add", add)
     with pytest.raises(OSError, match="full"):
+        store.put_tool(bundle, "a", "1", TOOL)
+    assert store.tools(bundle) == []
+
+
+def test_a_change_is_made_only_once_its_line_is_on_disk(
+    store: Store, bundle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr("toolcrib.bundles.journal.os.fdatasync", fail)
+    with pytest.raises(StateUnavailable, match="journal cannot be written"):
         store.put_tool(bundle, "a", "1", TOOL)
     assert store.tools(bundle) == []
 
