@@ -13,7 +13,6 @@ from toolcrib.manifest.dialects.registry import (
     load_file,
     load_folder,
     load_tools,
-    own_files,
     read_dialect,
     reread,
 )
@@ -31,7 +30,6 @@ from toolcrib.manifest.native.cache import (
 )
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
-    OTHER_NAME,
     Loaded,
     folders,
     parse_tool,
