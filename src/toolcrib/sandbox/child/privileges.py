@@ -37,6 +37,9 @@ SECUREBITS = 0xEF
 CAPABILITY_VERSION_3 = 0x20080522
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
 KEYCTL_JOIN_SESSION_KEYRING = 1
+SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
+RESERVED_SIGNALS = (32, 33)
+"""Signals of the C library, which it refuses to set itself. A parent that does without it can ignore them."""
 
 
 def join_cgroup(files: Iterable[int]) -> None:
@@ -97,6 +100,9 @@ def reset_process(cwd: str) -> None:
     for number in _signal.valid_signals():
         if number not in (_signal.SIGKILL, _signal.SIGSTOP):
             _signal.signal(number, _signal.SIG_DFL)
+    # A signal that is ignored stays so after exec; the C library needs these two for its threads.
+    for number in RESERVED_SIGNALS:
+        syscall(SYS_RT_SIGACTION[os.uname().machine], number, bytes(32), 0, 8)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for target, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         null = os.open("/dev/null", mode)
