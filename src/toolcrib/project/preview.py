@@ -9,8 +9,7 @@ from toolcrib.core.bound import Bound, plan_of
 from toolcrib.core.context import Context
 from toolcrib.errors import NotFoundError, ToolUnavailable
 from toolcrib.manifest import kind_of
-from toolcrib.project.control.approvals.step import Question
-from toolcrib.project.control.steps import ProjectSteps
+from toolcrib.project.control.steps import ProjectSteps, Question
 from toolcrib.spec import Call, Permissions, Tool
 
 

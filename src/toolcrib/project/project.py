@@ -16,8 +16,7 @@ from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, load_config
-from toolcrib.project.control.approvals.elicitation import Elicitation
-from toolcrib.project.control.approvals.service import ApprovalService
+from toolcrib.project.control.approvals import ApprovalService, Elicitation
 from toolcrib.project.control.checks import Acceptance
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore

@@ -19,7 +19,7 @@ from toolcrib.errors import (
     ToolcribError,
 )
 from toolcrib.guard import Approval, AuditLog, Permit, canonical
-from toolcrib.project.control.approvals.service import ApprovalService
+from toolcrib.project.control.approvals import ApprovalService
 from toolcrib.spec import Caller
 
 SCHEMA = {"amount": {"type": "integer", "maximum": 10}, "to": {"type": "string", "default": "bob"}}

@@ -12,7 +12,7 @@ import pytest
 from tests.crib import Crib, failed
 from tests.e2e.cli.test_cli import cli
 from toolcrib import Project, Result, ToolCancel
-from toolcrib.project.control.approvals.elicitation import Elicitation
+from toolcrib.project.control.approvals import Elicitation
 from toolcrib.spec import Call, Caller
 
 NAME = {"type": "string", "description": "A name."}

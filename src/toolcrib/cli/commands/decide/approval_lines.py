@@ -9,7 +9,7 @@ from typing import Any
 
 from toolcrib.cli.commands.decide.policy import rule_for
 from toolcrib.cli.output import count, one_line
-from toolcrib.project.control.approvals.service import ApprovalSheet
+from toolcrib.project.control.approvals import ApprovalSheet
 from toolcrib.spec.tools.tool import may_touch
 
 SCOPES = {

@@ -38,7 +38,7 @@ from toolcrib.cli.output import one_line, print_change, print_json, print_note, 
 from toolcrib.cli.table import print_entries, print_listing
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
 from toolcrib.project import Project
-from toolcrib.project.control.approvals.service import ApprovalService, ApprovalSheet
+from toolcrib.project.control.approvals import ApprovalService, ApprovalSheet
 from toolcrib.schema import decode_object
 from toolcrib.state import user_name
 

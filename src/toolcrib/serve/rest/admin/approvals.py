@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from toolcrib.errors import ConflictError, DeniedError, InvalidInput, NotFoundError, UsageError
 from toolcrib.guard import Approval, Grant
-from toolcrib.project.control.approvals.service import ApprovalService
+from toolcrib.project.control.approvals import ApprovalService
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body

@@ -1,1 +1,0 @@
-"""The approval step of a project's calls, and whom it asks."""
