@@ -68,9 +68,8 @@ def read_page_token(token: str, question: object, *types: type) -> list[Any]:
         raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
     # A place in another list would silently leave tools out, or show them twice.
     if digest != _digest(question):
-        raise UsageError(
-            "this page belongs to another search", hint="Repeat the words and filters that it came from."
-        )
+        hint = "Repeat the words and filters that it came from."
+        raise UsageError("this page belongs to another search", hint=hint)
     return list(place)
 
 

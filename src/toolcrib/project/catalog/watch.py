@@ -108,7 +108,7 @@ _POLL_SHARE = 10
 _SLICE = 200
 """After so many folders other work on the event loop gets its turn."""
 _GIVEN_UP = (
-    "changes cannot be watched ({}); all files are checked again and again instead. To watch them, raise "
+    "changes cannot be watched ({}); all tools are checked again and again instead. To watch them, raise "
     "fs.inotify.max_user_watches and max_user_instances (sysctl)."
 )
 

@@ -55,9 +55,8 @@ def read_middleware(reader: Reader, entry: Any, at: KeyPath) -> MiddlewareSettin
         if path.is_absolute() or ".." in path.parts:
             raise reader.misfit((*at, "use"), "must be a file inside the project")
     elif made.factory is None:
-        raise reader.misfit(
-            (*at, "use"), "is not a middleware", f"{', '.join(_SHIPPED)}, or path/to/file.py:function"
-        )
+        hint = f"{', '.join(_SHIPPED)}, or path/to/file.py:function"
+        raise reader.misfit((*at, "use"), "is not a middleware", hint)
     else:
         try:
             _check_options(made.factory, options)

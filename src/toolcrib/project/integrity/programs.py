@@ -28,14 +28,13 @@ CODE_PLACES = (
 
 def settled(config: Config, place: Place) -> list[str]:
     """Return definitions and helper commands that the settings name, each as written and as real path."""
-    sources = [
-        path for source in config.sources if not _holds(path := place_of(source, place.root), place.root)
-    ]
-    written: tuple[str | os.PathLike[str], ...]
-    written = (place.tools, place.config, *sources, *helper_programs(config.secret_sources, place.root))
-    paths = Paths()
+    places, paths = [place_of(source, place.root) for source in config.sources], Paths()
+    written = [place.tools, place.config, *(one for one in places if not _holds(one, place.root))]
+    helpers = helper_programs(config.secret_sources, place.root)
     # As written too, because a link on the way matters.
-    return list(dict.fromkeys(one for path in written for one in paths.to_protect(os.fspath(path))))
+    return list(
+        dict.fromkeys(one for path in (*map(str, written), *helpers) for one in paths.to_protect(path))
+    )
 
 
 def closed_folders(config: Config, root: Path) -> tuple[ClosedFolder, ...]:
