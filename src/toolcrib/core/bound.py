@@ -281,8 +281,7 @@ class Options:
             check_retry(self.retry)
         if self.idempotent is not None:
             self.annotations = replace(self.annotations, idempotent=self.idempotent)
-        if isinstance(self.tags, str):
-            self.tags = (self.tags,)
+        self.tags = (self.tags,) if isinstance(self.tags, str) else tuple(self.tags)
 
 
 def list_options(method: Callable[..., Any]) -> None:
