@@ -267,26 +267,25 @@ class McpCatalog:
         raise ToolNotFound(f"there is no tool named {name[:200]!r}")
 
     async def _own_calls(self, ctx: Context) -> Any:
-        return await run_in_thread(lambda: calls_of(self._project, ctx.caller))
+        """Return the caller's own lines of the audit log, the newest last."""
+
+        def read() -> list[dict[str, Any]]:
+            query = AuditQuery(caller=ctx.caller)
+            try:
+                found = AuditReader(self._project.place.audit).newest(query, _MOST_CALLS)
+            except OSError as error:
+                raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
+            kept = ("time", "event", "fields")
+            return [{key: one for key, one in line.as_dict().items() if key in kept} for line in found]
+
+        return await run_in_thread(read)
 
     async def _own_artifacts(self, ctx: Context) -> Any:
-        return await run_in_thread(lambda: artifacts_of(self._project, ctx.caller, ctx.identity))
-
-
-def calls_of(project: Project, caller: str) -> list[dict[str, Any]]:
-    """Return a caller's own lines of the audit log, the newest last."""
-    try:
-        found = AuditReader(project.place.audit).newest(AuditQuery(caller=caller), _MOST_CALLS)
-    except OSError as error:
-        raise AuditUnavailable(f"the audit log cannot be read: {error.strerror}") from None
-    kept = ("time", "event", "fields")
-    return [{key: value for key, value in line.as_dict().items() if key in kept} for line in found]
-
-
-def artifacts_of(project: Project, caller: str, identity: Caller | None) -> list[dict[str, Any]]:
-    """Return the artifacts of a caller's own calls, the newest first."""
-    found = project.outputs.store.all(project.outputs.readable(caller, identity))
-    return [{"tool": one.tool, **one.as_json()} for one in found[:_MOST_CALLS]]
+        """Return the artifacts of the caller's own calls, the newest first."""
+        outputs = self._project.outputs
+        owner = outputs.readable(ctx.caller, ctx.identity)
+        found = await run_in_thread(lambda: outputs.store.all(owner))
+        return [{"tool": one.tool, **one.as_json()} for one in found[:_MOST_CALLS]]
 
 
 def page_of(tool: Tool) -> str:

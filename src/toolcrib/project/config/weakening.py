@@ -66,14 +66,12 @@ def mcp_servers(value: Any) -> str | None:
         return None
     named = value.items() if isinstance(value, Mapping) else ()
     shown = "; ".join(_names([name, one]) for name, one in named)
-    free = [name for name, one in named if isinstance(one, Mapping) and _reaches_socket(one)]
+    # The socket of a daemon, such as docker's.
+    free = [
+        n for n, one in named if isinstance(one, Mapping) and ".sock" in json.dumps(one.get("permissions"))
+    ]
     control = f"; {_names(free)}: this gives control of the machine" if free else ""
     return f"these MCP servers are started or called: {shown or _names([value])}{control}"
-
-
-def _reaches_socket(server: Mapping[str, Any]) -> bool:
-    """Return True for a server that its permissions give a daemon's socket, such as docker's."""
-    return ".sock" in json.dumps(server.get("permissions"))
 
 
 def unconfined(programs: Mapping[str, str]) -> list[Weakening]:
