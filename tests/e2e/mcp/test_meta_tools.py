@@ -156,7 +156,7 @@ async def test_what_an_agent_may_not_make_is_an_error_that_teaches(crib: Crib, d
             "$.permissions.network",
             "$.permissions.secrets.KEY",
         ]
-        for name in ("../x", "tool_call", "con"):
+        for name in ("../x", "tool_call"):
             again = await agent.call_tool("tool_create", {"name": name, "definition": HELLO})
             assert error(again)["code"] == "invalid_input"
         assert await names(agent) == META
