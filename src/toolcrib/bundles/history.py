@@ -1,4 +1,4 @@
-"""What a store keeps of each change, whatever interface made it: a line in a log, and the record before it.
+"""The history of a store: of each change, by any interface, a line in a log and the record before it.
 
 The log has the form of a project's audit log, and lies in the user's data folder beside the bundles. Records
 of a tool as they were before their changes are in

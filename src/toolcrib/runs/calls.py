@@ -258,7 +258,7 @@ class DurableCalls(StoredCalls):
         for id in cancelled:
             tx.run(f"{_CLOSE} AND ended_at IS NULL", now, "cancelled", "", id)
             self._note(tx, id, now, "cancelled", "")
-            self._tell(tx, id, "cancelled")
+            self._report_end(tx, id, "cancelled")
         tx.after_commit.append(self._ends.notify)
 
     def retry(self, id: str) -> None:
@@ -402,7 +402,7 @@ class DurableCalls(StoredCalls):
             return False
         self._note(tx, id, now, state if expired else "decided", "")
         if expired:
-            self._tell(tx, id, state)
+            self._report_end(tx, id, state)
         else:
             self._send(tx, id, tool, priority, 0.0)
         return True
@@ -451,7 +451,7 @@ class DurableCalls(StoredCalls):
         if state == "ready":
             self._send(tx, id, tool, priority, 0.0)
         else:
-            self._tell(tx, id, state)
+            self._report_end(tx, id, state)
         return True
 
     def resend(self) -> int:
@@ -495,7 +495,7 @@ class DurableCalls(StoredCalls):
             self._close(tx, claim.id, claim.epoch, now, (state, error or ""))
             # Listeners continue runs: a call without one has nothing for them, and saves their queries.
             if row[0] is not None:
-                self._tell(tx, claim.id, state)
+                self._report_end(tx, claim.id, state)
             tx.notify()
             tx.after_commit.append(self._ends.notify)
         return True
@@ -511,8 +511,8 @@ class DurableCalls(StoredCalls):
     def _send(self, tx: Transaction, id: str, tool: str, priority: int, delay_s: float) -> None:
         self.dispatcher.send(tx, entry_of(tool), id, delay_s=delay_s, priority=priority)
 
-    def _tell(self, tx: Transaction, id: str, state: CallState) -> None:
-        """Call those who want to know that a call has ended; without a run it is nothing to them."""
+    def _report_end(self, tx: Transaction, id: str, state: CallState) -> None:
+        """Call the listeners of the ends of calls, which continue runs."""
         tx.notify()
         for listener in self.on_end:
             listener(tx, id, state)

@@ -23,7 +23,7 @@ _log = logging.getLogger("toolcrib.runs")
 _away: WeakSet[Database] = WeakSet()
 _T = TypeVar("_T")
 Work = Callable[[], Awaitable[None]]
-"""What to do once a row is taken. It records its own failures and never raises."""
+"""The work on a row that was taken. It records its own failures and never raises."""
 Take = Callable[[Transaction, str], Work | None]
 """Takes the row with this key inside a transaction, under a lease of its own; None if it is not ready."""
 

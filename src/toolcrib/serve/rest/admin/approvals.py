@@ -85,7 +85,7 @@ class GrantAnswer(Struct, kw_only=True, frozen=True):
     """A decision about calls. While it is in force, they run, or are refused, without another question."""
 
     id: str
-    """That of the approval that it decides."""
+    """The id of the approval that it decides."""
     answer: Literal["approved", "denied"]
     state: Literal["live", "revoked"]
     scope: _Scope
