@@ -170,18 +170,12 @@ def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
 
     Keys that only the other format has are no loss, nor is another way to write the same call.
     """
-    before, after = _whole(tool), _whole(back)
-    own = tool.extensions.get(to, {})
-    extra = after.get("extensions", {}).get(to)
-    if extra is not None:
-        kept = {key: value for key, value in extra.items() if key in own}
-        after["extensions"] = {**after["extensions"], to: kept}
-        if not kept:
-            del after["extensions"][to]
-        if not after["extensions"]:
-            del after["extensions"]
     places = differences(tool, back)
-    for loss in _differences((), before, after):
+    own = tool.extensions.get(to, {})
+    kept = {key: value for key, value in back.extensions.get(to, {}).items() if key in own}
+    others = {dialect: block for dialect, block in back.extensions.items() if dialect != to}
+    back = replace(back, extensions=others | ({to: kept} if kept else {}))
+    for loss in _differences((), _whole(tool), _whole(back)):
         path = loss.path[2:]
         if is_about_calls(path, places) or not is_about_calls(path):
             yield loss

@@ -138,21 +138,17 @@ class _Sender:
 
     def send(self, media: str, schema: Schema | bool, needs: set[str], encoding: Node) -> None:
         """Set the body in the content type `media`."""
-        kind = media_kind(media)
+        kind, plain = media_kind(media), media.partition(";")[0].strip()
         request = self._request
         if kind in ("form", "multipart"):
-            if kind == "multipart" and media.partition(";")[0].strip().lower() not in (
-                MULTIPART,
-                "multipart/*",
-            ):
+            if kind == "multipart" and plain.lower() not in (MULTIPART, "multipart/*"):
                 request.notes.append(f"the body is sent as {MULTIPART}, not as {media}")
             found = self._fields(schema, needs)
-            if found is not None:
-                self.form(found, encoding, multipart=kind == "multipart")
-            else:
+            if found is None:
                 self._whole_form(schema, needs, encoding, kind)
+            else:
+                self.form(found, encoding, multipart=kind == "multipart")
             return
-        plain = media.partition(";")[0].strip()
         if kind == "json" and not is_file(schema, self._schemas):
             if plain.lower() not in ("application/json", "*/*", "application/*", ""):
                 request.headers["Content-Type"] = escape(media)
@@ -176,11 +172,10 @@ class _Sender:
         body: dict[str, str] = {}
         for name, schema in found.properties.items():
             if "${" in name:
+                reason = f"the form field {name!r} has a name that cannot be written in a template"
                 if self._required and name in found.required:
-                    raise Unusable(f"the form field {name!r} has a name that cannot be written in a template")
-                request.notes.append(
-                    f"the form field {name!r} has a name that cannot be written in a template"
-                )
+                    raise Unusable(reason)
+                request.notes.append(reason)
                 continue
             rule = encoding.at(name).object
             needed = self._required and name in found.required
@@ -192,8 +187,8 @@ class _Sender:
             shown: Schema | bool = schema
             if file:
                 about = schema.get("description", _BASE64) if isinstance(schema, dict) else _BASE64
-                one: Schema = {**_FILE, "description": about}
-                shown = {"type": "array", "items": dict(_FILE), "description": about} if many else one
+                one: Schema = {"type": "array", "items": dict(_FILE)} if many else _FILE
+                shown = {**one, "description": about}
             argument = request.argument(name, shown, set(), required=needed, wire=name)
             body[name] = f"${{{argument}}}"
             if multipart:

@@ -236,22 +236,16 @@ class Request:
         while name in self.forbidden:
             name = argument_name(f"{name[:60]}_arg")
         name = unique(name, self.properties)
-        text = clean(description)
-        rule: Schema | bool = schema
-        if isinstance(rule, dict) and (text or deprecated):
-            rule = dict(rule)
-            if text:
-                rule["description"] = _joined(text, rule.get("description", ""))
-            if deprecated:
-                rule["deprecated"] = True
-        elif text:
-            rule = {"description": text} if rule else rule
-        if wire is not None and (wire := clean(wire)) != name and rule:
-            rule = dict(rule) if isinstance(rule, dict) else {}
+        rule: Schema = dict(schema) if isinstance(schema, dict) else {}
+        if text := clean(description):
+            rule["description"] = _joined(text, rule.get("description", ""))
+        if deprecated:
+            rule["deprecated"] = True
+        if wire is not None and (wire := clean(wire)) != name:
             text = rule.get("description", "").rstrip()
             end = "" if not text else " " if text.endswith((".", "!", "?", ":")) else ". "
             rule["description"] = f"{text}{end}Sent as `{wire}`."
-        self.properties[name] = rule
+        self.properties[name] = schema if schema is False else rule or schema
         if required:
             self.required.append(name)
         self.needs |= needs
