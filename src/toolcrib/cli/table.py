@@ -95,7 +95,9 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: 
         return _stacked(cells, width)
     lines = []
     for row in [list(headings), *cells]:
-        lead = "".join(pad(cell, size + _GAP) for cell, size in zip(row, widths, strict=False))
+        lead = "".join(
+            cell + " " * (size + _GAP - cell_width(cell)) for cell, size in zip(row, widths, strict=False)
+        )
         last = wrap(row[-1], width - start) if width is not None else [row[-1]]
         lines.append((lead + last[0]).rstrip())
         lines += [" " * start + more for more in last[1:]]
@@ -126,8 +128,3 @@ def wrap(text: str, width: int) -> list[str]:
                 lines.append("")
             lines[-1] += char
     return lines
-
-
-def pad(text: str, size: int) -> str:
-    """Return the text with blanks up to `size` cells."""
-    return text + " " * max(0, size - cell_width(text))
