@@ -19,16 +19,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-
-def ignore_signals_of_the_c_library() -> None:
-    """Leave our children what a parent that does without the C library can leave them."""
-    number = {"x86_64": 13, "aarch64": 134}[os.uname().machine]  # rt_sigaction
-    for signal in (32, 33):
-        assert ctypes.CDLL(None).syscall(number, signal, struct.pack("QQQQ", 1, 0, 0, 0), None, 8) == 0
-
-
 if __name__ == "__main__":
-    ignore_signals_of_the_c_library()
     sys.path[:0] = sys.argv[1:2]
 
 from tests.integration.sandbox.account_claims import ACCOUNTS
