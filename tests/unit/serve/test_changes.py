@@ -6,13 +6,14 @@ import asyncio
 import tracemalloc
 from typing import Any
 
-from tests.unit.serve.doubles import make_tool
+from tests.unit.serve.doubles import MemoryCatalog, make_tool
 from tests.unit.serve.test_connection import Client, session
+from toolcrib.serve.mcp import Connection
 from toolcrib.serve.mcp.http.streams import EventStream
-from toolcrib.serve.mcp.wire import notification
+from toolcrib.serve.mcp.lists import Listings
+from toolcrib.serve.mcp.wire import notification, to_json
 
 CHANGED = "notifications/tools/list_changed"
-ALL = [f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")]
 ID = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -20,11 +21,6 @@ async def listening(client: Client, wanted: Any = None, request_id: Any = "s1") 
     wanted = {"toolsListChanged": True} if wanted is None else wanted
     client.modern_as(request_id, "subscriptions/listen", {"notifications": wanted})
     return await client.next()
-
-
-async def notified(client: Client) -> bool:
-    """Return True if a session is notified once of each list, as prompts and resources are tools as well."""
-    return [(await client.next())["method"] for _ in ALL] == ALL
 
 
 async def test_a_session_is_notified_once_it_is_ready() -> None:
@@ -36,7 +32,6 @@ async def test_a_session_is_notified_once_it_is_ready() -> None:
     client.notify("notifications/initialized")
     client.catalog.add(make_tool("late"))
     assert await client.next() == {"jsonrpc": "2.0", "method": CHANGED}
-    assert [(await client.next())["method"] for _ in ALL[1:]] == ALL[1:]
     listed = (await client.ask("tools/list"))["result"]["tools"]
     assert [tool["name"] for tool in listed] == ["add", "my_tool", "early", "late"]
 
@@ -46,10 +41,10 @@ async def test_many_changes_at_once_are_one_notification() -> None:
     await session(client)
     client.notify("notifications/initialized")
     client.catalog.add(*[make_tool(f"t{number}") for number in range(100)])
-    assert await notified(client)
+    assert (await client.next())["method"] == CHANGED
     assert await client.quiet()
     await asyncio.to_thread(client.catalog.add, make_tool("from a thread"))
-    assert await notified(client)
+    assert (await client.next())["method"] == CHANGED
 
 
 async def test_a_client_that_does_not_read_is_notified_later() -> None:
@@ -61,21 +56,21 @@ async def test_a_client_that_does_not_read_is_notified_later() -> None:
         client.catalog.add(make_tool(name))
         assert await client.quiet()
     client.congested = False
-    assert await notified(client)
+    assert (await client.next())["method"] == CHANGED
     # The tries are a fixed time apart, so another one planned for the same change would have come by then.
     client.catalog.add(make_tool("d"))
-    assert await notified(client)
+    assert (await client.next())["method"] == CHANGED
     assert await client.quiet()
 
 
 async def test_a_stream_is_notified_until_the_end() -> None:
     client = Client()
-    acknowledged = await listening(client, {"toolsListChanged": True})
+    acknowledged = await listening(client, {"toolsListChanged": True, "promptsListChanged": True})
     assert acknowledged == {
         "jsonrpc": "2.0",
         "method": "notifications/subscriptions/acknowledged",
         "params": {
-            "notifications": {"toolsListChanged": True},
+            "notifications": {"promptsListChanged": True, "toolsListChanged": True},
             "_meta": {ID: "s1"},
         },
     }
@@ -121,6 +116,22 @@ async def test_a_session_has_no_listen() -> None:
     client = Client()
     await session(client)
     assert (await client.ask("subscriptions/listen", {"notifications": {}}))["error"]["code"] == -32601
+
+
+async def test_the_lists_are_read_once_for_all_sessions() -> None:
+    catalog, lines = MemoryCatalog(make_tool("a")), list[bytes]()
+    shared = Listings(catalog, 500)
+    for _ in range(5):
+        connection = Connection(catalog, lines.append, listings=shared)
+        begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        connection.receive(to_json({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}))
+        connection.receive(notification("notifications/initialized"))
+    assert catalog.listings == 1
+    lines.clear()
+    catalog.add(make_tool("b"))
+    await asyncio.sleep(0)
+    assert lines == [notification(CHANGED)] * 5
+    assert catalog.listings == 2
 
 
 def test_short_messages_that_nobody_reads_take_little_memory() -> None:

@@ -13,14 +13,7 @@ import orjson
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
 from toolcrib.serve.mcp.calls import CallLoad, ClientCall, ClientCalls
-from toolcrib.serve.mcp.lists import (
-    AdvertisedTool,
-    CallerListing,
-    ListChanges,
-    Listings,
-    ListName,
-    listings_of,
-)
+from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
 from toolcrib.serve.mcp.questions.elicitation import Mode, mode_of
 from toolcrib.serve.mcp.request import (
@@ -93,7 +86,7 @@ class Connection:
         load: CallLoad | None = None,
     ) -> None:
         self._settings = settings = settings or ServerSettings()
-        self._listings = listings or listings_of(catalog, settings.page_size)
+        self._listings = listings or Listings(catalog, settings.page_size)
         self._capabilities: Any = None
         """Capabilities of the session's client."""
         self._log_level: Any = "info"
@@ -110,7 +103,7 @@ class Connection:
         self._client: SessionClient | None = None
         """The client of the last call of a session: on one channel it is the same for all."""
         self._calls = ClientCalls(catalog, settings, self._questions, load or CallLoad())
-        self._changes = ListChanges(catalog, settings.server_info, settings.max_streams)
+        self._changes = ListChanges(catalog, self._listings.marks, settings.server_info, settings.max_streams)
         self._server_meta = {SERVER_KEY: settings.server_info}
         self._described: dict[str, Any] = {"capabilities": _CAPABILITIES}
         if settings.instructions:
@@ -461,7 +454,7 @@ class Connection:
                 identity,
                 mode_of(capabilities),
                 request.modern and knows_tasks(meta),
-                self._listings(name, identity),
+                self._listings.of(name, identity),
             )
         return known
 

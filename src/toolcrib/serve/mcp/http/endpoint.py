@@ -29,7 +29,7 @@ from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange, Incoming
 from toolcrib.serve.mcp.http.headers import check_message, check_params, single_headers
 from toolcrib.serve.mcp.http.sessions import McpSession, McpSessions
 from toolcrib.serve.mcp.http.streams import EventStream
-from toolcrib.serve.mcp.lists import AdvertisedTool, listings_of
+from toolcrib.serve.mcp.lists import AdvertisedTool, Listings
 from toolcrib.serve.mcp.request import Channel, meta_of
 from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.serve.mcp.wire import (
@@ -78,7 +78,7 @@ class McpEndpoint:
     ) -> None:
         self._app, self._catalog, self._access = app, catalog, access
         self._settings, self._outside, self._body_s = settings, outside, body_s
-        self._listings = listings_of(catalog, settings.page_size, _LISTINGS)
+        self._listings = Listings(catalog, settings.page_size, _LISTINGS)
         # One connection serves all clients without a session, so it gets higher limits than one client.
         alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
         self._load = CallLoad()

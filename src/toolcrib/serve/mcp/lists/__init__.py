@@ -9,5 +9,4 @@ from toolcrib.serve.mcp.lists.listing import (
     Listings,
     ListName,
     ParamHeader,
-    listings_of,
 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolcrib.serve.mcp.request import Channel, McpRequest
@@ -39,8 +39,8 @@ class _Listener:
     request: McpRequest | None = None
     """The request of a stream."""
     live: bool = True
-    waits: bool = False
-    """True if a change was not sent yet, because the client does not read; then a later try is planned."""
+    missed: set[str] = field(default_factory=set)
+    """Lists whose change was not sent yet, because the client does not read; then a later try is planned."""
 
     @property
     def marks(self) -> dict[str, Any]:
@@ -51,14 +51,22 @@ class _Listener:
 class ListChanges:
     """Notifies sessions of changes, and in 2026-07-28 each stream that asked for it.
 
-    The catalog reports that some tool has changed. Prompts and resources are tools as well, so every list may
-    have changed. Changes that come close together are one notification of each.
+    Changes that come close together are one notification.
     """
 
-    def __init__(self, catalog: Catalog, server_info: dict[str, str], max_streams: int) -> None:
-        self._catalog, self._server_info, self._max_streams = catalog, server_info, max_streams
+    def __init__(
+        self,
+        catalog: Catalog,
+        marks: Callable[[], Mapping[str, object]],
+        server_info: dict[str, str],
+        max_streams: int,
+    ) -> None:
+        self._catalog, self._marks = catalog, marks
+        self._server_info = server_info
+        self._max_streams = max_streams
         self._sessions: dict[Channel, _Listener] = {}
         self._streams: dict[object, _Listener] = {}
+        self._seen: Mapping[str, object] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._pending = False
@@ -133,6 +141,7 @@ class ListChanges:
     def _watch(self) -> None:
         if self._unsubscribe is None:
             self._loop = asyncio.get_running_loop()
+            self._seen = self._marks()
             self._unsubscribe = self._catalog.on_change(self._changed)
 
     def _rest(self) -> None:
@@ -143,7 +152,7 @@ class ListChanges:
 
     def _changed(self) -> None:
         """Note a change. Called in any thread."""
-        # A notification that is planned also covers this change.
+        # A notification that is planned also covers this change: it compares the state of that moment.
         if not self._pending and self._loop is not None and not self._loop.is_closed():
             self._pending = True
             self._loop.call_soon_threadsafe(self._notify_all)
@@ -151,22 +160,30 @@ class ListChanges:
     def _notify_all(self) -> None:
         # First: a change from now on needs another notification.
         self._pending = False
+        now, before = self._marks(), self._seen
+        self._seen = now
+        # The catalog reports only that some tool changed, and prompts and resources are tools as well.
+        changed = frozenset(["toolsListChanged", *(name for name in now if now[name] != before.get(name))])
         for listener in (*self._sessions.values(), *self._streams.values()):
-            if not listener.waits:
-                self._notify(listener)
+            self._notify(listener, changed)
 
-    def _notify(self, listener: _Listener) -> None:
+    def _notify(self, listener: _Listener, changed: Iterable[str]) -> None:
+        planned = bool(listener.missed)
+        listener.missed.update(changed)
+        if not planned:
+            self._try(listener)
+
+    def _try(self, listener: _Listener) -> None:
         if not listener.live:
             return
         # For a client that does not read, every message would only take memory.
-        listener.waits = listener.channel.congested()
-        if listener.waits:
+        if listener.channel.congested():
             assert self._loop is not None
-            self._loop.call_later(_RETRY_S, self._notify, listener)
+            self._loop.call_later(_RETRY_S, self._try, listener)
             return
-        marks = listener.marks
+        marks, changed, listener.missed = listener.marks, listener.missed, set()
         for name, method in _METHODS.items():
-            if name in listener.lists:
+            if name in listener.lists and name in changed:
                 listener.channel.send(notification(method, marks or None))
         for uri in sorted(listener.uris):
             listener.channel.send(notification(_UPDATED, {"uri": uri, **marks}))

@@ -265,16 +265,35 @@ def _match(template: str) -> _Match:
     return match
 
 
-Listings = Callable[[str, Caller | None], CallerListing]
-"""Returns the lists that a caller may see."""
+class Listings:
+    """The lists of the callers of one server, made when they are needed; the ones used last are kept."""
 
+    def __init__(self, catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> None:
+        self._catalog = catalog
 
-def listings_of(catalog: Catalog, page_size: int, most: int = _MAX_LISTINGS) -> Listings:
-    """Return the lists of one server, made for a caller when needed; the ones used last are kept."""
+        # Callers are equal whatever their client is, but rules match the client as well.
+        @lru_cache(most)
+        def made(caller: str, _client: str, identity: Caller | None) -> CallerListing:
+            return CallerListing(catalog, page_size, caller=caller, identity=identity)
 
-    # Callers are equal whatever their client is, but rules match the client as well.
-    @lru_cache(most)
-    def made(caller: str, _client: str, identity: Caller | None) -> CallerListing:
-        return CallerListing(catalog, page_size, caller=caller, identity=identity)
+        self._made = made
+        self._marks: tuple[int | None, dict[str, list[object]]] = (None, {})
 
-    return lambda caller, identity: made(caller, "" if identity is None else identity.client, identity)
+    def of(self, caller: str, identity: Caller | None) -> CallerListing:
+        """Return the list of tools that this caller may see."""
+        return self._made(caller, "" if identity is None else identity.client, identity)
+
+    def marks(self) -> dict[str, list[object]]:
+        """Return the lists of prompts and resources, to see a change of them; made once for all clients."""
+        revision = self._catalog.revision
+        if self._marks[0] != revision:
+            found: dict[str, list[object]] = {"promptsListChanged": [], "resourcesListChanged": []}
+            for tool in self._catalog.listed().values():
+                if not isinstance(tool, Tool):
+                    continue
+                if tool.mcp.prompt:
+                    found["promptsListChanged"].append((tool.name, tool.description, tool.input_schema))
+                if tool.mcp.resource is not None:
+                    found["resourcesListChanged"].append((tool.name, tool.description, tool.mcp))
+            self._marks = revision, found
+        return self._marks[1]
