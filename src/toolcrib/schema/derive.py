@@ -138,14 +138,16 @@ def _flattened(name: str, build: Converter | None) -> Callable[[dict[str, Any]],
 def _adapting(
     named: dict[str, Converter | None], others: Converter | None
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    plan = [name for name, inner in named.items() if inner is not None]
+
     def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
         adapted = dict(arguments)
         violations: list[Violation] = []
-        for name, value in arguments.items():
+        for name in plan if others is None else arguments:
             inner = named.get(name, others)
-            if inner is not None:
+            if inner is not None and name in adapted:
                 try:
-                    adapted[name] = inner(value)
+                    adapted[name] = inner(adapted[name])
                 except ValueError as error:
                     violations += misfits([name], error)
         if violations:
