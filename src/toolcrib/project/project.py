@@ -66,8 +66,9 @@ class Project(DurableParts):
         """The acceptance of the project as a whole."""
         self._steps = steps = ProjectSteps(setup, store, self.acceptance, self.parts_of, self.get)
         self.fingerprint, self.first_use, self.pins = steps.fingerprint, steps.first_use, steps.pins
-        self.review = self.first_use.review
         """Returns the digest of a tool; the reviews of tools; their versions in `toolcrib.lock`."""
+        self.review = self.first_use.review
+        """Records that a person has reviewed a tool."""
         self.redact, self.hides = steps.secrets.mask, steps.access.hides
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
         self.outputs = steps.outputs
@@ -88,7 +89,7 @@ class Project(DurableParts):
         binder = Binder(setup, self.toolset, self.functions, steps, preview, self.invoke)
         self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)
         self.listed, self.described = catalog.listed, catalog.described
-        """Return the `tools` by name with kept entries of MCP's list; return their names and descriptions."""
+        """Returns the `tools` by name, or their entries in MCP's list; returns names and descriptions."""
         self.bundles = catalog.bundles
         """The user's bundles. Their tools are tools of the project too."""
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
