@@ -113,9 +113,8 @@ def read_zip(data: bytes) -> Contents:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
             _check_entries(entries)
-            # It reads no more than the size in the directory, and compares the checksum.
-            files = {entry.filename: archive.read(entry) for entry in entries}
-    # RuntimeError: encrypted, or compressed by an unknown method.
+            files = {entry.filename: _content(archive, entry) for entry in entries}
+    # RuntimeError: encrypted.
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
         _refuse("damaged", f"the archive is damaged: {error}")
     _check_manifest(files)
@@ -179,6 +178,9 @@ def _check_kind(entry: zipfile.ZipInfo) -> None:
         _refuse("link", f"{name!r} is a symbolic link", name)
     if kind not in (0, stat.S_IFREG) or entry.external_attr & _DOS_FOLDER:
         _refuse("no_file", f"{name!r} is not a regular file", name)
+    # `zipfile` sets no limit to what a piece of the other methods unpacks to.
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        _refuse("compression", f"{name!r} is compressed by the unknown method {entry.compress_type}", name)
 
 
 def _check_name(entry: zipfile.ZipInfo) -> None:
@@ -186,6 +188,12 @@ def _check_name(entry: zipfile.ZipInfo) -> None:
     name = entry.orig_filename
     if not _NAME.fullmatch(name) or name != entry.filename:
         _refuse("odd_name", f"{name!r} is not a file of an exported bundle", name)
+
+
+def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    with archive.open(entry) as file:
+        # Not `read()`: that unpacks everything first, whatever size the directory says.
+        return file.read(entry.file_size)
 
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:

@@ -7,6 +7,7 @@ import os
 import stat
 import struct
 import tempfile
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,18 @@ def test_more_bytes_than_the_directory_says_are_refused(data: bytes, other: Stor
     refused(other, packed.replace(size, struct.pack("<I", 100)), "damaged")
 
 
+@pytest.mark.parametrize("compress", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_bomb_that_claims_to_be_small_is_not_unpacked(compress: int, other: Store) -> None:
+    packed = zipped({"bundle.json": b" " * 64_000_000}, compress=compress)
+    claims = packed.replace(struct.pack("<I", 64_000_000), struct.pack("<I", 1_000))
+    tracemalloc.start()
+    try:
+        refused(other, claims, "damaged" if compress == zipfile.ZIP_DEFLATED else "compression")
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_too_many_files_are_refused_before_the_directory_is_read(data: bytes, other: Store) -> None:
     files = {f"tools/{number}": b"" for number in range(MAX_FILES + 1)}
     refused(other, zipped(files), "too_many")
@@ -203,10 +216,12 @@ def test_too_many_files_are_refused_before_the_directory_is_read(data: bytes, ot
 def test_encrypted_and_oddly_compressed_files_are_refused(data: bytes, other: Store) -> None:
     start = data.rindex(b"PK\x05\x06")
     directory = int.from_bytes(data[start + 16 : start + 20], "little")
-    for offset, value in ((8, 1), (8, 0x40), (10, 12), (10, 99)):
+    for offset, value, reason in (
+        (8, 1, "damaged"), (8, 0x40, "damaged"), (10, 12, "compression"), (10, 99, "compression")
+    ):  # fmt: skip
         changed = bytearray(data)
         changed[directory + offset : directory + offset + 2] = struct.pack("<H", value)
-        refused(other, bytes(changed), "damaged")
+        refused(other, bytes(changed), reason)
 
 
 def test_other_files_are_refused(data: bytes, other: Store) -> None:
