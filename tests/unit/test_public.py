@@ -68,3 +68,21 @@ def test_the_state_of_commands_needs_no_event_loop() -> None:
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
     assert output.split() == ["False", "False"]
+
+
+def test_the_help_of_no_command_loads_what_runs_tools() -> None:
+    code = (
+        "import sys, click\n"
+        "from toolcrib.cli.group import toolcrib\n"
+        "waiting = [toolcrib]\n"
+        "for one in waiting:\n"
+        "    if isinstance(one, click.Group):\n"
+        "        waiting += [one.get_command(click.Context(one), name) for name in one.list_commands(None)]\n"
+        "print(len(waiting), *sys.modules)"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    count, *modules = output.split()
+
+    assert int(count) > 60
+    slow = {"toolcrib.project", "toolcrib.core.toolset", "toolcrib.serve"}
+    assert slow & set(modules) == set()

@@ -11,10 +11,13 @@ from importlib.util import module_from_spec, spec_from_file_location
 from itertools import dropwhile
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from toolcrib.cli.caller import given_token
-from toolcrib.core.toolset import ProgramRead, Toolset, reading_program
 from toolcrib.errors import DefinitionError, InvalidToken, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.core.toolset import Toolset
 
 
 def is_program(text: str | None) -> bool:
@@ -50,6 +53,8 @@ def load_program(text: str) -> Toolset:
     Whoever names a file wants its code to run, so nothing is asked. Raises NotFoundError, UsageError,
     DefinitionError for a file that fails, and InvalidToken for a caller with a token.
     """
+    from toolcrib.core.toolset import Toolset
+
     if given_token() is not None:
         raise InvalidToken("a Python file is run for this machine's own user, not for a token")
     file, _, name = text.partition(":")
@@ -76,6 +81,8 @@ def load_program(text: str) -> Toolset:
 
 def _import(path: Path) -> ModuleType:
     """Import a file under its own name, so that processes of its tools find it too."""
+    from toolcrib.core.toolset import ProgramRead, reading_program
+
     # As for a script that Python starts: it imports the modules beside it.
     sys.path.insert(0, str(path.parent))
     # A file that is named like a module of the standard library must not take its place.
@@ -117,6 +124,8 @@ def _why(error: Exception, path: Path) -> str:
 
 
 def _named(module: ModuleType) -> str:
+    from toolcrib.core.toolset import Toolset
+
     file = Path(str(module.__file__)).name
     names = [f"{file}:{name}" for name, one in vars(module).items() if isinstance(one, Toolset)]
     return f"Name one: {', '.join(names)}" if names else ""

@@ -82,6 +82,7 @@ REFUSED = [
     ("t: !!python/object/apply:os.system ['true']", "yaml-tag", 1, 4),
     ("a:\n  - b: !!str 1\n", "yaml-tag", 2, 8),
     ("a: ! x", "yaml-tag", 1, 4),
+    ("b: [" + "1, " * 7_000 + "1]\na: !x y", "yaml-tag", 2, 4),
     ("a: !", "yaml-tag", 1, 4),
     ("a: &k !x y", "yaml-tag", 1, 7),
     ('{"a":!x 1}', "yaml-tag", 1, 6),

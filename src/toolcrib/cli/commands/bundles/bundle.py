@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from toolcrib.bundles import BundleBody
 from toolcrib.cli.commands.bundles.chosen import (
     ENABLED,
     bundle_argument,
@@ -21,7 +20,6 @@ from toolcrib.cli.commands.bundles.transfer import export_command, import_comman
 from toolcrib.cli.output import print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import DESCRIPTION, facts, print_listing
 from toolcrib.errors import ConflictError, UsageError
-from toolcrib.spec.identifier import new_id
 
 
 @click.group("bundle")
@@ -56,6 +54,9 @@ def create_command(
 
     With --replace its tools stay as they are.
     """
+    from toolcrib.bundles import BundleBody
+    from toolcrib.spec.identifier import new_id
+
     if replace and wanted is None:
         raise UsageError("--replace needs --id", hint="To see the ids: toolcrib bundle list")
     store = open_store(data)

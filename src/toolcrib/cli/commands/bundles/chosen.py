@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from msgspec import to_builtins
 
-from toolcrib.bundles import BundleRecord, Store, ToolRecord
-from toolcrib.bundles.listing import Listing
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import one_line, print_note
 from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageError
-from toolcrib.project.catalog.stored import builtin_bundle
 from toolcrib.spec.naming import nearest
-from toolcrib.state import cache_folder, data_home
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import BundleRecord, Store, ToolRecord
+    from toolcrib.bundles.listing import Listing
 
 F = TypeVar("F", bound=Callable[..., Any])
 data_option = click.option(
@@ -36,6 +35,10 @@ def store_options(command: F) -> F:
 
 def open_store(data: str | None) -> Store:
     """Return the store in a folder, by default in the user's data folder, with the built-in tools."""
+    from toolcrib.bundles import Store
+    from toolcrib.project.catalog.stored import builtin_bundle
+    from toolcrib.state import data_home
+
     folder = data_home() if data is None else Path(data).absolute()
     return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
 
@@ -48,6 +51,8 @@ def print_damaged(store: Store, id: str = "") -> None:  # noqa: A002
 
 def document_of(record: object) -> Any:
     """Return the JSON form of a bundle, a tool, or a list of them."""
+    from msgspec import to_builtins
+
     return to_builtins(record)
 
 
@@ -118,6 +123,9 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
 
 def listing_of(store: Store) -> Listing:
     """Return the list of all tools: it saves reading every file of a large bundle."""
+    from toolcrib.bundles.listing import Listing
+    from toolcrib.state import cache_folder
+
     cache = cache_folder(store.data)
     listing = Listing(store, None if cache is None else cache / "listing")
     listing.refresh()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from toolcrib.bundles import BundleRecord, Store, read_manifest, read_record, record_text, require_one_name
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.commands.bundles.chosen import (
     ENABLED,
@@ -25,6 +26,9 @@ from toolcrib.cli.options import yes_option
 from toolcrib.cli.output import print_change, print_json, print_result
 from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import AuditUnavailable, Cancelled, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import BundleRecord, Store
 
 _MANIFEST = (".yml", ".yaml")
 
@@ -57,6 +61,8 @@ def put_command(
 
     FILE is a JSON record, a tool.yml, or - for standard input. A version that exists is never changed.
     """
+    from toolcrib.bundles import read_manifest, read_record, require_one_name
+
     raw = read_input(file)
     store = open_store(data)
     found = find_bundle(store, bundle)
@@ -78,6 +84,8 @@ def get_command(tool: str, data: str | None, as_json: bool) -> None:
 
     That is a record in JSON, or the text of a tool.yml. With --json it is the stored record.
     """
+    from toolcrib.bundles import record_text
+
     _, found = find_version(open_store(data), tool, change=False)
     if as_json:
         print_json(document_of(found))

@@ -5,30 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.bundles import Store, slug_of
-from toolcrib.bundles.archive import (
-    MAX_ARCHIVE,
-    ArchivedBundle,
-    Contents,
-    ImportPlan,
-    OnConflict,
-    ToolLoss,
-    apply,
-    export_bundle,
-    plan,
-    read_folder,
-    read_zip,
-    to_native,
-)
 from toolcrib.cli.commands.bundles.chosen import bundle_argument, find_bundle, open_store, store_options
 from toolcrib.cli.files import read_input, write_new
 from toolcrib.cli.output import count, print_json, print_note
 from toolcrib.cli.table import print_table
 from toolcrib.errors import UsageError
-from toolcrib.spec.identifier import new_id
+
+if TYPE_CHECKING:
+    from toolcrib.bundles import Store
+    from toolcrib.bundles.archive import Contents, ImportPlan, OnConflict, ToolLoss
 
 _CHOICES: tuple[OnConflict, ...] = ("refuse", "skip", "replace", "new-id")
 
@@ -46,6 +35,8 @@ def export_command(
     FILE is SLUG.zip by default; - is standard output. A bundle that holds the value of a secret is not
     exported. Existing files are never overwritten.
     """
+    from toolcrib.bundles.archive import export_bundle, to_native
+
     store = open_store(data)
     found = find_bundle(store, bundle)
     losses: Sequence[ToolLoss] = ()
@@ -102,6 +93,8 @@ def import_command(
 
     SOURCE is a file of `toolcrib bundle export`, - for standard input, or a folder with NAME/tool.yml.
     """
+    from toolcrib.bundles.archive import MAX_ARCHIVE, apply, plan, read_zip
+
     store = open_store(data)
     losses: Sequence[ToolLoss] = ()
     if source != "-" and Path(source).is_dir():
@@ -122,6 +115,10 @@ def import_command(
 def _folder(
     store: Store, folder: Path, into: str | None, slug: str | None
 ) -> tuple[Contents, Sequence[ToolLoss]]:
+    from toolcrib.bundles import slug_of
+    from toolcrib.bundles.archive import ArchivedBundle, read_folder
+    from toolcrib.spec.identifier import new_id
+
     if into is not None:
         bundle = ArchivedBundle.of(find_bundle(store, into))
     else:

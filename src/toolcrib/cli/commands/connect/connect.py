@@ -16,7 +16,6 @@ from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_json, print_note, print_result
 from toolcrib.cli.programs import is_program, no_program
 from toolcrib.errors import NotFoundError
-from toolcrib.project import find
 
 
 @click.command("connect")
@@ -91,6 +90,8 @@ def command(
 
 def _project(root: str | None) -> tuple[Path, list[str]]:
     """Return a project's folder, and the arguments of `toolcrib` that serve it."""
+    from toolcrib.project import find
+
     folder = find(root).root
     return folder, ["serve", "--stdio", "--root", str(folder)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,10 +14,9 @@ from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_change, print_note
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
-from toolcrib.guard import ChainedSecrets, KeyringSecrets, UnreadableError, UserSecrets, resolve
-from toolcrib.guard.secrets.file_sources import is_secret_name
-from toolcrib.project.reports import SecretNeed, secret_needs
-from toolcrib.state import user_name
+
+if TYPE_CHECKING:
+    from toolcrib.project.reports import SecretNeed
 
 
 @click.group("secrets")
@@ -60,6 +59,10 @@ def set_command(name: str, root: str | None, as_json: bool, remove: bool) -> Non
     It is kept in the keyring, if the project's settings name one, else in your data folder, where no tool
     can read it. If your own settings allow it without a terminal, the value is read from standard input.
     """
+    from toolcrib.guard import ChainedSecrets, KeyringSecrets, UnreadableError, UserSecrets
+    from toolcrib.guard.secrets.file_sources import is_secret_name
+    from toolcrib.state import user_name
+
     require_person("secrets")
     if is_secret_name(name) is None:
         raise UsageError(f"{name!r} is not the name of a secret", hint="Use letters, digits and _ . -")
@@ -101,6 +104,7 @@ def login_command(tool: str, root: str | None, as_json: bool) -> None:
     Open the printed address and enter the code. The token is stored in your data folder and renewed.
     """
     from toolcrib.executors.http.executor import HttpExecutor
+    from toolcrib.guard import resolve
 
     project = open_project(root)
     if not project.acceptance.given:
@@ -125,6 +129,8 @@ def _show(address: str, code: str) -> None:
 
 
 def _needs(root: str | None) -> list[SecretNeed]:
+    from toolcrib.project.reports import secret_needs
+
     project = open_project(root)
     return secret_needs(project.tools(), project.secrets)
 

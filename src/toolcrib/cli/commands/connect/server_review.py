@@ -6,16 +6,18 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.cli.confirm import Channel, decide, enter
 from toolcrib.cli.output import count, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
-from toolcrib.egress import HostRule
 from toolcrib.errors import ToolcribError, ToolUnavailable, UsageError
-from toolcrib.project import Project
-from toolcrib.project.tools.servers import Mounted, Servers
-from toolcrib.spec import Network
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.project.tools.servers import Mounted, Servers
+    from toolcrib.spec import Network
+
 
 NO_HOST = "none"
 """The word for no host at all."""
@@ -39,6 +41,9 @@ def network_of(hosts: Sequence[str]) -> Network:
 
     Raises UsageError for an entry that is no host.
     """
+    from toolcrib.egress import HostRule
+    from toolcrib.spec import Network
+
     if list(hosts) == [NO_HOST]:
         return Network()
     if "*" in hosts:

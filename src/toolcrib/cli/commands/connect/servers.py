@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,10 @@ from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import print_change, print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
 from toolcrib.errors import NotFoundError, NotTrusted, UsageError
-from toolcrib.project import Project
-from toolcrib.project.tools.servers import Servers
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.project.tools.servers import Servers
 
 _MOST_LINES = 10
 """Lines shown of a failed server's standard error."""

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,10 +22,11 @@ from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
-from toolcrib.executors.mcp.process.local import grants_of, missing_package, started, unconfined_program
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec, read_server
-from toolcrib.project import Project
-from toolcrib.state import user_name
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+    from toolcrib.project import Project
+
 
 _MOST_WHY = 400
 """Characters of a failed download's standard error that are shown, the last ones."""
@@ -37,6 +38,8 @@ def download(specs: Sequence[ServerSpec], root: Path, *, yes: bool) -> bool:
 
     Returns False if nothing was downloaded. Raises ToolUnavailable if the download for a single server fails.
     """
+    from toolcrib.executors.mcp.process.local import missing_package
+
     errors = [(spec, missing_package(spec, str(root))) for spec in specs]
     lines = [
         (spec, one, one.details["download"]) for spec, one in errors if one and "download" in one.details
@@ -94,6 +97,9 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
+    from toolcrib.executors.mcp.process.local import missing_package, unconfined_program
+    from toolcrib.project import Project
+
     require_client()
     entry = _entry(words, **given)
     spec = _spec(name, entry)
@@ -159,6 +165,8 @@ def _entry(
 
 
 def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:
+    from toolcrib.manifest.dialects.mcp_servers import read_server
+
     try:
         return read_server(name, entry)
     except ValueError as error:
@@ -183,6 +191,8 @@ def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> 
 
 def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
     """Yield lines about what is started and what its process may use."""
+    from toolcrib.executors.mcp.process.local import grants_of, started, unconfined_program
+
     yield f"{spec.name}: {spec.where}"
     if not spec.is_local:
         return
@@ -205,6 +215,9 @@ def _question(spec: ServerSpec, program: str) -> str:
 
 def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
     """Trust the settings with or without this server, if nothing else in them has changed."""
+    from toolcrib.project import Project
+    from toolcrib.state import user_name
+
     now = Project.inspect(before.root)
     own = f"mcp_servers.{name}"
     then, here = (
@@ -231,6 +244,8 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
 
     A server of the setting `mcp_servers` is removed there, by hand.
     """
+    from toolcrib.project import Project
+
     project = Project.inspect(root)
     path = project.root / ".mcp.json"
     before = read_inside(path, project.root)

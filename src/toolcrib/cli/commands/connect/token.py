@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +14,11 @@ from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_change, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import UsageError
-from toolcrib.guard import Tokens
-from toolcrib.project import find
 from toolcrib.spec import SCOPES
 from toolcrib.spec.moment import written
-from toolcrib.state import Vault, user_name
+
+if TYPE_CHECKING:
+    from toolcrib.guard import Tokens
 
 
 @click.group("token")
@@ -56,6 +56,8 @@ def create_command(
 
     Only its digest is stored.
     """
+    from toolcrib.state import user_name
+
     require_person("tokens")
     tokens = _tokens(root)
     until = None
@@ -97,6 +99,10 @@ def revoke_command(name: str, root: str | None, as_json: bool) -> None:
 
 
 def _tokens(root: str | None) -> Tokens:
+    from toolcrib.guard import Tokens
+    from toolcrib.project import find
+    from toolcrib.state import Vault
+
     return Tokens(Vault(find(root).root))
 
 

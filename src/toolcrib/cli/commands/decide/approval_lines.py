@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.cli.commands.decide.policy import rule_for
 from toolcrib.cli.output import count, one_line
-from toolcrib.project.control.approvals import ApprovalSheet
-from toolcrib.spec.tools.tool import may_touch
+
+if TYPE_CHECKING:
+    from toolcrib.project.control.approvals import ApprovalSheet
 
 SCOPES = {
     "session": " for this session",
@@ -45,6 +46,8 @@ def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterato
 
 
 def _parts(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    from toolcrib.spec.tools.tool import may_touch
+
     document = sheet.document
     yield "tool", f"{document['tool']} of {document['bundle']}"
     if facts:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -37,10 +36,11 @@ from toolcrib.cli.options import (
 from toolcrib.cli.output import one_line, print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import print_entries, print_listing
 from toolcrib.errors import ApprovalRequired, NotFoundError, UsageError
-from toolcrib.project import Project
-from toolcrib.project.control.approvals import ApprovalService, ApprovalSheet
 from toolcrib.schema import decode_object
-from toolcrib.state import user_name
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.project.control.approvals import ApprovalService, ApprovalSheet
 
 _LOOK_S = 0.5
 _COLUMNS = ("ID", "STATUS", "TOOL", "CALLER", ("ASKED", "asked_at"), ("ARGUMENTS", short_arguments))
@@ -124,6 +124,8 @@ def approve_command(
     It shows the arguments whole, page by page if they are long, and the command line or request as it would
     run. ID may be the beginning of an id, if no other begins so.
     """
+    from toolcrib.state import user_name
+
     project = open_project(root)
     service = project.approval_service
     approval = _one(service, chosen)
@@ -170,6 +172,8 @@ def deny_command(
 
     ID may be the beginning of an id, if no other begins so. --all denies at most 500 at a time.
     """
+    from toolcrib.state import user_name
+
     if (tool is not None or caller is not None) and not everything:
         raise UsageError("--tool and --caller narrow --all", hint="Add --all.")
     if everything and (ids or last):
@@ -212,6 +216,8 @@ def watch_command(root: str | None) -> None:
 
     The terminal's bell rings. Where the program `notify-send` exists, there is a desktop notice too.
     """
+    import subprocess
+
     service, notify = open_project(root).approval_service, shutil.which("notify-send")
     seen: set[str] = set()
     print_note("Calls that begin to wait are shown here. Stop with Ctrl-C.")
@@ -256,6 +262,8 @@ def grants_command(root: str | None, as_json: bool) -> None:
 @project_options
 def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A002 - the name in the usage
     """Revoke a decision; the next such call asks again."""
+    from toolcrib.state import user_name
+
     require_person(_ABOUT)
     service = open_project(root).approval_service
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.

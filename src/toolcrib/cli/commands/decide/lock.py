@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_result, printable
 from toolcrib.errors import ManifestError, NotFoundError
-from toolcrib.project import Project
-from toolcrib.project.integrity.lock import Lock, pin_digest, read_lock, write_lock
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.project.integrity.lock import Lock
 
 
 @click.command("lock")
@@ -22,6 +26,8 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
     of agents and workflows, and the code inside the project that the settings start. What differs from its
     pin does not run. To unpin all, delete the file.
     """
+    from toolcrib.project.integrity.lock import pin_digest, write_lock
+
     if not check:
         require_person("locks")
     project = open_project(root)
@@ -57,6 +63,8 @@ def _counted(lock: Lock) -> str:
 
 
 def _check(project: Project, now: Lock, as_json: bool) -> int:
+    from toolcrib.project.integrity.lock import read_lock
+
     pinned = read_lock(project.pins.path)
     if pinned is None:
         raise NotFoundError(f"there is no {project.pins.path}", hint="Create it: toolcrib lock")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,13 +17,11 @@ from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import one_line, print_json, print_note, print_result, printable
 from toolcrib.cli.table import print_table
 from toolcrib.errors import DeniedError, ManifestError, NotTrusted, UsageError
-from toolcrib.guard import Rule, Tokens
-from toolcrib.manifest import load
-from toolcrib.project import Config, Project, find, load_config
-from toolcrib.project.config.settings import config_of
-from toolcrib.project.reports import explain_call
 from toolcrib.spec import Caller, Tool
-from toolcrib.state import user_name
+
+if TYPE_CHECKING:
+    from toolcrib.guard import Rule
+    from toolcrib.project import Config, Project
 
 
 def rule_for(tool: str, caller: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -43,6 +41,8 @@ def with_rule(text: str, rule: dict[str, Any]) -> str:
     At the end, because decisions refer to rules without a name by their number. Raises ValueError for a text
     of another form, such as rules in brackets.
     """
+    from toolcrib.manifest import load
+
     document = load(text.encode(), "config.yml")
     data = {} if document.data is None else copy.deepcopy(document.data)
     lines = text.splitlines()
@@ -157,6 +157,10 @@ def write_rule(
     agreed already. With `as_json` standard output stays free. Raises UsageError for settings that a rule
     cannot be added to, ConflictError if somebody changes them meanwhile.
     """
+    from toolcrib.project import load_config
+    from toolcrib.project.config.settings import config_of
+    from toolcrib.state import user_name
+
     path, place = project.place.config, project.place
     before = read_inside(path, place.root)
     then = load_config(path, place.root)
@@ -183,6 +187,9 @@ def write_rule(
 
 def _trust(project: Project, then: Config, text: str) -> None:
     """Trust the settings as they are now, if nothing in them waits and nothing else has changed."""
+    from toolcrib.project import load_config
+    from toolcrib.state import user_name
+
     trust, now = project.acceptance.trust, load_config(project.place.config, project.root)
     # The settings of the project that is open have safe values in place of what waits.
     waits = trust.current() is None or then.since(trust).weakening()
@@ -207,6 +214,8 @@ command.add_command(add_command)
 @project_options
 def show_command(root: str | None, as_json: bool) -> None:
     """Show the rules in their order."""
+    from toolcrib.project import find, load_config
+
     policy = load_config(find(root).config).policy
     if as_json:
         rules = [rule.as_dict() for rule in policy.rules]
@@ -236,6 +245,8 @@ def explain_command(
     ARGUMENTS are written as for `toolcrib run`. If the tool needs some and none are given, the answer is the
     strictest decision that any arguments could lead to.
     """
+    from toolcrib.project.reports import explain_call
+
     project = open_project(root)
     found: Tool = find_tool(project, tool)
     given = parse_arguments(arguments, found.input_schema)
@@ -248,6 +259,8 @@ def explain_command(
 
 def _caller(project: Project, names: tuple[str, ...]) -> tuple[str, Caller | None]:
     """Return the caller of these names, and its identity if one of them is `token:NAME`."""
+    from toolcrib.guard import Tokens
+
     tokens = [name for name in names if name.startswith("token:")]
     clients = [name for name in names if name not in tokens]
     if len(tokens) > 1 or len(clients) > 1:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +15,11 @@ from toolcrib.cli.confirm import Channel, at_terminal, decide, names_of, require
 from toolcrib.cli.options import open_project, project_options, yes_option
 from toolcrib.cli.output import print_error, print_json, print_note, print_result
 from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
-from toolcrib.project import Project
-from toolcrib.project.control.first_use import ReviewSheet
-from toolcrib.spec import Tool
-from toolcrib.state import user_name
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.project.control.first_use import ReviewSheet
+    from toolcrib.spec import Tool
 
 _LOOK_S = 0.3
 _ABOUT = "tools"
@@ -78,6 +80,8 @@ def command(
 
 def _accept(project: Project, sheets: Sequence[ReviewSheet], channel: Channel | None) -> None:
     """Record these reviews, which a person has accepted in this way; None: did not accept."""
+    from toolcrib.state import user_name
+
     for sheet in sheets if channel is not None else ():
         project.review(sheet.tool, user_name(), sheet.digest, channel=channel or "")
         print_note(f"reviewed: {sheet.tool.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,11 +21,11 @@ from toolcrib.cli.output import (
     print_result,
 )
 from toolcrib.errors import NotTrusted, UsageError
-from toolcrib.guard import Trust
-from toolcrib.project import Config, Project, find
-from toolcrib.project.config.weakening import Weakening
-from toolcrib.project.control.first_use import ReviewSheet
-from toolcrib.state import Vault, user_name
+
+if TYPE_CHECKING:
+    from toolcrib.project import Config, Project
+    from toolcrib.project.config.weakening import Weakening
+    from toolcrib.project.control.first_use import ReviewSheet
 
 _ABOUT = "projects"
 
@@ -42,6 +42,10 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
     name the source of a secret or start a process, and what each tool may do. Then it asks once. Later it
     shows what has changed, and asks for that.
     """
+    from toolcrib.guard import Trust
+    from toolcrib.project import Project, find
+    from toolcrib.state import Vault
+
     if show + yes + revoke > 1:
         raise UsageError("give only one of --show, --yes and --revoke")
     if revoke:
@@ -65,6 +69,8 @@ def command(root: str | None, as_json: bool, show: bool, yes: bool, revoke: bool
 
 def accepted_project(root: str | None, *, ask: bool) -> Project:
     """Open a project to run its tools. If it is not accepted and somebody is at the terminal, ask first."""
+    from toolcrib.project import Project
+
     project = open_project(root)
     if not ask or project.acceptance.given or given_token() is not None or not at_terminal():
         return project
@@ -100,6 +106,8 @@ class _State:
 
     def accept(self, channel: Channel) -> None:
         """Record the acceptance of everything that was shown."""
+        from toolcrib.state import user_name
+
         self.project.first_use.accept_project(
             user_name(), self.waiting if self.known else self.sheets, channel=channel
         )

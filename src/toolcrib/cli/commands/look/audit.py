@@ -8,28 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.bundles import log_of
 from toolcrib.cli.arguments import parse_duration
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_interrupted, print_json, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard import (
-    ANCHOR,
-    AuditEntry,
-    AuditLine,
-    AuditQuery,
-    AuditReader,
-    Verdict,
-    find_interrupted,
-    verify,
-)
-from toolcrib.project import find
-from toolcrib.state import Vault, data_home
+
+if TYPE_CHECKING:
+    from toolcrib.guard import AuditEntry, AuditLine, Verdict
 
 _POLL_S = 0.2
 _MOST_NAMED = 10
@@ -64,6 +54,8 @@ def verify_command(store: bool, root: str | None, as_json: bool) -> int:
 
     Exit 1 if a line was changed, removed or added; the first such place is printed.
     """
+    from toolcrib.guard import verify
+
     path, anchor = _places(root, store)
     with _readable(path), waiting(f"verifying {path.name}"):
         verdict = verify(path, anchor=anchor)
@@ -122,6 +114,8 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
 
     With --follow, --json prints one document for each line.
     """
+    from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
+
     path, anchor = _places(root, store)
     reader = AuditReader(path)
     with _readable(path):
@@ -164,6 +158,8 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
 @project_options
 def search_command(store: bool, root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """Show the lines that match every option, the newest last."""
+    from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
+
     path, anchor = _places(root, store)
     with _readable(path), waiting(f"searching {path.name}"):
         found = AuditReader(path).newest(AuditQuery(**asked), limit)
@@ -182,7 +178,14 @@ def search_command(store: bool, root: str | None, as_json: bool, limit: int, **a
 def _places(root: str | None, store: bool) -> tuple[Path, Path]:
     """Return the paths of the log, and of the anchor that records where it ends."""
     if store:
+        from toolcrib.bundles import log_of
+        from toolcrib.state import data_home
+
         return log_of(data_home())
+    from toolcrib.guard import ANCHOR
+    from toolcrib.project import find
+    from toolcrib.state import Vault
+
     place = find(root)
     return place.audit, Vault(place.root).path / ANCHOR
 

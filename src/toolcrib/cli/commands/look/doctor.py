@@ -9,8 +9,6 @@ import click
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_json, print_result
 from toolcrib.cli.table import print_table
-from toolcrib.project.reports import describe_machine
-from toolcrib.state import user_settings_file
 
 _REFUSED = "Command and Python tools are refused, unless a trusted project sets sandbox.minimum:"
 _MEANING = {
@@ -28,6 +26,8 @@ def command(as_json: bool) -> int:
 
     Each mechanism is tried. Exit 1 if the level is below full.
     """
+    from toolcrib.project.reports import describe_machine
+
     document = describe_machine()
     if as_json:
         print_json(document)
@@ -37,6 +37,8 @@ def command(as_json: bool) -> int:
 
 
 def _print(document: dict[str, Any]) -> None:
+    from toolcrib.state import user_settings_file
+
     print_result(
         f"toolcrib {document['toolcrib']}, Python {document['python']}, Linux {document['kernel']}\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,9 @@ from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import InvalidToken, ProjectNotFound
-from toolcrib.project import Project
-from toolcrib.project.catalog.bundles import Bundles
-from toolcrib.state import data_home
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
 
 
 @click.command("search")
@@ -76,6 +76,8 @@ def command(
 
 def _project(root: str | None, data: Path | None) -> Project | None:
     """Return the project; None if there is none here and none was named."""
+    from toolcrib.project import Project
+
     try:
         return Project.open(root, data=data)
     except ProjectNotFound:
@@ -88,6 +90,9 @@ def _of_bundles(
     project: Project | None, data: Path | None, query: str, bundles: tuple[str, ...], **filters: Any
 ) -> dict[str, Any]:
     """Return the tools of bundles that match, in the form of `Project.search`, with their switches."""
+    from toolcrib.project.catalog.bundles import Bundles
+    from toolcrib.state import data_home
+
     of = Bundles.without_project(data or data_home()) if project is None else project.bundles
     ids = [find_bundle(of.store, name).id for name in bundles]
     found = of.search(query, bundles=ids, **filters)

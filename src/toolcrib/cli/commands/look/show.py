@@ -19,10 +19,7 @@ from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
 from toolcrib.cli.programs import is_program, load_program
 from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
-from toolcrib.middleware.handler import names_for
-from toolcrib.schema.lenient import kinds_of
 from toolcrib.spec import Tool
-from toolcrib.spec.tools.tool import may_touch
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -68,6 +65,8 @@ def command(tool: str, name: str | None, root: str | None, as_json: bool) -> Non
 
     TOOL is [BUNDLE/]NAME[@VERSION], or FILE.py[:OBJECT] and NAME for a tool of a Python program.
     """
+    from toolcrib.middleware.handler import names_for
+
     if is_program(tool):
         tools = load_program(tool)
         if name is None:
@@ -108,6 +107,8 @@ def _document(tool: Tool) -> dict[str, Any]:
 
 
 def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
+    from toolcrib.spec.tools.tool import may_touch
+
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()
     yield "\nArguments"
@@ -147,6 +148,8 @@ def _argument(member: Any, schema: Mapping[str, Any], required: bool) -> str:
 
 def _shape(member: Any, schema: Mapping[str, Any], depth: int = 0) -> str:
     """Return the form of a value in a few words: `object (x: integer, y?: string)`."""
+    from toolcrib.schema.lenient import kinds_of
+
     rule = resolved(member, schema)
     if "enum" in rule:
         return f"one of {json.dumps(rule['enum'])}"

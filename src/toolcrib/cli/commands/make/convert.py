@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,8 +11,9 @@ from toolcrib.cli.files import write_new
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import count, print_json, print_note, print_result
 from toolcrib.errors import NotFoundError, UsageError
-from toolcrib.manifest import DIALECTS, read
-from toolcrib.manifest.convert import Written, convert, read_all
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.convert import Written
 
 
 @click.command("convert")
@@ -34,6 +35,9 @@ def command(
     One tool is printed to standard output. Existing files are never overwritten. Losses, and their effect,
     are printed to standard error. Exit 4 if the format cannot express a tool, or would change what it does.
     """
+    from toolcrib.manifest import DIALECTS, read
+    from toolcrib.manifest.convert import convert, read_all
+
     try:
         raw = read(file)
     except (FileNotFoundError, NotADirectoryError):

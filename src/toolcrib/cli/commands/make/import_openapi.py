@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,17 +14,9 @@ from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_json, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import NotFoundError, UsageError
-from toolcrib.manifest.openapi import (
-    Imported,
-    NewManifest,
-    fetch_document,
-    import_document,
-    is_url,
-    new_manifests,
-    open_document,
-    write_manifests,
-)
-from toolcrib.project import find
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.openapi import Imported, NewManifest
 
 _MOST = 20
 """Lines of one sort in the report."""
@@ -88,6 +80,16 @@ def command(
     project's folder of tools. Unsupported operations are skipped; the report says why. Exit 4 if no operation
     becomes a tool.
     """
+    from toolcrib.manifest.openapi import (
+        fetch_document,
+        import_document,
+        is_url,
+        new_manifests,
+        open_document,
+        write_manifests,
+    )
+    from toolcrib.project import find
+
     place = None if only_list else find(root)
     names = dict(_pair("--secret", _SCHEME, "SCHEME=NAME with the name of a secret", one) for one in secrets)
     bind = dict(

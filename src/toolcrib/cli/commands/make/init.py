@@ -7,10 +7,6 @@ import click
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_json, print_note
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import Trust
-from toolcrib.project.authoring.starter import make, review, trust
-from toolcrib.project.root import project_above
-from toolcrib.state import Vault, user_name
 
 
 @click.command("init")
@@ -24,6 +20,11 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
 
     Existing files are not changed.
     """
+    from toolcrib.guard import Trust
+    from toolcrib.project.authoring.starter import make, review, trust
+    from toolcrib.project.root import project_above
+    from toolcrib.state import Vault, user_name
+
     made = make(folder, examples=with_examples)
     try:
         trust(made, user_name())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,11 +19,12 @@ from toolcrib.cli.output import (
     shown,
 )
 from toolcrib.errors import NotFoundError, UsageError
-from toolcrib.manifest import Diagnostic, lint_file, lint_tool, report
-from toolcrib.project import find, project_findings
 
 _MANY = 10
 """Findings that are shown of one rule."""
+
+if TYPE_CHECKING:
+    from toolcrib.manifest import Diagnostic
 
 
 @click.command("lint")
@@ -41,6 +43,8 @@ def command(root: str | None, as_json: bool, output_format: str, files: tuple[st
     Without FILES it checks the project: its settings, manifests, sources and `.mcp.json`. FILES may have any
     supported format. Exit 4 on any error; warnings alone exit 0.
     """
+    from toolcrib.project import find, project_findings
+
     if files:
         found, where = _lint_files(files), ", ".join(files)
     else:
@@ -50,6 +54,8 @@ def command(root: str | None, as_json: bool, output_format: str, files: tuple[st
 
 
 def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
+    from toolcrib.manifest import lint_file, lint_tool
+
     found: list[Diagnostic] = []
     for name in files:
         path = Path(name)
@@ -63,6 +69,8 @@ def _lint_files(files: tuple[str, ...]) -> list[Diagnostic]:
 
 
 def _print(found: list[Diagnostic], where: str, output_format: str) -> int:
+    from toolcrib.manifest import report
+
     errors = sum(diagnostic.is_error for diagnostic in found)
     if output_format == "json":
         print_json(report(shown(found)))

@@ -9,16 +9,10 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from toolcrib.cli.commands.run.run import command as run
 from toolcrib.cli.confirm import at_terminal
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note
 from toolcrib.errors import UsageError
-from toolcrib.manifest import lint_tool
-from toolcrib.project import find
-from toolcrib.project.authoring.scaffold import Scaffold, check_argument, require_free
-from toolcrib.project.authoring.scaffold import write as write_files
-from toolcrib.spec.naming import nearest
 
 _KINDS = ("command", "python", "http", "file", "sql", "composite")
 _QUESTIONS = {
@@ -58,6 +52,11 @@ def command(
 
     At a terminal it asks for what is not given. `${name}` in --run is an argument of the tool.
     """
+    from toolcrib.manifest import lint_tool
+    from toolcrib.project import find
+    from toolcrib.project.authoring.scaffold import Scaffold, require_free
+    from toolcrib.project.authoring.scaffold import write as write_files
+
     if not name.isidentifier() or not name.isascii():
         hint = f"Use letters, digits and underscores, such as {re.sub(r'[^A-Za-z0-9]+', '_', name)}"
         raise UsageError(f"{name!r} is not the name of a tool", hint=hint)
@@ -98,11 +97,15 @@ def command(
 
 
 def _first_run(name: str, needed: str, root: str | None) -> int:
+    from toolcrib.cli.commands.run.run import command as run
+
     given = shlex.split(_asked(f"With which arguments? ({needed})", ask=True)) if needed else []
     return int(click.get_current_context().invoke(run, tool=name, arguments=tuple(given), root=root))
 
 
 def _kind(answer: str) -> str:
+    from toolcrib.spec.naming import nearest
+
     kind = answer if answer in _KINDS else nearest(answer, _KINDS) if answer else "command"
     if kind is None:
         raise UsageError(f"there is no kind {answer!r}")
@@ -117,10 +120,14 @@ def _needed(answer: str) -> str:
 
 def _usable(name: str, kind: str, runs: str) -> None:
     """Raise UsageError for what a tool of this kind cannot run."""
+    from toolcrib.project.authoring.scaffold import Scaffold
+
     Scaffold(name, kind, "", runs, {}).manifest()
 
 
 def _typed(arguments: Iterable[str]) -> dict[str, str]:
+    from toolcrib.project.authoring.scaffold import check_argument
+
     pairs = (argument.partition(":") for argument in arguments)
     typed = {name: type_ or "string" for name, _, type_ in pairs}
     for pair in typed.items():

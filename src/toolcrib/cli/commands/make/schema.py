@@ -6,8 +6,6 @@ import click
 
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_json
-from toolcrib.manifest import tool_schema
-from toolcrib.runs.agents import agent_schema
 
 
 @click.command("schema")
@@ -20,6 +18,10 @@ def command(what: str, as_json: bool) -> None:  # noqa: ARG001 - it is JSON in a
     line of a manifest can refer to it.
     """
     if what == "agent":
+        from toolcrib.runs.agents import agent_schema
+
         print_json(agent_schema())
     else:
+        from toolcrib.manifest import tool_schema
+
         print_json(tool_schema())

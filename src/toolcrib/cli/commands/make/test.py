@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.decide.review import ask_for_reviews
-from toolcrib.cli.commands.decide.trust import accepted_project
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import InvalidError, NotFoundError, UsageError
-from toolcrib.manifest import Diagnostic
-from toolcrib.project import Project
-from toolcrib.project.authoring.examples import ReplayedSecrets, Tried, try_examples
+
+if TYPE_CHECKING:
+    from toolcrib.manifest import Diagnostic
+    from toolcrib.project.authoring.examples import Tried
 
 _CASSETTE = click.Path(dir_okay=False, path_type=Path)
 _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
@@ -43,7 +43,11 @@ def command(
     lack a secret are skipped, with the reason. A recorded file has no secrets, and replaying it needs none.
     Exit 1 if an example fails. Without NAMES, exit 4 if a manifest has errors.
     """
+    from toolcrib.cli.commands.decide.review import ask_for_reviews
+    from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.egress.cassettes import cassette
+    from toolcrib.project import Project
+    from toolcrib.project.authoring.examples import ReplayedSecrets, try_examples
 
     if record and replay:
         raise UsageError("--record and --replay exclude each other", hint="Record first, then replay.")

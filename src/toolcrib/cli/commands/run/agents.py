@@ -23,9 +23,6 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.table import facts, print_listing
 from toolcrib.errors import ToolcribError, UsageError
-from toolcrib.project import find
-from toolcrib.project.authoring.agent_import import import_agent, importable
-from toolcrib.project.authoring.starter import add_program
 
 
 @click.group("agents")
@@ -137,6 +134,9 @@ def add_command(program: str, root: str | None, as_json: bool) -> None:
 
     Its files define how the program is called, and its permissions. To review them: toolcrib review PROGRAM
     """
+    from toolcrib.project import find
+    from toolcrib.project.authoring.starter import add_program
+
     created = [str(path) for path in add_program(find(root), program)]
     next_step = f"Change what it may do there, then: toolcrib review {program}"
     lines = [*(f"created {path}" for path in created), next_step]
@@ -156,6 +156,8 @@ def import_command(
     Without FILES, all of .claude/agents and .gemini/agents in the project. Notes
     name the settings that have no equivalent here.
     """
+    from toolcrib.project.authoring.agent_import import import_agent, importable
+
     project = open_project(root)
     sources = list(files) or importable(project.root)
     if not sources:

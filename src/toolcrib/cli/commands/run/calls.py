@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,8 +21,10 @@ from toolcrib.cli.output import (
 )
 from toolcrib.cli.table import facts, print_listing
 from toolcrib.errors import NotFoundError, TimedOut
-from toolcrib.project import Project
-from toolcrib.runs import DurableCall
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.runs import DurableCall
 
 _STATES = ("ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown")
 

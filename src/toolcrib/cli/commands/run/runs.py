@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +17,11 @@ from toolcrib.cli.options import id_or_last, open_project, page_options, project
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
-from toolcrib.project import Project
-from toolcrib.runs.sessions import ENDED, Run, RunEvent
 from toolcrib.spec.moment import written
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.runs.sessions import Run, RunEvent
 
 _STATES = ("queued", "ready", "running", "waiting", "done", "failed", "cancelled")
 chosen_option = id_or_last("run", "runs")
@@ -232,6 +234,8 @@ async def _watch(project: Project, run_id: str | None, after: int, as_json: bool
 
 def _ready_tools(project: Project, run_id: str | None) -> set[str] | None:
     """Return the tools of a run, or of all, whose calls wait for a worker; None if no run does."""
+    from toolcrib.runs.sessions import ENDED
+
     if run_id is None:
         waits = any(project.runs.page(state=state, limit=1) for state in _STATES if state not in ENDED)
         return {one.tool for one in project.calls.stored.queue()} if waits else None
@@ -248,6 +252,8 @@ def _print_run(run: Run, as_json: bool) -> None:
 
 def _print_end(run: Run, as_json: bool) -> int:
     """Print the answer of a run, or its error, and return the exit code."""
+    from toolcrib.runs.sessions import ENDED
+
     error = None if run.error is None else ToolcribError.from_dict(json.loads(run.error))
     code = 0 if error is None else error.exit_code
     if run.state == "cancelled":

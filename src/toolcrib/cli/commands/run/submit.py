@@ -8,7 +8,6 @@ import click
 
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.look.show import find_tool
 from toolcrib.cli.options import open_project, project_options, timeout_option
 from toolcrib.cli.output import print_json, print_note, print_result, print_warnings
 
@@ -34,6 +33,8 @@ def command(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bo
     TOOL and ARGUMENTS are those of `toolcrib run`. The call survives the end of any process. A worker runs
     it, or whoever waits for it: `toolcrib calls wait ID`.
     """
+    from toolcrib.cli.commands.look.show import find_tool
+
     project = open_project(root)
     print_warnings(project)
     caller, identity = caller_of(project)

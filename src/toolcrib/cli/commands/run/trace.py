@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
-from toolcrib.cli.commands.decide.trust import accepted_project
 from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.commands.run.run import result_of
 from toolcrib.cli.confirm import ask, require_person
@@ -17,9 +16,10 @@ from toolcrib.cli.files import diff_of, replace_file
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.errors import ToolcribError, UsageError
-from toolcrib.manifest import load
-from toolcrib.project.trace import Allowed, Trace
 from toolcrib.spec import Call, Result
+
+if TYPE_CHECKING:
+    from toolcrib.project.trace import Trace
 
 
 @call_command("trace")
@@ -68,6 +68,9 @@ def command(
 
     Exit 0 if the tool ran, even if it failed.
     """
+    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.project.trace import Allowed, Trace
+
     # Before the run, so that nobody waits for it in vain.
     if apply:
         require_person("permissions")
@@ -101,6 +104,8 @@ def command(
 
 def _apply(trace: Trace) -> None:
     """Show what changes in the manifest, ask, and write it."""
+    from toolcrib.manifest import load
+
     source = trace.tool.source
     if source is None or source.dialect != "native":
         raise UsageError(f"{trace.tool.name} has no tool.yml", hint="Write its permissions by hand.")

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from toolcrib.cli.output import one_line, print_note
 from toolcrib.errors import ToolcribError
-from toolcrib.project import Project
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
 
 _LOOK_S = 2.0
 

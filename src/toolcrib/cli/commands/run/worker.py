@@ -8,10 +8,8 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.commands.decide.trust import accepted_project
 from toolcrib.cli.options import root_option
 from toolcrib.cli.output import count, print_note, print_warnings
-from toolcrib.project.worker.supervisor import serve_worker
 
 _MB = 1_048_576
 
@@ -32,6 +30,8 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
     Start as many as you like: each takes the calls of tools that it has. A call whose worker dies continues
     elsewhere. At SIGTERM a worker takes no more calls, and gives back those that do not end in time.
     """
+    from toolcrib.cli.commands.decide.trust import accepted_project
+
     project = accepted_project(root, ask=True)
     print_warnings(project)
     memory = None if memory_mb is None else memory_mb * _MB
@@ -40,6 +40,8 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
         print_note(f"serving {count(tools, 'tool')}, {count(concurrency, 'call')} at a time")
 
     async def serve() -> None:
+        from toolcrib.project.worker.supervisor import serve_worker
+
         stop = asyncio.Event()
         # By default a signal ends the process at once, and its calls wait until their leases end.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

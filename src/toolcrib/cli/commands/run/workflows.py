@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +14,10 @@ from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import ToolcribError
-from toolcrib.project import Project
-from toolcrib.runs.sessions import Run
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
+    from toolcrib.runs.sessions import Run
 
 
 @click.group("workflows")
