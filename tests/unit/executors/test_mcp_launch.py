@@ -80,6 +80,7 @@ def test_a_project_cannot_make_a_landmark_that_leads_out(home: Path) -> None:
         (("npx", "https://example.com/x.tgz"), "only packages by name"),
         (("npx", "../x"), "only packages by name"),
         (("npx", "-y", "absent@2"), "absent is not on this machine"),
+        (("npx", "-p=absent@2", "x"), "absent is not on this machine"),
         (("uv", "run", "x"), "uv sync"),
         (("uv", "run", "--with", "x", "y"), "--with"),
         (("conda", "run", "-n", "gone", "x"), "no conda environment 'gone'"),

@@ -38,7 +38,8 @@ def _read_options(
         ) from None
     options: dict[str, list[str]] = {}
     for name, value in given:
-        options.setdefault(name, []).append(value)
+        # Only getopt counts the sign in `-p=VALUE` as part of the value.
+        options.setdefault(name, []).append(value if name.startswith("--") else value.removeprefix("="))
     return options, rest
 
 
