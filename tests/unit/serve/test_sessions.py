@@ -36,20 +36,27 @@ async def test_a_client_whose_sessions_are_all_in_use_keeps_no_other_out() -> No
 
 
 async def test_streams_that_nobody_reads_take_bounded_memory() -> None:
-    """Those that ended first lose their events; the others can be read on."""
+    """The largest lose their events; a short answer that another client left before can be read on."""
     sessions, catalog, line = McpSessions(), MemoryCatalog(), b"x" * 1_000
-    session = McpSession(Client("a", None), lambda own: Connection(catalog, own.send), sessions.held)
-    sessions.add(session)
-    streams = []
+
+    def begin(name: str) -> McpSession:
+        session = McpSession(Client(name, None), lambda own: Connection(catalog, own.send), sessions.held)
+        sessions.add(session)
+        return session
+
+    modest, greedy = begin("token:modest"), begin("token:greedy")
+    kept = modest.stream()
+    for _ in range(10):
+        kept.send(line)
+    kept.close()
     for _ in range(80):  # which would be 90 MiB
-        stream = session.stream()
+        stream = greedy.stream()
         while not stream.congested():
             stream.send(line)
         stream.reply(line)
-        streams.append(stream)
         assert sessions.held.bytes < MOST_HELD + (1 << 20)
-    assert session.find(f"{streams[0].name}-3") is None
-    assert session.find(f"{streams[-1].name}-3") == (streams[-1], 3)
+    assert greedy.find("1-3") is None
+    assert modest.find(f"{kept.name}-3") == (kept, 3)
     await sessions.close()
     assert sessions.held.bytes == 0
 

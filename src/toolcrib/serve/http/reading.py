@@ -63,15 +63,16 @@ async def receive_body(
     """Receive the whole body of a request. Raises TooLarge as soon as it is known to be so, and SlowRequest.
 
     `length` is the header Content-Length. The body has `seconds` to arrive, and one more for each 16 KiB.
-    `count` gets the bytes of each part, and in the end all of them as a negative number.
+    `count` gets the bytes of each part that has to wait for the next one, and in the end all of them as a
+    negative number.
     """
     # A body in chunks names no length, so the bytes that come are counted too.
     check_length(int(length) if length.isdecimal() else 0, limit)
     parts: list[bytes] = []
-    size, begun = 0, time.monotonic()
+    size, held, begun = 0, 0, time.monotonic()
 
     async def read() -> None:
-        nonlocal size
+        nonlocal size, held
         more = True
         while more:
             message = await receive()
@@ -79,9 +80,11 @@ async def receive_body(
                 raise ClientDisconnect
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            count(len(parts[-1]))
             check_length(size, limit)
             more = message.get("more_body", False)
+            if more:
+                held = size
+                count(len(parts[-1]))
 
     try:
         # A client that sends a byte now and then would occupy a connection for ever.
@@ -91,7 +94,7 @@ async def receive_body(
     except DeadlineExceeded:
         raise SlowRequest(f"{size} bytes of the body came in time", hint="Send it faster.") from None
     finally:
-        count(-size)
+        count(-held)
     return b"".join(parts)
 
 

@@ -28,7 +28,8 @@ _RETRY_MS = 1_000
 class HeldEvents:
     """The memory that the events of all streams of a server take, at most `MOST_HELD` or a little more.
 
-    Above that, the streams that ended first and that nobody reads lose their events.
+    Above that, the largest of the streams that ended and that nobody reads lose their events, so that a client
+    with many cannot push out a short answer of another one.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class HeldEvents:
         """Count bytes of an event that is kept from now on; negative for one that is not any longer."""
         self.bytes += size
         while size > 0 and self.is_full and self.ended:
-            next(iter(self.ended)).forget()
+            max(self.ended, key=lambda stream: stream.size).forget()
 
 
 class EventStream:
@@ -58,7 +59,7 @@ class EventStream:
     """True once nothing more will come."""
     is_read = False
     """True while a client reads it as events."""
-    _size = 0
+    size = 0
     """Bytes of its events in memory."""
     _is_final = False
     _begun = False
@@ -97,7 +98,7 @@ class EventStream:
         self._changed.set()
 
     def _count(self, size: int) -> None:
-        self._size += size
+        self.size += size
         self._held.add(size)
 
     def discard(self) -> None:
@@ -110,7 +111,7 @@ class EventStream:
         self._held.ended.pop(self, None)
         self._events.clear()
         self._unread = self._kept = 0
-        self._count(-self._size)
+        self._count(-self.size)
 
     def reply(self, data: bytes | None, error: int | None = None, /) -> None:
         """Add the answer, which ends the stream."""
