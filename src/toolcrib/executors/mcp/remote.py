@@ -52,6 +52,7 @@ class HttpLink:
         self._home: Destination | None = None
         self.closed = asyncio.Event()
         """Set if it can be used no longer. No connection stays open between calls, so only callers set it."""
+        self.lost = False
         self.stderr = ""
 
     async def __aenter__(self) -> Any:

@@ -251,7 +251,7 @@ class McpServer:
             async with asyncio.timeout(self.spec.start_timeout_s):
                 self._on_tools(*await fetch(up.client))
         except Exception as error:
-            if not _is_answer(leaf := _leaf(error)) or up.link.closed.is_set() or up.link.failure():
+            if not _is_answer(leaf := _leaf(error)) or up.link.lost or up.link.failure():
                 raise
             up.stale.set()
             text = (
@@ -447,7 +447,7 @@ class McpServer:
         if isinstance(error, ToolcribError):
             return error
         # The client's error hides the cause that the link saw, such as HTTP 401 or a login that has ended.
-        if isinstance(found := up.link.failure(), ToolcribError) and not up.link.closed.is_set():
+        if isinstance(found := up.link.failure(), ToolcribError) and not up.link.lost:
             up.link.closed.set()
             return _copy_of(found)
         if isinstance(error, MCPError) and error.code == _CAPABILITY_MISSING:
@@ -457,7 +457,7 @@ class McpServer:
             )
         name = self.spec.name
         details: dict[str, Any] = {"server": name, "tool": tool}
-        if not _is_answer(error) or up.link.closed.is_set():
+        if not _is_answer(error) or up.link.lost:
             up.link.closed.set()
             return (_SessionLost if _is_unknown_session(error) else ToolFailed)(
                 f"{name}: {tool}: the server ended before it answered",

@@ -26,6 +26,8 @@ class Remote(Served):
         self.redirect = ""
         self.endless = False
         self.status = 0
+        self.together = asyncio.Barrier(1)
+        """Passed by calls before they are refused."""
         server = MCPServer("remote")
 
         @server.tool()
@@ -51,9 +53,8 @@ class Remote(Served):
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
                 self.headers.append({k.decode(): v.decode() for k, v in scope["headers"]})
-                if self.endless and any(
-                    v == b"tools/call" for k, v in scope["headers"] if k == b"mcp-method"
-                ):
+                is_call = (b"mcp-method", b"tools/call") in scope["headers"]
+                if self.endless and is_call:
                     kind = [(b"content-type", b"application/json")]
                     await send({"type": "http.response.start", "status": 200, "headers": kind})
                     for _ in range(64):
@@ -61,6 +62,8 @@ class Remote(Served):
                         await send(part)
                     return
                 if self.status:
+                    if is_call:
+                        await self.together.wait()
                     await send({"type": "http.response.start", "status": self.status, "headers": []})
                     await send({"type": "http.response.body", "body": b"no gateway"})
                     return
@@ -190,6 +193,16 @@ async def test_a_failure_names_the_http_status(crib: Crib, remote: Remote, fails
         error = (await project.call("far__add", {"a": 1, "b": 2})).error
         assert error is not None
         assert "it answered HTTP 502" in error.message
+
+
+async def test_every_call_that_is_refused_at_once_says_how_to_log_in(crib: Crib, remote: Remote) -> None:
+    write(crib, {"far": {"url": remote.url}})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(30)
+        remote.status, remote.together = 401, asyncio.Barrier(3)
+        for result in await asyncio.gather(*(project.call("far__add", {"a": 1, "b": 2}) for _ in range(3))):
+            assert "it refuses our requests (HTTP 401)" in failed(result, "tool_unavailable")
 
 
 async def test_a_server_that_restarts_is_connected_to_again(crib: Crib, remote: Remote) -> None:

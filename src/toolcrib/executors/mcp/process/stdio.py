@@ -45,9 +45,11 @@ class StdioLink:
         self._reading: asyncio.ReadTransport | None = None
         self.closed = asyncio.Event()
         """Set if it can be used no longer."""
+        self.lost = False
+        """True if no message can come any more."""
         self._junk = b""
         self._fault = ""
-        self._lost = self._ended_by_us = False
+        self._ended_by_us = False
         self.status = 0  # No HTTP here.
 
     async def __aenter__(self) -> Any:
@@ -76,7 +78,7 @@ class StdioLink:
     async def __aexit__(self, *_: object) -> None:
         assert self._stream is not None
         # `failure` must not report an end that we cause ourselves.
-        self._ended_by_us = not self._lost
+        self._ended_by_us = not self.lost
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -130,7 +132,7 @@ class StdioLink:
             self._note_end(came)
 
     def _note_end(self, came: MemoryObjectSendStream[Any]) -> None:
-        self._lost = True
+        self.lost = True
         self.closed.set()
         came.close()
 
