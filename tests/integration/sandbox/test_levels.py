@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -286,6 +287,7 @@ def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
         ({"TOOLCRIB_CACHE": "/a/own", "XDG_CACHE_HOME": "/b"}, "/a/own"),
         ({"XDG_CACHE_HOME": "/b", "HOME": "/c"}, "/b/toolcrib"),
         ({"HOME": "/c"}, "/c/.cache/toolcrib"),
+        ({}, f"{pwd.getpwuid(os.getuid()).pw_dir}/.cache/toolcrib"),
         ({"TOOLCRIB_CACHE": "relative", "HOME": "/c"}, None),
     ],
 )

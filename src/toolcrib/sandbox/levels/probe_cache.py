@@ -30,7 +30,8 @@ SETTINGS = (
 
 def place() -> Path | None:
     """Return the file for a process like this one; None if there is no place for it."""
-    base = os.environ.get("XDG_CACHE_HOME") or f"{os.environ.get('HOME', '')}/.cache"
+    # Services of root often have no HOME: `expanduser` then takes the folder from the list of users.
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.environ.get("TOOLCRIB_CACHE") or f"{base}/toolcrib"
     boot = text_of(BOOT_ID)
     if not folder.startswith("/") or not boot:
