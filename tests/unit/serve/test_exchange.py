@@ -59,7 +59,10 @@ async def test_messages_that_have_come_in_part_keep_out_no_whole_one() -> None:
                 return {"type": "http.request", "body": b""}
             return parts.pop()
 
-        return await Exchange({}, Client("token:a"), receive, receive, incoming).body(60)
+        async def send(message: Any) -> None:
+            raise AssertionError(message)
+
+        return await Exchange({}, Client("token:a"), receive, send, incoming).body(60)
 
     part = {"type": "http.request", "body": b"x" * (16 << 20), "more_body": True}
     slow = [asyncio.create_task(body(part)) for _ in range(8)]

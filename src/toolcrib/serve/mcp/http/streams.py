@@ -28,8 +28,8 @@ _RETRY_MS = 1_000
 class HeldEvents:
     """The memory that the events of all streams of a server take, at most `MOST_HELD` or a little more.
 
-    Above that, the largest of the streams that ended and that nobody reads lose their events, so that a client
-    with many cannot push out a short answer of another one.
+    Above that, the largest of the streams that ended and that nobody reads lose their events, so that a
+    client with many cannot push out a short answer of another one.
     """
 
     def __init__(self) -> None:
