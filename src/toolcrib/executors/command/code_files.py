@@ -23,7 +23,7 @@ from toolcrib.executors.command.programs import (
     known_program,
     module_program,
 )
-from toolcrib.executors.command.reading import Reading
+from toolcrib.executors.command.reading import CommandReading
 from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths, first_line
 from toolcrib.spec import CommandExec, Tool
@@ -149,7 +149,7 @@ class _Reader:
 
     def _known(self, program: Program, words: list[str], fed: list[str], folders: list[str]) -> None:
         """Collect the files of a program that is in the table; `fed` are files that it gets as its input."""
-        reading, ending = Reading(program, words, 1), ""
+        reading, ending = CommandReading(program, words, 1), ""
         for role, text, option in reading.parts():
             if role == "option":
                 folders = self._option(reading, text, option, folders)
@@ -175,7 +175,7 @@ class _Reader:
             for word in (*(fed if program.stdin else ()), *program.default):
                 self.file(word, folders)
 
-    def _script(self, reading: Reading, word: str, folders: list[str]) -> bool:
+    def _script(self, reading: CommandReading, word: str, folders: list[str]) -> bool:
         """Read the operand that is code. Return False if it may be the argument of an unknown option."""
         if reading.is_line:
             self.line(word, folders)
@@ -185,7 +185,7 @@ class _Reader:
             return self.file(word, folders) or not (reading.unsure or word == "-")
         return True
 
-    def _option(self, reading: Reading, text: str, option: str, folders: list[str]) -> list[str]:
+    def _option(self, reading: CommandReading, text: str, option: str, folders: list[str]) -> list[str]:
         """Read the argument of an option. Return the working folders after it."""
         program = reading.program
         if option in program.files:

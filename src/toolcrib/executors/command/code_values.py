@@ -20,7 +20,7 @@ from toolcrib.executors.command.programs import (
     known_program,
     module_program,
 )
-from toolcrib.executors.command.reading import VALUE, Reading
+from toolcrib.executors.command.reading import VALUE, CommandReading
 from toolcrib.executors.command.shell_words import Command, Piece, marked
 from toolcrib.spec import CommandExec, Tool
 from toolcrib.spec.record import record
@@ -183,7 +183,7 @@ def _of_program(
         if fed:
             yield _CodeWord(-1, name)
         return
-    reading = Reading(program, words, first)
+    reading = CommandReading(program, words, first)
     for role, text, option in reading.parts():
         if role == "command":
             yield from _code_words(words, reading.at, seen, fed=fed)
@@ -202,7 +202,7 @@ def _of_program(
         yield _CodeWord(-1, name)
 
 
-def _is_code(reading: Reading, role: str, text: str, option: str) -> bool:
+def _is_code(reading: CommandReading, role: str, text: str, option: str) -> bool:
     """Return True if the program takes a part with a value in it as code."""
     program = reading.program
     if role == "option":

@@ -11,7 +11,7 @@ VALUE = "\0"
 """Stands in a word for a value of a call."""
 
 
-class Part(NamedTuple):
+class CommandPart(NamedTuple):
     """One part of a command, as its program reads it."""
 
     role: Literal["option", "any", "variable", "command", "script", "rest", "argument"]
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     option: str = ""
 
 
-class Reading:
+class CommandReading:
     """The words of one command of a known program, read as the program reads them.
 
     Whoever goes through `parts` sets `given` once the operand `script` is known to be the code.
@@ -44,7 +44,7 @@ class Reading:
         self.is_line = False
         """An option makes the operand `script` a command line."""
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[CommandPart]:
         """Yield each part up to the code, except for options without an argument."""
         program, operands, ended = self.program, 0, False
         while self.at < len(self.words):
@@ -53,10 +53,10 @@ class Reading:
                 ended = word == "--"
                 yield from () if ended else self._option(word)
             elif program.variables and ASSIGNED.match(word):
-                yield Part("variable", word)
+                yield CommandPart("variable", word)
             elif operands or word not in program.skips:
                 role = self._role(operands)
-                yield Part(role, word)
+                yield CommandPart(role, word)
                 operands += 1
                 # After the code there are only its arguments.
                 over = self.given and not (program.mixes or program.rest or self.unsure)
@@ -74,7 +74,7 @@ class Reading:
             return "script"
         return "rest" if self.program.rest else "argument"
 
-    def _option(self, word: str) -> Iterator[Part]:
+    def _option(self, word: str) -> Iterator[CommandPart]:
         """Read one word of options, with the word after it where that is the argument."""
         program = self.program
         with_code = (*program.code, *program.loads)
@@ -87,7 +87,7 @@ class Reading:
             if option is not None:
                 yield self._argument(option, attached if equals else None)
             elif VALUE in name:
-                yield Part("any", word)
+                yield CommandPart("any", word)
             # It may take the next word, so whichever operand has a value counts as the code.
             elif not equals:
                 self.unsure |= not program.whole
@@ -97,7 +97,7 @@ class Reading:
                 yield self._argument(option, word[at:] or None)
                 return
             if letter == VALUE:
-                yield Part("any", word)
+                yield CommandPart("any", word)
                 return
             self.unsure |= letter not in program.flags + program.line
             self.reads_input |= letter in program.input
@@ -105,14 +105,14 @@ class Reading:
             if program.input:
                 self.shown = word
 
-    def _argument(self, option: str, attached: str | None) -> Part:
+    def _argument(self, option: str, attached: str | None) -> CommandPart:
         if attached is None:
             self.at += 1
             attached = self.words[self.at] if self.at < len(self.words) else ""
         if self.takes_code(option):
             self.shown = option
         self.given |= option in self.program.code
-        return Part("option", attached, option)
+        return CommandPart("option", attached, option)
 
     def takes_code(self, option: str) -> bool:
         """Return True if the argument of an option is code, or a command."""
