@@ -62,7 +62,11 @@ class Pipeline:
         self._missing = missing
         self.middleware: tuple[Middleware, ...] = ()
         """Wrappers around every call, the outermost first."""
-        self._wrap()
+        self._handler: Handler = self._attempts
+        # Never changed later: a call of another thread must not meet a path without its approval.
+        self._approved: Proceed = self._run
+        for step in reversed(self._controls.approve):
+            self._approved = step(self._approved)
 
     def use(self, middleware: Middleware) -> None:
         """Put a middleware inside those already there."""
@@ -70,12 +74,10 @@ class Pipeline:
         self._wrap()
 
     def _wrap(self) -> None:
-        self._handler: Handler = self._attempts
+        handler: Handler = self._attempts
         for wrap in reversed(self.middleware):
-            self._handler = wrap(self._handler)
-        self._approved: Proceed = self._run
-        for step in reversed(self._controls.approve):
-            self._approved = step(self._approved)
+            handler = wrap(handler)
+        self._handler = handler
 
     def over(self, bound: Mapping[str, Bound]) -> Pipeline:
         """Return the same path, controls and middleware over another table of tools."""

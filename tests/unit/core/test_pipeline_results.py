@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -376,3 +377,23 @@ async def test_a_tool_removed_meanwhile_still_ends_its_call() -> None:
 
     assert (await tools.call("leaving")).value == "done"
     assert error_of(await tools.call("leaving")).code == "tool_not_found"
+
+
+async def test_a_middleware_that_is_added_does_not_take_the_approval_from_other_calls() -> None:
+    tools: list[Toolset] = []
+    results: list[Result] = []
+
+    def approve(_proceed: Proceed) -> Proceed:
+        async def step(_ctx: Context) -> Result:
+            raise DeniedError("nobody has approved this")
+
+        if tools:  # the path is put together again
+            with ThreadPoolExecutor(1) as pool:
+                results.append(pool.submit(asyncio.run, tools[0].call("tool")).result())
+        return step
+
+    tools.append(Toolset(controls=Controls(approve=(approve,))))
+    tools[0].register("tool", lambda: "done")
+    tools[0].use(lambda handler: handler)
+    results.append(await tools[0].call("tool"))
+    assert {error_of(result).code for result in results} == {"denied"}

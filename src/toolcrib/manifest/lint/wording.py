@@ -89,7 +89,7 @@ def instructions(text: str) -> str | None:
     plain = text[:MAX_TEXT]
     if not plain.isascii():
         plain = INKLESS.sub("", unicodedata.normalize("NFKC", plain))
-        plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
+        plain = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Cs"))
     found = _search()(plain)
     return " ".join(found.group().split()) if found is not None else None
 

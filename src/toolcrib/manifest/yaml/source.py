@@ -350,10 +350,12 @@ def _refuse_foreign(document: Document) -> None:
 
 def walk(data: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     """Yield every value with its path, in the order of the document."""
-    yield path, data
-    inside = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for step, value in inside:
-        yield from walk(value, (*path, step))
+    waiting = [(path, data)]  # No recursion: a schema of a server may be nested deeper than Python's limit.
+    while waiting:
+        path, node = waiting.pop()
+        yield path, node
+        inside = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+        waiting += reversed([((*path, step), value) for step, value in inside])
 
 
 _UNPLACED = (

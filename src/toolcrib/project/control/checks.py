@@ -235,7 +235,7 @@ class Pins:
     ) -> None:
         self.path, self._root = root / FILE, root
         self._digest_of, self._started = digest_of, started or {}
-        self._read: tuple[tuple[int, ...], Lock | None] | None = None
+        self._read: tuple[tuple[int, ...], Lock] | None = None
         self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
         """Returns by bundle the digest of each tool's definition from a remote server."""
 
@@ -294,5 +294,7 @@ class Pins:
         # A link in place of the file has an inode of its own, and `read_lock` refuses it.
         state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if self._read is None or self._read[0] != state:
-            self._read = (state, read_lock(self.path))
-        return self._read[1]
+            # None if it is gone by now. It may come back in the same state, so that is not kept.
+            lock = read_lock(self.path)
+            self._read = None if lock is None else (state, lock)
+        return None if self._read is None else self._read[1]

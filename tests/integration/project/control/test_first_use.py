@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -311,6 +313,32 @@ def test_no_tool_writes_the_lock(crib: Crib) -> None:
     crib.sh("echo x > toolcrib.lock; rm -f toolcrib.lock; mv toolcrib.lock other; echo y > fine")
     assert (crib.root / "toolcrib.lock").read_bytes() == before
     assert (crib.root / "fine").exists()
+
+
+def test_a_lock_that_is_away_for_a_moment_counts_again(crib: Crib) -> None:
+    folder = crib.shell()
+    lock(crib)
+    (folder / "new").write_text("1")
+    project, every = crib.open(), list[Pins]()
+    tool, shown, away = project.get("sh"), crib.root / "shown", crib.root / "away"
+    shown.mkdir()
+    (crib.root / "toolcrib.lock").rename(shown / "toolcrib.lock")
+
+    def move() -> None:
+        for _ in range(2_000):
+            shown.rename(away)
+            away.rename(shown)
+
+    with ThreadPoolExecutor(1) as pool:
+        moving = pool.submit(move)
+        while not moving.done():
+            every.append(Pins(shown, project.fingerprint))
+            with suppress(DeniedError):
+                every[-1].require(tool)
+    moving.result()
+    for pins in every:
+        with pytest.raises(DeniedError, match="new"):
+            pins.require(tool)
 
 
 def test_definitions_of_remote_tools_are_pinned_by_whoever_brings_them(crib: Crib) -> None:

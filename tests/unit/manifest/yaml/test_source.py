@@ -87,6 +87,7 @@ REFUSED = [
     ("a: &k !x y", "yaml-tag", 1, 7),
     ('{"a":!x 1}', "yaml-tag", 1, 6),
     ("a: complete!\nb: !<tag:yaml.org,2002:str> 1", "yaml-tag", 2, 4),
+    ("a: b\tc\nd: !x 1", "yaml-tag", 2, 4),
     ("%TAG ! tag:x,2000:\n---\na: 1", "yaml-directive", 1, 1),
     ("# c\n%YAML 1.1\n---\na: no", "yaml-directive", 2, 1),
     ("a: &x {p: 1}\nb:\n  <<: *x\n", "yaml-merge-key", 3, 3),
