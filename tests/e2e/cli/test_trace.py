@@ -148,7 +148,8 @@ def test_folders_that_a_person_would_grant(stocked: Crib) -> None:
     manifest = stocked.home / "tools/log/tool.yml"
     comment = "# counted by hand\n"
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in json.loads(manifest.read_text()).items())
-    manifest.write_text(text.replace("exec:", f"permissions: {{network: false}}\n\n{comment}exec:"))
+    text = text.replace("exec:", f"permissions: {{network: false}}\n\n{comment}exec:")
+    manifest.write_text(text, newline="\r\n")
     config = {"entrypoint": "git", "args": ["log"]}
     stocked.tool("plain", "command", config, outputs={"format": "text"})
     failed = cli(stocked, "run", "plain").err

@@ -66,6 +66,10 @@ def test_it_does_not_fit(value: Any, expected: str) -> None:
     assert not matches(value, expected)
 
 
+def test_a_long_text_and_a_long_wildcard_take_no_long_time() -> None:
+    assert not matches("a" * 4_000_000, "..." + "a" * 100_000 + "b...")
+
+
 @given(JSON)
 def test_a_value_always_fits_itself(value: Any) -> None:
     assert matches(value, json.dumps(value, indent=1))

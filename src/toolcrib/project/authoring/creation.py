@@ -250,7 +250,7 @@ def _put(folder: Path, name: str, text: bytes) -> None:
     stage = folder / _STAGE
     shutil.rmtree(stage, ignore_errors=True)  # A process that died has left it.
     try:
-        stage.mkdir()
+        stage.mkdir(0o755)
         write_synced(stage / FILE_NAME, text, 0o644)
         # A reader sees a whole tool or none. It fails if there is a folder of this name with something in it.
         stage.rename(folder / name)

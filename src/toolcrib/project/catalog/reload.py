@@ -51,8 +51,8 @@ class HotReload:
         self._watch = Watch(
             registry.place, external.sources, lambda text: self._report(CatalogChange(warnings=[text]))
         )
-        self._unlisted: list[Diagnostic] = []
-        """Why the folder of tools could not be listed the last time."""
+        self._known: list[Diagnostic | str] = []
+        """What the last look at everything reported: polling finds it again each time."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -99,8 +99,9 @@ class HotReload:
         loaded = await asyncio.to_thread(self._external.read, list(places)) if places else {}
         change = self._apply(readings, loaded) if readings or loaded else CatalogChange()
         if every:
-            change.broken += [one for one in found if one not in self._unlisted]
-            self._unlisted = found
+            known, self._known = self._known, [*found, *change.warnings]
+            change.broken += [one for one in found if one not in known]
+            change.warnings = [one for one in change.warnings if one not in known]
         if "config" in touched:
             change.warnings.append("config.yml has changed; the new settings apply from the next start")
         if change:

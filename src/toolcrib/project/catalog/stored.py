@@ -225,7 +225,8 @@ class StoredTools:
 
     def _with_wire_name(self, text: str) -> ListedTool | None:
         bundle, _, slug = text.partition("__")[0].partition("_")
-        own = self._ids.get(bundle)
+        if not slug or (own := self._ids.get(bundle)) is None:  # Else each unknown name costs a look at all.
+            return None
         found = (tool for tool in self.listing.tools() if tool.slug == slug and tool.bundle == own)
         return next((tool for tool in found if wire_name(self.full_name(tool)) == text), None)
 

@@ -371,9 +371,13 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
     monkeypatch.setattr(Inotify, "add" if limit == "watches" else "__init__", full)
     async with watched(crib) as (project, told):
         assert "fs.inotify.max_user_watches" in told[0].warnings[0]
+        project.toolset.register("own", lambda: "function")
+        says(crib, "own", "manifest")
+        await until(lambda: any("function" in text for change in told for text in change.warnings))
         says(crib, "b", "twos")
         await until(lambda: is_at(project, "b", "data/twos"))
         says(crib, "c", "new")
         await until(lambda: "c" in project.toolset)
         shutil.rmtree(crib.home / "tools" / "b")
         await until(lambda: "b" not in project.toolset)
+        assert sum("function" in text for change in told for text in change.warnings) == 1

@@ -12,10 +12,10 @@ from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.commands.look.show import find_tool, input_schema
 from toolcrib.cli.commands.run.run import result_of
 from toolcrib.cli.confirm import ask, require_person
-from toolcrib.cli.files import diff_of, replace_file
+from toolcrib.cli.files import diff_of
 from toolcrib.cli.options import approve_option, project_options, timeout_option
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.errors import ConflictError, ToolcribError, UsageError
 from toolcrib.spec import Call, Result
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def command(
 def _apply(trace: Trace) -> None:
     """Show what changes in the manifest, ask, and write it."""
     from toolcrib.manifest import load
+    from toolcrib.state.private import put_file
 
     source = trace.tool.source
     if source is None or source.dialect != "native":
@@ -120,7 +121,10 @@ def _apply(trace: Trace) -> None:
     if ask("Write it?") is None:
         print_note("Nothing was written.")
         return
-    replace_file(path, document.text, text)
+    # Not `replace_file`, which reads as text: it takes other line ends for a change.
+    if path.read_bytes() != document.raw:  # An editor may have saved while the question was open.
+        raise ConflictError(f"{path} has just changed", hint="Run the command again.")
+    put_file(path, text.encode(), mode=path.stat().st_mode & 0o777)
     print_note(f"changed {path}")
 
 
