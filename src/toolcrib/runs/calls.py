@@ -202,6 +202,7 @@ class DurableCalls(StoredCalls):
             "id": id,
             "state": "ready" if approval is None else "waiting",
             "approval": approval,
+            **dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0),
         }
         if transaction is not None:
             return self._submit(transaction, row, delay_s, deliver)

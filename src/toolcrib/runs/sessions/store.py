@@ -290,6 +290,8 @@ def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float)
         "trace": new.trace or new_trace(),
         "ready_at": now,
         "created_at": now,
+        **dict.fromkeys(counts, 0),
+        **dict.fromkeys(("cost_usd", "active_s"), 0.0),
     }
 
 
