@@ -54,8 +54,9 @@ _SMALL = 64 * 1024
 _MAX_DIRECTORY = 4 * 1024 * 1024
 _NAME = re.compile(r"(manifest|bundle)\.json|tools/[0-9a-f-]+\.json", re.ASCII)
 _END = b"PK\x05\x06"
-# Bytes of the end record without a comment (APPNOTE, 4.3.16).
+# Bytes of the end record and of a local header without names and comments (APPNOTE, 4.3.16 and 4.3.7).
 _END_SIZE = 22
+_LOCAL_SIZE = 30
 # The first moment that a ZIP file can name, for the same bytes each time.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _DOS_FOLDER = 0x10
@@ -112,7 +113,7 @@ def read_zip(data: bytes) -> Contents:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
-            _check_entries(entries)
+            _check_entries(entries, archive.start_dir)
             files = {entry.filename: _content(archive, entry) for entry in entries}
     # RuntimeError: encrypted.
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
@@ -151,7 +152,7 @@ def _check_end(data: bytes) -> None:
         _refuse("odd_layout", "the archive's parts do not follow each other")
 
 
-def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
+def _check_entries(entries: list[zipfile.ZipInfo], end: int) -> None:
     if len(entries) > MAX_FILES:
         _refuse("too_many", f"the archive has {len(entries):,} files; at most {MAX_FILES:,} are read")
     names = Counter(entry.filename for entry in entries)
@@ -170,6 +171,13 @@ def _check_entries(entries: list[zipfile.ZipInfo]) -> None:
             _refuse("bomb", f"{name!r} is compressed too well to be a record", name)
     if sum(entry.file_size for entry in entries) > MAX_TOTAL:
         _refuse("too_large", f"the files have more than {MAX_TOTAL:,} bytes together")
+    # Files that share bytes have a modest ratio each. `zipfile` refuses them since Python 3.11.8 and 3.12.2 only.
+    ordered = sorted(entries, key=lambda entry: entry.header_offset)
+    ends = [*(entry.header_offset for entry in ordered[1:]), end]
+    for entry, following in zip(ordered, ends, strict=False):
+        taken = _LOCAL_SIZE + len(entry.filename.encode()) + entry.compress_size
+        if entry.header_offset + taken > following:
+            _refuse("overlap", f"{entry.filename!r} shares bytes with another part", entry.filename)
 
 
 def _check_kind(entry: zipfile.ZipInfo) -> None:

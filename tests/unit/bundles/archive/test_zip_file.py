@@ -213,6 +213,15 @@ def test_too_many_files_are_refused_before_the_directory_is_read(data: bytes, ot
     refused(other, end[:-12] + struct.pack("<H", 3) + end[-10:], "too_many")  # a directory that lies
 
 
+def test_files_that_share_bytes_are_refused(data: bytes, other: Store) -> None:
+    changed = bytearray(zipped(files_in(data), compress=zipfile.ZIP_DEFLATED))
+    directory = int.from_bytes(changed[-6:-2], "little")
+    size = slice(directory + 20, directory + 24)
+    # What follows the end of the first file's data is not read, so both files have the right contents.
+    changed[size] = struct.pack("<I", int.from_bytes(changed[size], "little") + 100)
+    refused(other, bytes(changed), "overlap", "manifest.json")
+
+
 def test_encrypted_and_oddly_compressed_files_are_refused(data: bytes, other: Store) -> None:
     start = data.rindex(b"PK\x05\x06")
     directory = int.from_bytes(data[start + 16 : start + 20], "little")
