@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.crib import Crib
@@ -30,12 +32,17 @@ def test_an_artifact_is_read_by_its_own_client_also_in_ranges(crib: Crib) -> Non
         assert (last.status, last.body) == (206, whole.body[-3:])
         beyond = server.send("GET", path, headers={"Range": f"bytes={found.size}-"})
         assert beyond.status == 416
+        for ignored in ("bytes=5-2", "bytes=-", "bytes", "bytes=a-b", "items=0-5", "bytes=0-1,4-5"):
+            answer = server.send("GET", path, headers={"Range": ignored})
+            assert (answer.status, answer.body) == (200, whole.body), ignored
         other = Tokens(vault).create("other", ["invoke"], owner="bob")
         assert server.send("GET", path, token=other).code == "not_found"
         uri = f"toolcrib://artifacts/{found.id}"
         refused = modern(server, "resources/read", {"uri": uri}, headers={"Mcp-Name": uri}, token=other)
         assert refused.json["error"]["code"] == -32602
         assert server.send("GET", "/tools/artifacts/nothing").code == "not_found"
+        Path(found.path).unlink()
+        assert server.send("GET", path).code == "not_found"
 
 
 @pytest.mark.usefixtures("kernel")
