@@ -171,7 +171,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], end: int) -> None:
             _refuse("bomb", f"{name!r} is compressed too well to be a record", name)
     if sum(entry.file_size for entry in entries) > MAX_TOTAL:
         _refuse("too_large", f"the files have more than {MAX_TOTAL:,} bytes together")
-    # Files that share bytes have a modest ratio each. `zipfile` refuses them since Python 3.11.8 and 3.12.2 only.
+    # Files that share bytes have a modest ratio each. `zipfile` refuses them since Python 3.11.8 and 3.12.2.
     ordered = sorted(entries, key=lambda entry: entry.header_offset)
     ends = [*(entry.header_offset for entry in ordered[1:]), end]
     for entry, following in zip(ordered, ends, strict=False):

@@ -28,7 +28,7 @@ def get_artifact(request: RestRequest) -> Response:
     client = request.client
     owner = None if client.caller == "page" else outputs.readable(client.caller, client.identity)
     found = outputs.store.get(request.path["artifactID"], owner)
-    outputs.store.read(found.id, owner, limit=0)  # NotFoundError if its file is gone: the response would break.
+    outputs.store.read(found.id, owner, limit=0)  # Raises NotFoundError if its file is gone.
     headers = {
         "ETag": f'"{found.sha256}"',
         # An output may be HTML: shown as a page of this server, its scripts would act with the session.
