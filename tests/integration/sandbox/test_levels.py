@@ -327,6 +327,22 @@ def test_only_what_this_user_alone_may_have_written_is_read(
     assert probe_cache.known() is None
 
 
+def test_containers_that_are_gone_leave_a_bounded_number_of_files(
+    room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "own"))
+    (room / "own").mkdir(mode=0o700)
+    for number in range(200):
+        file = room / f"own/level-{number}"
+        file.write_text("full")
+        os.utime(file, (number, number))
+    probe_cache.keep("landlock")
+    left = {file.name for file in (room / "own").iterdir()}
+    assert len(left) == 64
+    assert "level-199" in left
+    assert probe_cache.known() == "landlock"
+
+
 PROJECT = """
 from toolcrib.cli.output import print_warnings
 from toolcrib.project import Project, find, load_config

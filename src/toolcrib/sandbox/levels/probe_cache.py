@@ -26,6 +26,8 @@ SETTINGS = (
     "/proc/sys/kernel/unprivileged_userns_clone",
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
 )
+MOST = 64
+"""Files that are kept, the newest."""
 
 
 def place() -> Path | None:
@@ -85,6 +87,10 @@ def keep(level: Level) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="ascii") as file:
             file.write(level)
+        # Each start of a container or service has namespaces of its own, and so a file of its own.
+        files = sorted(path.parent.glob("level-*"), key=lambda one: one.stat().st_mtime)
+        for old in files[:-MOST]:
+            old.unlink()
 
 
 def forget() -> None:
