@@ -214,8 +214,7 @@ class DurableCalls(StoredCalls):
     def _submit(self, tx: Transaction, row: Mapping[str, Any], delay_s: float, deliver: bool) -> str:
         now = tx.now()
         id = row["id"] or new_id(now)
-        counts = dict.fromkeys(("epoch", "attempts", "snoozes", "rescues"), 0)
-        whole = {**row, **counts, "id": id, "ready_at": now + max(0.0, delay_s), "submitted_at": now}
+        whole = {**row, "id": id, "ready_at": now + max(0.0, delay_s), "submitted_at": now}
         if row["idempotency_key"] is None and row["id"] is None:
             tx.add("calls", whole)
         elif not tx.insert("calls", whole):

@@ -276,7 +276,6 @@ def run_row(id: str, session_id: str, new: RunDraft, variables: str, now: float)
     """Return the row of a run that has not begun; the place in its tree and the state are not in it."""
     counts = ("epoch", "iteration", "open_calls", "failures", "rescues", "input_tokens", "output_tokens")
     return {
-        **dict.fromkeys((*counts, "cost_usd", "active_s"), 0),
         "id": id,
         "session_id": session_id,
         "agent": new.agent,
