@@ -47,3 +47,14 @@ async def test_lines_that_are_no_messages_leave_the_event_loop_to_others() -> No
         assert (await incoming.receive()).message.method == "notifications/tools/list_changed"
         others.cancel()
     assert turns >= 800
+
+
+async def test_a_server_that_prints_without_end_leaves_the_processor_to_others() -> None:
+    async def start() -> Any:
+        return Written(b"\n" * 1_300 + MESSAGE)
+
+    loop = asyncio.get_running_loop()
+    async with StdioLink(start) as (incoming, _):
+        began = loop.time()
+        assert (await incoming.receive()).message.method == "notifications/tools/list_changed"
+    assert loop.time() - began > 0.29  # A pause of a millisecond after each line beyond 1,000.

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
+_FREE_LINES, _PAUSE_S = 1_000, 0.001
+"""Lines that are no messages and are skipped at once; after each further one comes a pause in seconds."""
 _SHOWN = 200
 """Characters shown of a line that is no message."""
 _SAMPLE = 65_536
@@ -98,6 +100,7 @@ class StdioLink:
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
+        skipped = 0
         try:
             while True:
                 line = await reader.readuntil()
@@ -106,8 +109,10 @@ class StdioLink:
                 except ValueError:
                     # Many servers print to standard output. That is an error only if they fail as well.
                     self._junk = self._junk or line[:_SAMPLE].strip()
-                    # Lines that are here already are read without a pause, and the event loop would stand.
-                    await asyncio.sleep(0)
+                    # Lines that are here already are read without a pause, and the event loop would stand. A
+                    # server that prints without end would take a whole processor of this process.
+                    skipped += 1
+                    await asyncio.sleep(0 if skipped <= _FREE_LINES else _PAUSE_S)
                     continue
                 await came.send(SessionMessage(message))
         except asyncio.IncompleteReadError as end:
