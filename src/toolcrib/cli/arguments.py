@@ -13,7 +13,7 @@ from typing import Any
 import click
 import orjson
 
-from toolcrib.errors import InvalidInput, ToolcribError, UsageError
+from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.schema import decode_object, decode_value
 from toolcrib.schema.lenient import kind_of, kinds_of
 from toolcrib.spec.naming import nearest, parts_of, pointed
@@ -180,9 +180,10 @@ def as_typed(text: str, member: Any, schema: Mapping[str, Any]) -> Any:
     if not kinds or "string" in kinds:
         return text
     try:
-        value = decode_value(text)
-    except InvalidInput:
+        orjson.loads(text)
+    except orjson.JSONDecodeError:
         return text
+    value = decode_value(text)
     kind = kind_of(value)
     return value if kind in kinds or (kind == "integer" and "number" in kinds) else text
 

@@ -44,9 +44,10 @@ class Site:
             text, media_type = FIXED[request.path]
             return web.Response(text=text, content_type=media_type)
         match request.path:
-            case "/latin":
-                page = '<meta charset="iso-8859-1"><p>café</p>'.encode("latin-1")
-                return web.Response(body=page, headers={"Content-Type": "text/html"})
+            case "/latin" | "/named" as path:
+                charset, media = ("latin-1", "") if path == "/latin" else ("utf-8", "; charset=utf-8")
+                page = '<meta charset="iso-8859-1"><p>café</p>'.encode(charset)
+                return web.Response(body=page, headers={"Content-Type": f"text/html{media}"})
             case "/punycode":
                 return web.Response(
                     body=b"bcher-kva", headers={"Content-Type": "text/plain; charset=punycode"}
@@ -110,6 +111,7 @@ async def test_a_page_is_readable_text_and_json_stays_as_it_is(site: Site, tmp_p
     assert page == f"# Hi\n\nSee next ({site.url}/next)."
     assert await tools.execute("fetch_url", {"url": f"{site.url}/json"}) == '{"a":  1}'
     assert await tools.execute("fetch_url", {"url": f"{site.url}/latin"}) == "café"
+    assert await tools.execute("fetch_url", {"url": f"{site.url}/named"}) == "café"
     # No character set of the web, and it takes the square of the length.
     assert await tools.execute("fetch_url", {"url": f"{site.url}/punycode"}) == "bcher-kva"
     assert await tools.execute("fetch_url", {"url": f"{site.url}/feed"}) == FEED

@@ -72,6 +72,11 @@ def test_ambiguous_json_is_refused_with_its_place(word: str, found: tuple[str, s
     assert found[1] in caught.value.message
 
 
+def test_a_number_without_a_type_that_holds_it_is_named() -> None:
+    with pytest.raises(InvalidInput, match="does not fit in 64 bits"):
+        parse_arguments([f"a={2**64}"], {"type": "object", "properties": {"a": {"type": "integer"}}})
+
+
 @pytest.mark.parametrize(
     "words", [["a"], ["=x"], [":=1"], ["a:=x"], ["a:="], ["a=1", "a=2"], ["a=\udcff"], ["@/no/file"]]
 )

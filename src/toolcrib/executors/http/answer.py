@@ -31,12 +31,12 @@ def page_text(page: bytes) -> str:
 
 
 def charset_of(response: EgressResponse) -> str | None:
-    """Return the character set of the content type; None for UTF-8 or none."""
+    """Return the character set of the content type, `utf-8` for all that it contains; None for none."""
     for parameter in (response.header("content-type") or "").split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
             charset = value.strip().strip("\"'").lower()
-            return None if charset in ("utf-8", "utf8", "us-ascii", "") else charset
+            return "utf-8" if charset in ("utf8", "us-ascii") else charset or None
     return None
 
 

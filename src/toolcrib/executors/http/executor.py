@@ -276,7 +276,7 @@ def _json(response: EgressResponse, ctx: CallContext, *, needed: bool) -> Any:
         return None
     try:
         charset = charset_of(response)
-        return orjson.loads(body if charset is None else text_in(body, charset))
+        return orjson.loads(body if charset in (None, "utf-8") else text_in(body, charset))
     except (ValueError, LookupError, RecursionError) as error:
         if is_json or needed:
             what = f"the answer is not valid JSON ({media or 'no content type'}): {error}"

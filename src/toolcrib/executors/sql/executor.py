@@ -50,7 +50,7 @@ class SqlExecutor:
         path, writable = self._database(files)
         python, grants = interpreter(files, None, tool.name)
         links = links_on((python,), files.paths)
-        job = workspace.tool_job(files, tool, ".", read=(*grants, str(_STATEMENT)), links=links)
+        job = workspace.tool_job(files, tool, ".", read=(*grants, str(_STATEMENT.parent)), links=links)
         values = Values.of(tool, call, ctx)
         bound = [render_value(item, values) for item in self._parameters]
         parameters = [None if item is MISSING else item for item in bound]
@@ -72,7 +72,8 @@ class SqlExecutor:
         with places_reported(done):
             if done.timed_out:
                 raise timed_out(ctx, done)
-            log_streams(ctx, done, "stdout", "stderr")
+            if not done.result:  # Else it says all that a traceback of our own would.
+                log_streams(ctx, done, "stdout", "stderr")
             return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
 
     def _database(self, files: ProjectFiles) -> tuple[str, bool]:

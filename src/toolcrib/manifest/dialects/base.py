@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -235,11 +236,13 @@ _UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "
 def milliseconds(value: Any) -> int | None:
     """Return a duration (`1m30s`, `500ms`, or a number of seconds) in whole milliseconds.
 
-    A positive text is rounded up to 1. None for what is no duration.
+    A positive text is rounded up to 1. None for what is no duration, or too long for a number.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return int(value * 1000)
-    if not isinstance(value, str) or not re.fullmatch(f"(?:{_PART.pattern})+", value):
+        total = value * 1000
+    elif isinstance(value, str) and re.fullmatch(f"(?:{_PART.pattern})+", value):
+        total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+        total = max(1, round(total, 0)) if total > 0 else 0
+    else:
         return None
-    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    return max(1, round(total)) if total > 0 else 0
+    return int(total) if math.isfinite(total) else None

@@ -18,6 +18,8 @@ MAX_TEXT = 20_000
 MAX_TEXTS = 2_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _JOINERS = "\u200c\u200d"
+_BLANK = re.compile(r"[^\S\n]")
+"""RE2 knows only the blanks of ASCII, and not all of them."""
 _LINE_SIGNS = "\n\t\r"
 
 _FILLER = r"[^.\n]{0,60}"
@@ -90,6 +92,7 @@ def instructions(text: str) -> str | None:
     if not plain.isascii():
         plain = INKLESS.sub("", unicodedata.normalize("NFKC", plain))
         plain = "".join(char for char in plain if unicodedata.category(char) not in ("Cf", "Cs"))
+    plain = _BLANK.sub(" ", plain)
     found = _search()(plain)
     return " ".join(found.group().split()) if found is not None else None
 

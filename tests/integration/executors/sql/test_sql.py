@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,22 @@ def test_a_link_out_of_the_grant_is_refused(shop: Crib, tmp_path: Path) -> None:
     (shop.root / "data/link.db").symlink_to(tmp_path / "outside.db")
     tool(shop, "SELECT * FROM t", config={"database": "data/link.db"})
     failed(shop.call("q"), "permission_denied")
+
+
+def test_it_runs_without_namespaces(
+    shop: Crib, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool(shop, "SELECT name FROM users WHERE age > ?", "${age}")
+    tool(shop, "SELECT * FROM nowhere", name="wrong")
+    (shop.home / "config.yml").write_text("sandbox: {minimum: landlock}\n")
+    shop.trust()
+    monkeypatch.setattr("toolcrib.sandbox.levels.choice.in_force", cache(lambda: "landlock"))
+    found = shop.call("q", {"age": 25})
+    assert found.value == [{"name": "Ann"}]
+    assert (found.details or {})["enforcement"]["level"] == "landlock"
+    caplog.set_level("DEBUG")
+    assert failed(shop.call("wrong"), "tool_failed") == "OperationalError: no such table: nowhere"
+    assert "Traceback" not in caplog.text, "there is no code of a tool in it"
 
 
 def test_a_registered_function_runs_for_a_manifest_that_refers_to_it(crib: Crib) -> None:

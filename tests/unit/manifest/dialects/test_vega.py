@@ -353,6 +353,7 @@ BODY = "  type: http\n  method: POST\n  url: https://a.example/\n  body:\n"
         (SLACK.replace("{{message}}", "{{range .x}}"), 22, 12, "placeholder", "`range .x` is not supported"),
         (SLACK.replace("{{message}}", "{{message | upper}}"), 22, 12, "placeholder", "`upper`"),
         (HEAD + HTTP.replace("30s", "30 sec"), 24, 12, "wrong-value", "not a duration"),
+        (HEAD + HTTP.replace("30s", "1e306"), 24, 12, "wrong-value", "not a duration"),
         (HEAD + HTTP.replace("attempts: 3", "attempts: 0"), 26, 15, "wrong-value", "must be at least 1"),
         (CONDITION.replace("advanced_mode}}", "advanced}}"), 12, 5, "placeholder", "`advanced`"),
         (CONDITION.replace("    {{end}}\n", ""), 12, 5, "condition", "has no `{{end}}`"),
