@@ -82,6 +82,7 @@ class McpServer:
         self.state: ServerState = "stopped"
         self.error: ToolcribError | None = None
         """The last failure; None if it never failed, or is ready again."""
+        self._last_stderr = ""
         self.failures = 0
         """Failures in a row."""
         self.starts = 0
@@ -100,7 +101,7 @@ class McpServer:
     @property
     def stderr(self) -> str:
         """The end of the standard error of its present or last process."""
-        return "" if self._link is None else self._link.stderr
+        return ("" if self._link is None else self._link.stderr) or self._last_stderr
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class McpServer:
                 self._set_state("ready")
                 await self._follow(up)
         finally:
-            self._up = None
+            self._up, self._last_stderr = None, link.stderr
         raise self._unavailable("its connection ended")
 
     def _note_start(self, up: Connected) -> None:

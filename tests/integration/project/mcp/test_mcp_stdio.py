@@ -132,6 +132,7 @@ async def test_one_that_dies_in_a_call_fails_that_call_and_comes_back(crib: Crib
         assert (await project.call("good__add", {"a": 2, "b": 2})).unwrap() == {"result": 4}
         mounted = server(project, "good")
         assert mounted.server.starts == 2
+        assert "dying now" in mounted.server.stderr
         assert [tool for tool in mounted.tools.values() if tool not in project.toolset.names] == []
 
 
