@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.commands import run
+from tests.commands import PROGRAM, run
 from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
+from tests.e2e.terminal import terminal
 from toolcrib.bundles import Store
 from toolcrib.project.catalog.stored import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
@@ -51,6 +52,15 @@ class Shelf:
         done = self(*words, "--json", stdin=stdin)
         assert done.code == 0, done.out + done.err
         return done.document
+
+    def asked(self, answer: str, *words: str) -> str:
+        """What the terminal shows of a command whose question gets this answer."""
+        environment = ENVIRONMENT | {"TOOLCRIB_DATA": str(self.data)}
+        with terminal([PROGRAM, *words], self.folder, environment, accepted=False) as screen:
+            screen.read_until("[y/N]")
+            screen.type(f"{answer}\n")
+            screen.end()
+            return screen.text
 
     def refused(self, exit_code: int, code: str, *words: str, stdin: bytes = b"") -> str:
         """The message of a command that must be refused so, with a hint, in both forms."""
@@ -216,8 +226,10 @@ def test_a_tool_from_its_creation_to_its_end(shelf: Shelf) -> None:
     assert shelf.ok("tool", "enable", "weather/forecast@v2")["isEnabled"] is True
     shelf.refused(7, "bundle_not_empty", "bundle", "delete", "weather")
     shelf.refused(2, "usage", "tool", "delete", "forecast@v2")  # nobody can be asked
+    for answer in ("", "n"):
+        assert "not deleted" in shelf.asked(answer, "tool", "delete", "forecast@v2")
     assert shelf.ok("tool", "delete", "forecast@v2", "--yes")["deleted"] == second
-    assert shelf.ok("tool", "delete", "forecast", "--yes")["deleted"] == made
+    assert "is deleted" in shelf.asked("y", "tool", "delete", "forecast")
     shelf.ok("bundle", "delete", "weather")
 
 

@@ -196,7 +196,7 @@ def delete_command(tool: str, yes: bool, data: str | None, as_json: bool) -> Non
     store = open_store(data)
     bundle, found = find_version(store, tool, change=True)
     name = tool_name(bundle, found)
-    if not yes and ask(f"Delete {name} for good?", refuse=UsageError) is not None:
+    if not yes and ask(f"Delete {name} for good?", refuse=UsageError) is None:
         raise Cancelled(f"{name} was not deleted")
     store.delete_tool(bundle.id, found.slug, found.version)
     print_change(as_json, {"deleted": document_of(found)}, f"{name} is deleted.")
