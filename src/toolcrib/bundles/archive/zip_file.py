@@ -59,6 +59,8 @@ _END_SIZE = 22
 _LOCAL_SIZE = 30
 # The first moment that a ZIP file can name, for the same bytes each time.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+# Flags of encryption, of strong encryption and of hidden headers (APPNOTE, 4.4.4).
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
 _DOS_FOLDER = 0x10
 _Form = TypeVar("_Form", ArchivedBundle, ArchivedTool)
 
@@ -115,8 +117,7 @@ def read_zip(data: bytes) -> Contents:
             entries = archive.infolist()
             _check_entries(entries, archive.start_dir)
             files = {entry.filename: _content(archive, entry) for entry in entries}
-    # RuntimeError: encrypted.
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, OSError) as error:
         _refuse("damaged", f"the archive is damaged: {error}")
     _check_manifest(files)
     bundle = _record(files, _BUNDLE, ArchivedBundle)
@@ -186,6 +187,8 @@ def _check_kind(entry: zipfile.ZipInfo) -> None:
         _refuse("link", f"{name!r} is a symbolic link", name)
     if kind not in (0, stat.S_IFREG) or entry.external_attr & _DOS_FOLDER:
         _refuse("no_file", f"{name!r} is not a regular file", name)
+    if entry.flag_bits & _ENCRYPTED:
+        _refuse("encrypted", f"{name!r} is encrypted", name)
     # `zipfile` sets no limit to what a piece of the other methods unpacks to.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         _refuse("compression", f"{name!r} is compressed by the unknown method {entry.compress_type}", name)
@@ -201,7 +204,10 @@ def _check_name(entry: zipfile.ZipInfo) -> None:
 def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     with archive.open(entry) as file:
         # Not `read()`: that unpacks everything first, whatever size the directory says.
-        return file.read(entry.file_size)
+        data = file.read(entry.file_size)
+    if len(data) != entry.file_size:
+        _refuse("damaged", f"{entry.filename!r} has another size than the archive says", entry.filename)
+    return data
 
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:

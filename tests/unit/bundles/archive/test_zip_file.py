@@ -226,11 +226,19 @@ def test_encrypted_and_oddly_compressed_files_are_refused(data: bytes, other: St
     start = data.rindex(b"PK\x05\x06")
     directory = int.from_bytes(data[start + 16 : start + 20], "little")
     for offset, value, reason in (
-        (8, 1, "damaged"), (8, 0x40, "damaged"), (10, 12, "compression"), (10, 99, "compression")
+        (8, 1, "encrypted"), (8, 0x40, "encrypted"), (8, 0x2000, "encrypted"), (10, 12, "compression"),
+        (10, 99, "compression"),
     ):  # fmt: skip
         changed = bytearray(data)
         changed[directory + offset : directory + offset + 2] = struct.pack("<H", value)
-        refused(other, bytes(changed), reason)
+        refused(other, bytes(changed), reason, "manifest.json")
+
+
+def test_fewer_bytes_than_the_directory_says_are_refused(data: bytes, other: Store) -> None:
+    changed = bytearray(data)
+    size = slice(*(int.from_bytes(data[-6:-2], "little") + at for at in (24, 28)))
+    changed[size] = struct.pack("<I", int.from_bytes(changed[size], "little") + 1)
+    refused(other, bytes(changed), "damaged", "manifest.json")
 
 
 def test_other_files_are_refused(data: bytes, other: Store) -> None:
