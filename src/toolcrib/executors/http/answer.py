@@ -1,4 +1,4 @@
-"""The answer to a request as text, and the error of one that is no success."""
+"""The answer to a request as text or a file, and the error of one that is no success."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from toolcrib.egress import EgressResponse
 from toolcrib.egress.decoding import text_in
 from toolcrib.errors import HttpFailed
+from toolcrib.spec.calls.content import UNKNOWN, is_binary, is_garbled
 
 _REPLACED = ("the answer is not valid text in its character set; invalid bytes are replaced",)
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s\"',;]*)", re.IGNORECASE)
 _DECLARED = re.compile(r"<(?:meta|\?xml)[^>]*\b(?:charset|encoding)\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 
 
@@ -32,12 +34,18 @@ def page_text(page: bytes) -> str:
 
 def charset_of(response: EgressResponse) -> str | None:
     """Return the character set of the content type, `utf-8` for all that it contains; None for none."""
-    for parameter in (response.header("content-type") or "").split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            charset = value.strip().strip("\"'").lower()
-            return "utf-8" if charset in ("utf8", "us-ascii") else charset or None
-    return None
+    found = _CHARSET.search(response.header("content-type") or "")
+    charset = "" if found is None else found[1].lower()
+    return "utf-8" if charset in ("utf8", "us-ascii") else charset or None
+
+
+def is_file(response: EgressResponse) -> bool:
+    """Return True if the body is no text. A type that says nothing is decided by the body."""
+    body, media = response.body, response.content_type
+    if media == UNKNOWN:  # All of it counts: an installer is a script with an archive after it.
+        return b"\0" in body or bool(_decoded(body, None)[1])
+    # Text of another character set is no UTF-8 either, but has no NUL.
+    return is_binary(body if b"\0" in body or is_garbled(body) else b"", media)
 
 
 def status_failure(response: EgressResponse, begin: str, end: str, **details: Any) -> HttpFailed:

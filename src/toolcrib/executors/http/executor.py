@@ -17,7 +17,7 @@ import orjson
 from toolcrib.egress import DEFAULT_RESPONSE_BYTES, Egress, EgressRequest, EgressResponse
 from toolcrib.egress.decoding import text_in
 from toolcrib.errors import DefinitionError, HttpFailed, ManifestError, SecretMissing, TimedOut
-from toolcrib.executors.http.answer import charset_of, status_failure, text_of
+from toolcrib.executors.http.answer import charset_of, is_file, status_failure, text_of
 from toolcrib.executors.http.binding import (
     bind_auth,
     bind_cookies,
@@ -33,7 +33,7 @@ from toolcrib.executors.http.signing import Signer
 from toolcrib.executors.output import beginning, uncut
 from toolcrib.manifest.requests import bind_policy, bind_url, request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
-from toolcrib.spec.calls.content import content_of, is_binary
+from toolcrib.spec.calls.content import content_of
 from toolcrib.template import Namespaces, Values, parse_query, render_header, render_url
 
 _EXCERPT = 1000
@@ -227,7 +227,7 @@ class HttpExecutor:
             text, warnings = text_of(response)
             return self._extract(text), warnings
         shaped = self._extract is not None or self._project is not None
-        if not shaped and is_binary(response.body, response.content_type):
+        if not shaped and is_file(response):
             return content_of(response.body, response.content_type, response.url.partition("?")[0]), ()
         if self._tool.output.format == "text" and not shaped:
             return text_of(response)

@@ -46,12 +46,13 @@ def response_faults(config: HttpExec) -> Iterator[tuple[KeyPath, str, str | None
             yield (way,), error.message, error.hint
     if config.regex is not None and config.fields:
         yield ("fields",), "a regex returns text, which has no fields", None
-    names = [field.name for field in config.fields]
+    names = set[str]()
     for number, field in enumerate(config.fields):
         if not field.name:
             yield ("fields", number, "name"), "a response field needs a name", None
-        if field.name in names[:number]:
+        if field.name in names:
             yield ("fields", number, "name"), f"the field name {quoted(field.name)} is used twice", None
+        names.add(field.name)
         try:
             _steps(field.path, f"path of the response field `{field.name}`")
         except ManifestError as error:

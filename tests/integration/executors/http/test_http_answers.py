@@ -127,7 +127,22 @@ async def test_expensive_expressions_from_a_manifest_run_in_linear_time(http_ser
             "text",
             "é",
         ),
+        (
+            web.Response(
+                body="é".encode("cp1252"), headers={"Content-Type": "application/x-ofx; charset=windows-1252"}
+            ),
+            "json",
+            "é",
+        ),
+        (
+            web.Response(
+                body="é".encode("latin-1"), headers={"Content-Type": "text/csv;charset=latin-1,text/csv"}
+            ),
+            "text",
+            "é",
+        ),
         (web.Response(body=b"\xff\xfe!", headers={"Content-Type": "text/plain"}), "text", "\ufffd\ufffd!"),
+        (web.Response(body=b"\xff\xfe!", headers={"Content-Type": "message/rfc822"}), "text", "\ufffd\ufffd!"),
         (web.Response(body=b"x", headers={"Content-Type": "text/plain; charset=nope"}), "text", "x"),
     ],
 )
@@ -154,6 +169,24 @@ async def test_codecs_of_python_are_no_character_sets(http_server: Server, chars
         tool = a_tool(port, output=Output("text"))
         outcome = await HttpExecutor(tool, http_server.egress).run(Call("t", {}), Attempt())
     assert (outcome.value, len(outcome.warnings)) == (body.decode(), 1)
+
+
+class Name(str):
+    """A name that counts its comparisons."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+async def test_many_fields_take_linear_time(http_server: Server) -> None:
+    fields = tuple(FieldMap(Name(f"f{number}"), "a") for number in range(1_000))
+    HttpExecutor(a_tool(http_server.port, fields=fields), http_server.egress)
+    assert Name.compared < 10_000
 
 
 async def test_a_text_tool_gets_extracted_values_as_text(http_server: Server) -> None:

@@ -42,6 +42,8 @@ async def called(crib: Crib, **arguments: Any) -> Result:
         ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK\3\4\0", "resource"),
         ("application/octet-stream", b"\0\1\2", "resource"),
         ("application/octet-stream", b"a,b\n1,2\n", None),
+        ("application/octet-stream", b"#!/bin/sh\n" * 1_000 + b"\0", "resource"),
+        ("application/octet-stream", b"#!/bin/sh\n" * 1_000 + b"\xff", "resource"),
         ("text/csv", b"a,b\n", None),
     ],
 )
