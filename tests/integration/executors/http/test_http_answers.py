@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from aiohttp import web
@@ -142,7 +142,11 @@ async def test_expensive_expressions_from_a_manifest_run_in_linear_time(http_ser
             "é",
         ),
         (web.Response(body=b"\xff\xfe!", headers={"Content-Type": "text/plain"}), "text", "\ufffd\ufffd!"),
-        (web.Response(body=b"\xff\xfe!", headers={"Content-Type": "message/rfc822"}), "text", "\ufffd\ufffd!"),
+        (
+            web.Response(body=b"\xff\xfe!", headers={"Content-Type": "message/rfc822"}),
+            "text",
+            "\ufffd\ufffd!",
+        ),
         (web.Response(body=b"x", headers={"Content-Type": "text/plain; charset=nope"}), "text", "x"),
     ],
 )
@@ -174,10 +178,11 @@ async def test_codecs_of_python_are_no_character_sets(http_server: Server, chars
 class Name(str):
     """A name that counts its comparisons."""
 
-    compared = 0
+    __slots__ = ()
+    compared: ClassVar[list[object]] = []
 
     def __eq__(self, other: object) -> bool:
-        Name.compared += 1
+        Name.compared.append(other)
         return str.__eq__(self, other)
 
     __hash__ = str.__hash__
@@ -186,7 +191,7 @@ class Name(str):
 async def test_many_fields_take_linear_time(http_server: Server) -> None:
     fields = tuple(FieldMap(Name(f"f{number}"), "a") for number in range(1_000))
     HttpExecutor(a_tool(http_server.port, fields=fields), http_server.egress)
-    assert Name.compared < 10_000
+    assert len(Name.compared) < 10_000
 
 
 async def test_a_text_tool_gets_extracted_values_as_text(http_server: Server) -> None:
