@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,10 +26,12 @@ from toolcrib.errors import (
     ManifestError,
     PermissionDenied,
     RateLimited,
+    StateUnavailable,
     ToolcribError,
 )
 from toolcrib.guard import Trust
 from toolcrib.project import create_tool, load_config
+from toolcrib.project.authoring.creation import draft, publish
 from toolcrib.spec import Tool
 from toolcrib.state import Vault
 
@@ -247,6 +250,34 @@ def test_a_folder_of_tools_that_is_a_link_is_refused(crib: Crib, tmp_path: Path)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_a_name_that_a_program_takes_meanwhile_stays_its_own(crib: Crib) -> None:
+    project = crib.open()
+    made = publish(project, draft(project, "hello", ECHO, "claude"))
+    project.toolset.register("hello", lambda: "hi")
+    with pytest.raises(ConflictError):
+        project.catalog.adopt(made.tool, made.warnings)
+    assert project.get("hello").kind == "function"
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_that_says_so(crib: Crib) -> None:
+    project = crib.open()
+    (project.vault.folder / "create.lock").mkdir()
+    with pytest.raises(StateUnavailable, match=r"create\.lock cannot be written: Is a directory"):
+        create_tool(project, "hello", ECHO, "claude")
+    assert made(crib) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can list every folder")
+def test_a_folder_that_cannot_be_listed_is_an_error_that_says_so(crib: Crib) -> None:
+    project = crib.open()
+    (crib.home / "tools").chmod(0o300)
+    try:
+        with pytest.raises(ConflictError, match="cannot be read"):
+            create_tool(project, "hello", ECHO, "claude")
+    finally:
+        (crib.home / "tools").chmod(0o755)
+
+
 @pytest.mark.parametrize(
     ("change", "kind", "told"),
     [
@@ -405,7 +436,7 @@ print(wins)
 
 @pytest.mark.timeout(60)
 def test_of_processes_that_race_for_a_name_exactly_one_gets_it(crib: Crib) -> None:
-    (crib.home / "tools/.new").mkdir()
+    (crib.home / "tools/.new-by-the-killed").mkdir()
     runs = [
         Forked(
             [sys.executable, "-c", RACER, str(crib.root), json.dumps(ECHO), f"agent-{number}"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, fa
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
-from toolcrib.state.private import write_synced
+from toolcrib.state.private import unwritable, write_synced
 
 RESERVED = (
     "agent_create", "glee_agent_create", "glee_task", "glee_tool", "glee_tool_create", "glee_tools_list",
@@ -45,7 +46,7 @@ _WAIT_S = 10.0
 _name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z").match
 _REFUSED = frozenset({"hidden-characters", "instruction-text"})
 """Warnings for people that are errors in the texts that an agent writes for other agents."""
-_STAGE = ".new"
+_STAGE = ".new-"
 
 
 @record
@@ -118,13 +119,18 @@ def making(project: Project, folder: Path) -> Iterator[None]:
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
     # A link could lead anywhere.
-    if folder.is_symlink() or not folder.is_dir():
+    if folder.is_symlink() or not os.access(f"{folder}/.", os.R_OK):
         raise ConflictError(
-            f"{folder} is not a folder of the project's own",
+            f"{folder} is not a folder of the project's own, or cannot be read",
             hint="Make it a real folder, not a link.",
             details={"path": str(folder)},
         )
-    with (project.vault.folder / "create.lock").open("ab") as lock:
+    path = project.vault.folder / "create.lock"
+    try:
+        lock = path.open("ab")
+    except OSError as error:
+        raise unwritable(path, error) from None
+    with lock:
         try:
             lock_file(lock.fileno(), LOCK_EX, _WAIT_S)
         except OSError:
@@ -247,8 +253,9 @@ def _folded(name: str) -> str:
 
 def _put(folder: Path, name: str, text: bytes) -> None:
     """Move a complete folder to its place. Comes under the lock of `making`."""
-    stage = folder / _STAGE
-    shutil.rmtree(stage, ignore_errors=True)  # A process that died has left it.
+    for left in folder.glob(f"{_STAGE}*"):  # by a process that died
+        shutil.rmtree(left, ignore_errors=True)
+    stage = folder / f"{_STAGE}{secrets.token_hex(8)}"
     try:
         stage.mkdir(0o755)
         write_synced(stage / FILE_NAME, text, 0o644)

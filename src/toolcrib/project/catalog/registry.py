@@ -226,8 +226,10 @@ class ToolRegistry:
         return self._bind(tool, self._require, None, checked is not None and not checked.warned)
 
     def put(self, bound: BoundTool) -> None:
-        """Put in one tool, to be checked when it is first listed or called."""
-        self._toolset.replace(bound)
+        """Put in one tool, to be checked when it is first listed or called; `ConflictError` for the name of a
+        function or a server's tool, which may have come since the name was chosen."""
+        known = bound.name in self._tools or bound.name in self._external
+        (self._toolset.replace if known else self._toolset.add)(bound)
         self._tools[bound.name] = self.unchecked[bound.name] = bound
         self._documents.pop(bound.name, None)
 

@@ -121,8 +121,9 @@ class HotReload:
         new_external = self._external.apply(loaded, change)
         self._know(new_external)
         root = self._registry.place.root
-        programs = programs_of([*new, *new_external], root)
-        if programs != programs_of((tool for tool in before if tool is not None), root):
+        now = [self._registry.current(reading.name) for reading in readings]
+        programs = programs_of([*filter(None, now), *new_external], root)
+        if programs != programs_of(filter(None, before), root):
             self._reset()
         return change
 
@@ -151,8 +152,9 @@ class HotReload:
         if read_one is None:
             return Reading(name, None, tuple(found))
         tool, document = read_one
-        if old is None:
-            # As on opening: the form now, the rest when the tool is first listed or called.
+        if old is None and good:
+            # As on opening: the form now, the rest when the tool is first listed or called. One that failed
+            # then is checked here: polling would put it back each time.
             return Reading(name, tool, tuple(found))
         return Reading(name, tool, (*found, *check_tool(tool, document)), checked=True)
 

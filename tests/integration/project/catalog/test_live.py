@@ -372,8 +372,14 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
     async with watched(crib) as (project, told):
         assert "fs.inotify.max_user_watches" in told[0].warnings[0]
         project.toolset.register("own", lambda: "function")
-        says(crib, "own", "manifest")
+        crib.write("bin/own", "", 0o755)
+        crib.tool("own", "command", {"entrypoint": "bin/own"})
         await until(lambda: any("function" in text for change in told for text in change.warnings))
+        # Its form is right; what is wrong is found when it is listed.
+        crib.tool("wrong", "command", {"entrypoint": "echo", "args": ["${nope}"]})
+        await until(lambda: "wrong" in project.toolset)
+        assert "wrong" not in names(project)
+        space = project.catalog.binder.workspace()
         says(crib, "b", "twos")
         await until(lambda: is_at(project, "b", "data/twos"))
         says(crib, "c", "new")
@@ -381,3 +387,5 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
         shutil.rmtree(crib.home / "tools" / "b")
         await until(lambda: "b" not in project.toolset)
         assert sum("function" in text for change in told for text in change.warnings) == 1
+        assert sum("wrong" in change.added for change in told) == 1
+        assert project.catalog.binder.workspace() is space
