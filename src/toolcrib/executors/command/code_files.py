@@ -108,8 +108,11 @@ class _Reader:
 
     def command(self, words: list[str], folders: list[str], *, first: bool = False) -> None:
         """Collect the files of one command. `folders` are the working folders that it may have."""
-        fed = [word for word, before in zip(words, ["", *words], strict=False) if before == "<"]
-        words = [word for word, before in zip(words, ["", *words], strict=False) if "<" not in (word, before)]
+        fed: list[str] = []
+        if "<" in words:
+            pairs = list(zip(words, ["", *words], strict=False))
+            fed = [word for word, before in pairs if before == "<"]
+            words = [word for word, before in pairs if "<" not in (word, before)]
         if not words or self._depth >= _DEEPEST or len(words) > _MOST_WORDS:
             return
         # Read again only from less deep, or `find -exec find -exec …` would take exponential time.
