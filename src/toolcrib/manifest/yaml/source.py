@@ -37,6 +37,7 @@ from toolcrib.manifest.yaml.positions import (
 from toolcrib.spec.naming import json_path, printable
 
 MAX_BYTES = 1 << 20
+_USUAL_BYTES = 1 << 16
 _MAX_BRACKETS = 10_000
 
 _LONE_CR = re.compile(r"\r(?!\n)")
@@ -168,8 +169,10 @@ def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os
             kind = "a folder" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
             raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            # One byte more than allowed shows that it is too large. Files of the kernel have the size 0.
-            raw = file.read(min(max(facts.st_size, 1 << 16), MAX_BYTES) + 1)
+            raw = file.read(_USUAL_BYTES)
+            # The size does not say if there is more: a file may grow, and those of the kernel have the size 0.
+            if len(raw) == _USUAL_BYTES:
+                raw += file.read(MAX_BYTES + 1 - _USUAL_BYTES)
     except OSError as error:
         raise failure([_unreadable(path, error)]) from None
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import time
 import tracemalloc
 from contextlib import suppress
@@ -211,6 +212,9 @@ def test_devices_and_files_of_the_kernel_end(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="not a regular file"):
         read("/dev/zero")
     assert read("/proc/self/status").startswith(b"Name:")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LONG": "x" * 100_000}) as process:
+        assert read(f"/proc/{process.pid}/environ") == b"LONG=" + b"x" * 100_000 + b"\0"
+        process.communicate()
     large = tmp_path / "tool.yml"
     with large.open("wb") as file:
         file.truncate(1 << 40)
