@@ -48,7 +48,8 @@ _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
 _ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
 _TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
-_DOCUMENT = re.compile(r"^---(?!\S)", re.MULTILINE)
+_HEAD = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---(?!\S))?")
+_DOCUMENT = re.compile(r"^(?:---|\.\.\.)(?!\S)", re.MULTILINE)
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
 _REPORTED_PLACE = re.compile(r" at line (\d+) column (\d+)")
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
@@ -402,8 +403,10 @@ def _explain(message: str, document: Document) -> Diagnostic:
             "yaml-duplicate-key", explanation, at=second.at, hint="remove one of the two"
         )
     at = _reported_place(message, document)
-    if "more than one document" in message and (begins := list(_DOCUMENT.finditer(document.text))):
-        at = place_of(document.text, begins[-1].start())
+    if "more than one document" in message:
+        head = _HEAD.match(document.text)
+        if head and (second := _DOCUMENT.search(document.text, head.end())):
+            at = place_of(document.text, second.start())
     if "cannot start any token" in message:
         return _bad_start(document, at)
     if "tab character" in message:

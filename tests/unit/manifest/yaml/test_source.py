@@ -98,6 +98,8 @@ REFUSED = [
     ("a: 1\n&x : 2", "yaml-key", 1, 1),
     ("? [1]\n: 2", "yaml-key", 1, 1),
     ("a: 1\n---\nb: 2\n", "yaml-documents", 2, 1),
+    ("# c\n---\na: 1\n---\nb: 2\n--- 3\n", "yaml-documents", 4, 1),
+    ("a: 1\n...\nb: 2\n", "yaml-documents", 2, 1),
     ("x: 1\ny: 2\nx: 3", "yaml-duplicate-key", 3, 1),
     ("a:\n  b: 1\n  c: 2\n  b: 3\n", "yaml-duplicate-key", 4, 3),
     ("a:\n\tb: 1\n", "yaml-tab", 2, 1),
