@@ -405,8 +405,8 @@ def _explain(message: str, document: Document) -> Diagnostic:
     at = _reported_place(message, document)
     if "more than one document" in message:
         head = _HEAD.match(document.text)
-        if head and (second := _DOCUMENT.search(document.text, head.end())):
-            at = place_of(document.text, second.start())
+        if head and (begin := _DOCUMENT.search(document.text, head.end())):
+            at = place_of(document.text, begin.start())
     if "cannot start any token" in message:
         return _bad_start(document, at)
     if "tab character" in message:
