@@ -222,7 +222,7 @@ _MAX_SLOW = 4 * 1024 * 1024
 _MAX_DEPTH = 200
 _MAX_VALUES = 5_000_000
 _MERGE = "<<"
-_LONG_NUMBER = re.compile(r"(?<=[:,\[\s-])(-?[0-9]{20,})(?=\s*(?:[,\]}#\r\n]|$))")
+_LONG_NUMBER = re.compile(r"(?<=[:,\[\s-])(-[0-9]{19,}|[0-9]{20,})(?=\s*(?:[,\]}#\r\n]|$))")
 """An integer beyond 64 bits as a whole value; it is read as a decimal fraction."""
 
 

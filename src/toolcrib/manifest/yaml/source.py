@@ -171,7 +171,7 @@ def read_with_facts(path: str, files: SourceFiles = ANY_FILE) -> tuple[bytes, os
             raise failure([make(path, (1, 1), "unreadable", f"this is {kind}")])
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             raw = file.read(_USUAL_BYTES)
-            # The size does not say if there is more: a file may grow, and those of the kernel have the size 0.
+            # The size does not say if there is more: a file may grow, and those of the kernel have size 0.
             if len(raw) == _USUAL_BYTES:
                 raw += file.read(MAX_BYTES + 1 - _USUAL_BYTES)
     except OSError as error:

@@ -51,11 +51,12 @@ def read(text: str | bytes) -> Any:
 def test_numbers_beyond_64_bits_do_not_need_the_slow_parser() -> None:
     """The parser for odd YAML takes at most 4 MiB."""
     text = "openapi: 3.0.0\ninfo: {title: a, x-most: 18446744073709551616}\nx-a:\n  - 36893488147419103232\n"
-    text += f"x-b: v18446744073709551616\nx-c: {'c' * 4 * 2**20}\npaths: {{}}\n"
+    text += f"x-b: v18446744073709551616\nx-d: -9223372036854775809\nx-c: {'c' * 4 * 2**20}\npaths: {{}}\n"
     data = read(text).root.object
     assert data["info"]["x-most"] == 2.0**64
     assert data["x-a"] == [2.0**65]
     assert data["x-b"] == "v18446744073709551616"
+    assert data["x-d"] == -9223372036854775809.0
 
 
 @pytest.mark.parametrize("text", [".nan", "-.inf", "[.Inf, .NAN]", "{a: .inf}"])
