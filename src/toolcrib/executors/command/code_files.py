@@ -132,10 +132,10 @@ class _Reader:
         elif program.joins:
             self.line(" ".join(words[1:]), folders)
         elif base_name(words[0]) in FINDERS:
-            # The last first: then each inner one was read already.
-            for at in reversed(range(len(words))):
-                if words[at] in FIND_COMMANDS:
-                    self.command(words[at + 1 :], folders)
+            # The last first: then each inner one was read already. The words of an inner `find` are here too.
+            for at in reversed(range(1, len(words))):
+                if words[at - 1] in FIND_COMMANDS and words[at] not in FINDERS:
+                    self.command(words[at:], folders)
         else:
             self._known(program, words, fed, folders)
         self._depth -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,13 @@ def test_a_hostile_line_is_read_at_once(root: Path) -> None:
     ):
         (root / name).write_text(text)
         assert list(code_files((program, name), str(root), ".", Paths()))
+
+
+def test_the_work_for_a_hostile_line_is_linear(root: Path) -> None:
+    calls = []
+    sys.setprofile(lambda *event: calls.append(event[1]))
+    try:
+        assert list(code_files(("find", *("-exec", "find") * 500), str(root), ".", Paths()))
+    finally:
+        sys.setprofile(None)
+    assert len(calls) < 10_000
