@@ -378,7 +378,7 @@ class ToolRegistry:
             change.warnings.append(f"{name}: {whose} has {named} already; its manifest is not used")
         # An error was taken back: what runs is what is on disk again.
         elif old is not None and old.source == tool.source:
-            change.fixed.append(name)
+            change.fixed += [name] if any(finding.is_error for finding in before) else []
         else:
             bound = self.bind(tool)
             self.put(bound)

@@ -363,6 +363,10 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
     crib: Crib, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says(crib, "b", "one")
+    # A source with a broken tool of the same name is no error of the manifest.
+    crib.write(".toolcrib/config.yml", "sources: [{file: more.yaml}]")
+    more = "sources: {db: {kind: sqlite, database: a.db}}\ntools: {b: {kind: sqlite-sql, source: db}}"
+    crib.write("more.yaml", more)
 
     def full(*_: object) -> int:
         raise OSError(28 if limit == "watches" else 24, "the limit is reached")
@@ -388,4 +392,5 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
         await until(lambda: "b" not in project.toolset)
         assert sum("function" in text for change in told for text in change.warnings) == 1
         assert sum("wrong" in change.added for change in told) == 1
+        assert not any(change.fixed for change in told)
         assert project.catalog.binder.workspace() is space
