@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import islice
 from typing import Any
 
 from toolcrib.manifest.yaml.positions import KeyPath
@@ -15,7 +14,6 @@ from toolcrib.spec import Tool
 from toolcrib.spec.naming import INKLESS
 
 MAX_TEXT = 20_000
-MAX_TEXTS = 2_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _JOINERS = "\u200c\u200d"
 _BLANK = re.compile(r"[^\S\n]")
@@ -66,9 +64,9 @@ def texts(tool: Tool) -> Iterator[tuple[KeyPath, str]]:
         yield ("tags", at), tag
     for at, example in enumerate(tool.examples):
         yield ("examples", at, "description"), example.description
-    yield from islice(_schema_texts(tool.input_schema, ("inputs", "schema")), MAX_TEXTS)
+    yield from _schema_texts(tool.input_schema, ("inputs", "schema"))
     if tool.output.schema:
-        yield from islice(_schema_texts(tool.output.schema, ("outputs", "schema")), MAX_TEXTS)
+        yield from _schema_texts(tool.output.schema, ("outputs", "schema"))
 
 
 def hidden_characters(text: str) -> list[str]:

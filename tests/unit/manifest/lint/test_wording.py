@@ -35,6 +35,13 @@ def test_an_instruction_is_found_in_every_place(saying: str) -> None:
         assert [text for _, text in texts(tool) if instructions(text)] == [saying]
 
 
+def test_an_instruction_behind_thousands_of_harmless_texts_is_found() -> None:
+    properties = {f"p{number}": {"description": "Plain."} for number in range(3_000)}
+    schema = {"properties": properties, "description": SAYINGS[0]}
+    found = [path for path, text in texts(replace(PLAIN, input_schema=schema)) if instructions(text)]
+    assert found == [("inputs", "schema", "description")]
+
+
 @pytest.mark.parametrize(
     "text", ["Finds things", 'Says "no" to all.\nAnd then yes.', "system", "ignore case"]
 )
