@@ -34,6 +34,8 @@ Part = LiteralText | Reference | ConditionNode
 _OPEN = re.compile(r"(\$+)\{")
 _FILTER = re.compile(r"\s*(\w*)\s*(:?)(.*)", re.DOTALL)
 _NAME = re.compile(r"\.?([^\W\d][\w-]*(?:\.[\w-]+|\[\d{1,9}\])*)")
+_DEEPEST = 50
+"""Conditions in one another. What reads their tree calls itself, so a deeper one would exhaust the stack."""
 _NO_NAME = "the placeholder has no name"
 _HINT = "use {{name}}, {{name | default:value}} and {{if name}} … {{else}} … {{end}}"
 
@@ -190,6 +192,9 @@ class Scanner:
             inner = text[start + 2 : close].strip()
             if (control := _control(inner)) is not None:
                 self._condition(*control, opened, start, at - start)
+                if len(opened) > _DEEPEST + 1:
+                    self._report(f"more than {_DEEPEST} conditions stand in one another", start, at - start)
+                    return opened[0].parts
             elif (reference := self._named(inner, start, at - start)) is not None:
                 opened[-1].parts.append(reference)
         opened[-1].parts += self._dollars(text[at:], at)

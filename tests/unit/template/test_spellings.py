@@ -13,6 +13,7 @@ from toolcrib.spec import ABSENT, Choice, Spelling
 from toolcrib.template import (
     Namespaces,
     Values,
+    names_in,
     parse,
     parse_conditional,
     parse_query,
@@ -94,6 +95,7 @@ def test_braces_are_text_where_the_dialect_has_none() -> None:
         ("{{x | default 3}}", "needs a colon"),
         ("{{x y}}", "not the name of an argument"),
         ("{{if x}}", "not ended"),
+        ("{{if x}}a" * 51 + "{{end}}" * 51, "more than 50"),
         ("{{if not x}}a{{end}}", "`not x`"),
         ("{{if z}}a{{end}}", "`z`"),
         ("{{end}}", "without"),
@@ -110,6 +112,10 @@ def test_what_is_no_template_is_refused_by_name(text: Any, expected: str) -> Non
     assert expected in found[0].message
     with pytest.raises(ManifestError):
         parse(text, VEGA)
+
+
+def test_names_in_too_many_conditions_are_no_fault() -> None:
+    assert names_in("${x}" + "{{if y}}" * 500 + "{{end}}" * 500, Spelling.DOUBLE_BRACE)
 
 
 @pytest.mark.parametrize("empty", [None, False, 0, "", [], {}])
