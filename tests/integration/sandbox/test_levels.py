@@ -279,6 +279,10 @@ def test_what_was_found_is_remembered_and_never_weakens(room: Path) -> None:
     assert (lying["level"], lying["code"]) == ("full", "sandbox_unavailable")
     assert not file.exists()
     assert server("namespaces", room, once) == {"level": "landlock", "ran": "ran\n"}
+    # A memory that is too low is refused once, without calling what works missing.
+    file.write_text("none")
+    assert "works" not in server("namespaces", room, once)["message"]
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(
@@ -325,6 +329,24 @@ def test_only_what_this_user_alone_may_have_written_is_read(
     monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "elsewhere"))
     probe_cache.keep("full")
     assert probe_cache.known() is None
+
+
+def test_a_place_that_others_prepared_is_replaced(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCRIB_CACHE", str(room / "own"))
+    file = probe_cache.place()
+    assert file is not None
+    file.parent.mkdir(mode=0o700)
+    other = room / "other"
+    other.write_text("precious")
+    for prepare in (file.symlink_to, file.hardlink_to):
+        prepare(other)
+        probe_cache.keep("landlock")
+        assert probe_cache.known() == "landlock"
+        assert other.read_text() == "precious"
+        file.unlink()
+    os.mkfifo(file)
+    probe_cache.keep("landlock")
+    assert probe_cache.known() == "landlock"
 
 
 def test_containers_that_are_gone_leave_a_bounded_number_of_files(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -115,10 +115,17 @@ class AuditReader:
     def news(self, query: AuditQuery) -> Iterator[AuditLine]:
         """Yield matching lines written since the last call, also across a rotation."""
         parts, file, size = open_files(self._path)
+        found, removed = list[tuple[str, bytes]](), bool(self._last)
         with file or nullcontext():
-            found = list(takewhile(lambda line: line[1] != self._last, self._whole(parts, file, size)))
+            for line in self._whole(parts, file, size):
+                if line[1] == self._last:
+                    removed = False
+                    break
+                found.append(line)
         if found:
             self._last = found[0][1]
+        if removed:  # What rotated files contain is older.
+            found = [line for line in found if line[0] == self._path.name]
         yield from _matching(reversed(found), query)
 
     def _backwards(

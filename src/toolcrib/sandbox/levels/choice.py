@@ -46,7 +46,9 @@ async def chosen(job: Confinement) -> Level:
 
 def not_supported() -> SandboxUnavailable:
     """Return the error for a machine without level `landlock`."""
-    detail = next((one.detail for one in probe() if one.name == LOWER_LEVEL), "it is not supported here")
+    # What was remembered may be wrong: the level can work when it is tried now.
+    missing = (one.detail for one in probe() if one.name == LOWER_LEVEL and not one.ok)
+    detail = next(missing, "it did not work before; try again")
     return SandboxUnavailable(
         f"the sandbox cannot be set up here: {LOWER_LEVEL}: {detail}",
         hint=ANY_NAMESPACE,

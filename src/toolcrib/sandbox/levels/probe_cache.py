@@ -84,7 +84,9 @@ def keep(level: Level) -> None:
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A reader that comes too early sees no level, and finds out for itself.
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        # What is there may be a pipe, or another file's second name, if others may write in the folder.
+        path.unlink(missing_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="ascii") as file:
             file.write(level)
         # Each start of a container or service has namespaces of its own, and so a file of its own.

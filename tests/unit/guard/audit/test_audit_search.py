@@ -146,3 +146,15 @@ def test_a_line_that_is_being_written_is_not_torn(path: Path) -> None:
         assert list(reader.news(AuditQuery())) == []
         path.write_bytes(whole)
         assert numbers(list(reader.news(AuditQuery()))) == [2]
+
+
+def test_a_log_that_is_removed_makes_no_news_of_its_rotated_files(path: Path) -> None:
+    reader = AuditReader(path)
+    with AuditLog(path, max_bytes=400) as log:
+        for n in range(9):
+            log.record("TOOL_EXECUTED", n=n)
+    assert numbers(reader.newest(AuditQuery(event="TOOL_EXECUTED"), 1)) == [8]
+    path.unlink()
+    assert list(reader.news(AuditQuery())) == []
+    path.write_text("new\n")
+    assert [line.raw for line in reader.news(AuditQuery())] == [b"new"]
