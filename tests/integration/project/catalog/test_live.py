@@ -34,10 +34,10 @@ def crib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crib:
 
 @asynccontextmanager
 async def watched(crib: Crib) -> AsyncIterator[tuple[Project, list[CatalogChange]]]:
-    told: list[CatalogChange] = []
+    seen: list[CatalogChange] = []
     async with crib.open() as project:
-        await project.watch(told.append)
-        yield project, told
+        await project.watch(seen.append)
+        yield project, seen
 
 
 async def until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
@@ -71,7 +71,7 @@ async def value(project: Project, name: str) -> object:
 
 async def test_a_tool_is_added_changed_and_removed_without_a_restart(crib: Crib) -> None:
     says(crib, "b", "one")
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         revision = project.revision
         says(crib, "a", "new")
         await until(lambda: "a" in project.toolset)
@@ -80,7 +80,7 @@ async def test_a_tool_is_added_changed_and_removed_without_a_restart(crib: Crib)
         assert await value(project, "a") == "new"
 
         says(crib, "b", "two")
-        await until(lambda: any("b" in change.changed for change in told))
+        await until(lambda: any("b" in change.changed for change in seen))
         assert await value(project, "b") == "two"
 
         shutil.rmtree(crib.home / "tools" / "a")
@@ -111,43 +111,43 @@ async def test_a_call_that_runs_ends_on_the_tool_it_began_with(crib: Crib) -> No
     block = {"entrypoint": "sh", "args": ["-c", wait + "old"]}
     text: dict[str, Any] = {"outputs": {"format": "text"}, "permissions": permissions}
     crib.tool("slow", "command", block, **text)
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         running = asyncio.ensure_future(project.call("slow"))
         await asyncio.sleep(0)
         crib.tool("slow", "command", {**block, "args": ["-c", "echo new"]}, **text)
-        await until(lambda: told)
+        await until(lambda: seen)
         assert str(await value(project, "slow")).strip() == "new"
         assert not running.done()
         (crib.root / "gate" / "open").touch()
         assert str((await running).unwrap()).strip() == "old"
 
 
-async def test_an_edit_that_cannot_be_used_keeps_the_last_good_one_and_is_told(crib: Crib) -> None:
+async def test_an_edit_that_cannot_be_used_keeps_the_last_good_one_and_is_reported(crib: Crib) -> None:
     folder = says(crib, "b", "one")
     says(crib, "other", "rest")
     good = (folder / "tool.yml").read_text()
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         revision = project.revision
         (folder / "tool.yml").write_text("name: b\nkind: [file\n")
-        await until(lambda: told)
-        (broken,) = told[0].broken
+        await until(lambda: seen)
+        (broken,) = seen[0].broken
         assert (broken.rule, broken.line) == ("yaml-syntax", 2)
         assert project.diagnostics == [broken]
         assert await value(project, "b") == "one"
         assert await value(project, "other") == "rest"
 
         # It has the right form, but says what cannot be.
-        told.clear()
+        seen.clear()
         (folder / "tool.yml").write_text(good.replace("data/one", "${nothing}"))
-        await until(lambda: told)
-        assert [finding.rule for finding in told[0].broken] == ["placeholder"]
+        await until(lambda: seen)
+        assert [finding.rule for finding in seen[0].broken] == ["placeholder"]
         assert await value(project, "b") == "one"
         assert project.revision == revision
 
-        told.clear()
+        seen.clear()
         (folder / "tool.yml").write_text(good)
-        await until(lambda: told)
-        assert told[0].fixed == ["b"]
+        await until(lambda: seen)
+        assert seen[0].fixed == ["b"]
         assert project.diagnostics == []
         assert project.revision == revision
 
@@ -155,21 +155,21 @@ async def test_an_edit_that_cannot_be_used_keeps_the_last_good_one_and_is_told(c
 async def test_nobody_is_asked_to_agree_to_what_is_not_on_disk(crib: Crib) -> None:
     block, approval = {"entrypoint": "true"}, {"required": True, "reason": "it matters"}
     folder = crib.tool("dear", "command", block, approval=approval)
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         result = await project.call("dear")
         assert result.error is not None
         assert result.error.code == "approval_required"
         (folder / "tool.yml").write_text("name: [")
-        await until(lambda: told)
+        await until(lambda: seen)
         result = await project.call("dear")
         assert result.error is not None
         assert result.error.code == "conflict"
 
 
-async def test_a_new_manifest_that_cannot_be_used_is_told_and_mended(crib: Crib) -> None:
-    async with watched(crib) as (project, told):
+async def test_a_new_manifest_that_cannot_be_used_is_reported_and_mended(crib: Crib) -> None:
+    async with watched(crib) as (project, seen):
         path = crib.write(".toolcrib/tools/b/tool.yml", "name: [")
-        await until(lambda: told)
+        await until(lambda: seen)
         result = await project.call("b")
         assert result.error is not None
         assert result.error.code == "invalid_manifest"
@@ -183,21 +183,21 @@ async def test_editors_that_save_beside_and_rename(crib: Crib) -> None:
     folder = says(crib, "b", "one")
     text = (folder / "tool.yml").read_text()
     crib.write("data/two", "two")
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         (folder / ".tool.yml.swp").write_text("half of")
         (folder / "tool.yml").rename(folder / "tool.yml~")
         (folder / "new").write_text(text.replace("data/one", "data/two"))
         (folder / "new").rename(folder / "tool.yml")
-        await until(lambda: any(change.changed for change in told))
+        await until(lambda: any(change.changed for change in seen))
         assert await value(project, "b") == "two"
-        assert not any(change.removed or change.broken for change in told)
+        assert not any(change.removed or change.broken for change in seen)
 
 
 async def test_a_file_that_is_still_being_written_is_not_read(crib: Crib) -> None:
     folder = says(crib, "b", "one")
     text = (folder / "tool.yml").read_text()
     crib.write("data/two", "two")
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         with (folder / "tool.yml").open("w") as file:
             file.write(text[:40])
             file.flush()
@@ -205,8 +205,8 @@ async def test_a_file_that_is_still_being_written_is_not_read(crib: Crib) -> Non
             await until(lambda: "later" in project.toolset)
             assert await value(project, "b") == "one"
             file.write(text[40:].replace("data/one", "data/two"))
-        await until(lambda: any("b" in change.changed for change in told))
-        assert not any(change.broken for change in told)
+        await until(lambda: any("b" in change.changed for change in seen))
+        assert not any(change.broken for change in seen)
         assert await value(project, "b") == "two"
 
 
@@ -219,16 +219,16 @@ async def test_links_that_are_swapped(crib: Crib) -> None:
         crib.write(f"versions/{name}/tool.yml", text.replace("data/one", f"data/{said}"))
     shutil.rmtree(folder)
     folder.symlink_to(crib.root / "versions" / "v1")
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         assert await value(project, "b") == "one"
         spare = folder.parent / ".spare"
         spare.symlink_to(crib.root / "versions" / "v2")
         spare.rename(folder)
-        await until(lambda: told)
+        await until(lambda: seen)
         assert await value(project, "b") == "two"
         # The file that the link leads to now is watched too.
         crib.write("versions/v2/tool.yml", text.replace("data/one", "data/three"))
-        await until(lambda: len(told) > 1)
+        await until(lambda: len(seen) > 1)
         assert await value(project, "b") == "three"
 
 
@@ -239,19 +239,19 @@ async def test_a_manifest_that_is_a_link_to_elsewhere(crib: Crib) -> None:
     real = crib.write("elsewhere/manifest.yml", text)
     (folder / "tool.yml").unlink()
     (folder / "tool.yml").symlink_to(real)
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         real.write_text(text.replace("data/one", "data/two"))
-        await until(lambda: told)
+        await until(lambda: seen)
         assert await value(project, "b") == "two"
 
 
 async def test_folders_renamed(crib: Crib) -> None:
     folder = says(crib, "b", "one")
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         folder.rename(folder.parent / "c")
-        await until(lambda: told)
-        assert told[0].removed == ["b"]
-        assert [finding.rule for finding in told[0].broken] == ["name-folder"]
+        await until(lambda: seen)
+        assert seen[0].removed == ["b"]
+        assert [finding.rule for finding in seen[0].broken] == ["name-folder"]
         (folder.parent / "c").rename(folder)
         await until(lambda: "b" in project.toolset)
         assert project.diagnostics == []
@@ -267,10 +267,10 @@ async def test_folders_renamed(crib: Crib) -> None:
 
 async def test_a_pipe_in_place_of_a_manifest_holds_up_nothing(crib: Crib) -> None:
     folder = says(crib, "b", "one")
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         (folder / "tool.yml").unlink()
         os.mkfifo(folder / "tool.yml")
-        await until(lambda: any(change.broken for change in told))
+        await until(lambda: any(change.broken for change in seen))
         says(crib, "c", "other")
         await until(lambda: "c" in project.toolset)
 
@@ -304,20 +304,20 @@ async def test_thousands_of_changes_at_once(crib: Crib) -> None:
 
 
 async def test_a_function_of_the_same_name_stays(crib: Crib) -> None:
-    async with watched(crib) as (project, told):
+    async with watched(crib) as (project, seen):
         project.toolset.register("b", lambda: "function")
         says(crib, "b", "manifest")
-        await until(lambda: told)
-        assert "function" in told[0].warnings[0]
+        await until(lambda: seen)
+        assert "function" in seen[0].warnings[0]
         assert await value(project, "b") == "function"
 
 
-async def test_settings_that_change_are_told(crib: Crib) -> None:
+async def test_settings_that_change_are_reported(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", "")
-    async with watched(crib) as (_, told):
+    async with watched(crib) as (_, seen):
         crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 1000}\n")
-        await until(lambda: told)
-        assert "config.yml" in told[0].warnings[0]
+        await until(lambda: seen)
+        assert "config.yml" in seen[0].warnings[0]
 
 
 async def test_what_changed_between_opening_and_watching_is_seen(crib: Crib) -> None:
@@ -373,12 +373,12 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
 
     # The limits are the machine's own, so a test cannot lower them for itself.
     monkeypatch.setattr(Inotify, "add" if limit == "watches" else "__init__", full)
-    async with watched(crib) as (project, told):
-        assert "fs.inotify.max_user_watches" in told[0].warnings[0]
+    async with watched(crib) as (project, seen):
+        assert "fs.inotify.max_user_watches" in seen[0].warnings[0]
         project.toolset.register("own", lambda: "function")
         crib.write("bin/own", "", 0o755)
         crib.tool("own", "command", {"entrypoint": "bin/own"})
-        await until(lambda: any("function" in text for change in told for text in change.warnings))
+        await until(lambda: any("function" in text for change in seen for text in change.warnings))
         # Its form is right; what is wrong is found when it is listed.
         crib.tool("wrong", "command", {"entrypoint": "echo", "args": ["${nope}"]})
         await until(lambda: "wrong" in project.toolset)
@@ -390,7 +390,7 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
         await until(lambda: "c" in project.toolset)
         shutil.rmtree(crib.home / "tools" / "b")
         await until(lambda: "b" not in project.toolset)
-        assert sum("function" in text for change in told for text in change.warnings) == 1
-        assert sum("wrong" in change.added for change in told) == 1
-        assert not any(change.fixed for change in told)
+        assert sum("function" in text for change in seen for text in change.warnings) == 1
+        assert sum("wrong" in change.added for change in seen) == 1
+        assert not any(change.fixed for change in seen)
         assert project.catalog.binder.workspace() is space

@@ -39,10 +39,10 @@ def no_inotify(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def watched(crib: Crib, *sources: dict[str, Any]) -> AsyncIterator[tuple[Project, list[CatalogChange]]]:
     crib.write(".toolcrib/config.yml", json.dumps({"sources": sources}))
-    told: list[CatalogChange] = []
+    seen: list[CatalogChange] = []
     async with crib.open() as project:
-        await project.watch(told.append)
-        yield project, told
+        await project.watch(seen.append)
+        yield project, seen
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -79,17 +79,17 @@ def skill(crib: Crib, name: str, description: str) -> None:
 
 async def test_tools_of_one_file_come_change_and_go(crib: Crib) -> None:
     toolbox(crib, "one", "two")
-    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
         assert names(project) == ["one", "two"]
         revision = project.revision
         toolbox(crib, "one", "three")
         await until(lambda: "three" in project.toolset)
         assert names(project) == ["one", "three"]
-        assert (told[0].added, told[0].removed, told[0].changed) == (["three"], ["two"], [])
+        assert (seen[0].added, seen[0].removed, seen[0].changed) == (["three"], ["two"], [])
         assert project.revision > revision
         toolbox(crib, "one", "three", description="Other")
-        await until(lambda: len(told) > 1)
-        assert told[1].changed == ["one", "three"]
+        await until(lambda: len(seen) > 1)
+        assert seen[1].changed == ["one", "three"]
         assert project.get("one").description == "Other"
         assert project.search("other")["total"] == 2
         (crib.root / "tools.yaml").unlink()
@@ -103,46 +103,46 @@ async def test_tools_of_one_file_come_change_and_go(crib: Crib) -> None:
 async def test_a_file_with_errors_leaves_its_tools_as_they_were(crib: Crib) -> None:
     toolbox(crib, "one", "two")
     good = (crib.root / "tools.yaml").read_text()
-    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
         crib.write("tools.yaml", "tools: [")
-        await until(lambda: told)
-        assert [finding.rule for finding in told[0].broken] == ["yaml-syntax"]
+        await until(lambda: seen)
+        assert [finding.rule for finding in seen[0].broken] == ["yaml-syntax"]
         assert names(project) == ["one", "two"]
-        told.clear()
+        seen.clear()
         # One tool of two has an error: it stays, and the other one changes.
         file = json.loads(good)
         file["tools"]["one"]["kind"] = "mystery"
         file["tools"]["two"]["description"] = "New"
         crib.write("tools.yaml", json.dumps(file))
-        await until(lambda: told)
-        assert "tools of kind mystery are not supported" in told[0].broken[0].message
-        assert told[0].changed == ["two"]
+        await until(lambda: seen)
+        assert "tools of kind mystery are not supported" in seen[0].broken[0].message
+        assert seen[0].changed == ["two"]
         assert (project.get("one").description, project.get("two").description) == ("Ask", "New")
-        told.clear()
+        seen.clear()
         # It has the right form, but says what cannot be.
         file["tools"]["one"] |= {"kind": "http", "path": "/${"}
         crib.write("tools.yaml", json.dumps(file))
-        await until(lambda: told)
-        assert told[0].broken
+        await until(lambda: seen)
+        assert seen[0].broken
         assert project.get("one").description == "Ask"
-        told.clear()
+        seen.clear()
         crib.write("tools.yaml", good)
-        await until(lambda: told)
-        assert told[0].fixed == ["one"]
+        await until(lambda: seen)
+        assert seen[0].fixed == ["one"]
         assert project.diagnostics == []
 
 
 async def test_a_call_runs_what_the_file_says_now(crib: Crib) -> None:
     vega(crib, "look", "a")
-    async with watched(crib, {"dir": "defs"}) as (project, told):
+    async with watched(crib, {"dir": "defs"}) as (project, seen):
         assert (await project.call("look")).unwrap() == "a"
         vega(crib, "look", "b")
-        await until(lambda: told)
+        await until(lambda: seen)
         assert (await project.call("look")).unwrap() == "b"
         vega(crib, "more", "c").rename(crib.root / "defs/other.yaml")
         await until(lambda: "more" in project.toolset)
         (crib.root / "defs/look.yaml").write_text("name: look\n")
-        await until(lambda: told[-1].broken)
+        await until(lambda: seen[-1].broken)
         assert names(project) == ["look", "more"]
         (crib.root / "defs/look.yaml").unlink()
         await until(lambda: "look" not in project.toolset)
@@ -184,10 +184,10 @@ async def test_another_file_in_the_folder_of_tools(crib: Crib) -> None:
         await until(lambda: "weather" not in project.toolset)
 
 
-async def test_a_name_that_is_taken_is_told_and_free_later(crib: Crib) -> None:
+async def test_a_name_that_is_taken_is_reported_and_free_later(crib: Crib) -> None:
     crib.tool("one", "file", {"action": "read", "path": "x"})
     toolbox(crib, "one", "two")
-    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
         assert project.get("one").kind == "file"
         assert "there is a tool named `one` already" in project.diagnostics[0].message
         shutil.rmtree(crib.home / "tools/one")
@@ -196,14 +196,14 @@ async def test_a_name_that_is_taken_is_told_and_free_later(crib: Crib) -> None:
         await until(lambda: "one" in project.toolset)
         assert project.get("one").kind == "http"
         assert names(project) == ["one", "two"]
-        assert told[-1].added == ["one"]
+        assert seen[-1].added == ["one"]
 
 
 @pytest.mark.usefixtures("no_inotify")
 async def test_where_the_kernel_tells_nothing_sources_are_looked_at(crib: Crib) -> None:
     toolbox(crib, "one")
-    async with watched(crib, {"file": "tools.yaml"}, {"dir": "defs"}) as (project, told):
-        assert any("checked again and again" in text for change in told for text in change.warnings)
+    async with watched(crib, {"file": "tools.yaml"}, {"dir": "defs"}) as (project, seen):
+        assert any("checked again and again" in text for change in seen for text in change.warnings)
         toolbox(crib, "one", "two")
         await until(lambda: "two" in project.toolset)
         vega(crib, "look", "a")
@@ -224,7 +224,7 @@ async def test_a_function_that_has_taken_the_name_of_a_broken_tool_stays(crib: C
     toolbox(crib, "one", "two")
     broken = (crib.root / "tools.yaml").read_text().replace('"path": "/"', '"path": "/${"', 1)
     crib.write("tools.yaml", broken)
-    async with watched(crib, {"file": "tools.yaml"}) as (project, told):
+    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
         assert names(project) == ["two"]
 
         @project.toolset.tool
@@ -235,7 +235,7 @@ async def test_a_function_that_has_taken_the_name_of_a_broken_tool_stays(crib: C
         toolbox(crib, "one", "two", "three")
         await until(lambda: "three" in project.toolset)
         assert (await project.call("one")).unwrap() == "mine"
-        assert any("there is a tool named `one` already" in finding.message for finding in told[-1].broken)
+        assert any("there is a tool named `one` already" in finding.message for finding in seen[-1].broken)
         toolbox(crib, "two")
         await until(lambda: "three" not in project.toolset)
         assert (await project.call("one")).unwrap() == "mine"
