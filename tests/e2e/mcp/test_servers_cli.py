@@ -176,6 +176,8 @@ def test_a_review_downloads_what_a_launcher_lacks(
     done = toolcrib(crib, "servers", "review", "--yes")
     assert done.returncode == 0, done.stderr
     assert "Reviewed 1 tool of tiny" in done.stderr
+    for about in (tmp_path / "cache").glob("archive-v*/**/tiny_server-1.0.dist-info/METADATA"):
+        about.write_bytes(about.read_bytes() + "Author: Jé\n".encode("latin-1"))
     assert toolcrib(crib, "run", "tiny__hello").stdout == "hello\n"
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,8 +60,14 @@ def requirement(text: str) -> Requirement:
 
 def _is_installed(wanted: Requirement, site: Path) -> bool:
     """Return True if a folder of packages has a version that is wanted."""
-    found = next(iter(distributions(name=wanted.name, path=[str(site)])), None)
-    return found is not None and wanted.specifier.contains(found.version, prereleases=True)
+    # By the name of the folder: its METADATA may be in any encoding, or missing. PEP 503: case and these
+    # characters do not distinguish names; the first `-` comes before the version.
+    plain = re.sub(r"[-_.]+", "_", wanted.name).lower()
+    for entry in site.glob("*.dist-info"):
+        name, _, version = entry.stem.partition("-")
+        if re.sub(r"[-_.]+", "_", name).lower() == plain:
+            return wanted.specifier.contains(version, prereleases=True)
+    return False
 
 
 def uv_environment(
