@@ -260,10 +260,6 @@ class Project(DurableParts):
         `wait` is what to do if a call needs approval: fail, wait for it, or return a `pending` result. Of
         calls with the same `idempotency_key` one runs, and the others get its result.
         """
-        if wait == "raise" and idempotency_key is None and self.catalog.has_plain(name):
-            if name in self.catalog.registry.unchecked:
-                self.catalog.registry.check(name)
-            return self.toolset.call(name, arguments, **options)  # faster than by a `Call`
         options |= {"wait": wait, "idempotency_key": idempotency_key}
         return self.invoke(Call(name, {} if arguments is None else arguments, **options))
 

@@ -179,13 +179,6 @@ class ProjectCatalog:
         access.require_valid(identity)
         return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
 
-    def has_plain(self, name: str) -> bool:
-        """Return True for a tool in memory that is neither of a bundle nor of an MCP server."""
-        if name not in self.toolset or "/" in name:
-            return False
-        # A person may have reviewed a tool of an MCP server meanwhile, which `_invoke` takes up.
-        return self.servers is None or name not in self.servers.owners
-
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
         # A name of the project wins over one of a bundle; only a full name has a slash.
