@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError
 from toolcrib.executors.command.programs import (
     FIND_COMMANDS,
     FINDERS,
+    REMOTE,
     Program,
     base_name,
     is_steering,
@@ -32,6 +34,8 @@ _FIXED = frozenset({"version", "name", "slug"})
 _SHAPE = re.compile(
     r"(-[ce]|--(?:eval|exec|expression|command|cmd|code|script|shell|run|query|rsh)[\w-]*)(=.*)?", re.DOTALL
 )
+_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+"""Names of the standard input."""
 _MOST_COMMANDS = 20
 """Commands that one command may start, as in `env nohup sh`; of more, each value counts as code."""
 
@@ -156,7 +160,7 @@ def _code_words(words: list[str], first: int, seen: set[int], *, fed: bool) -> I
     elif name in FINDERS:
         starts = [at for at in range(first + 2, len(words)) if words[at - 1] in FIND_COMMANDS]
         for at in starts:
-            yield from _code_words(words, at, seen, fed=False)
+            yield from _code_words(words, at, seen, fed=fed)
     else:
         yield from _of_program(name, program, words, first + 1, seen, fed=fed)
 
@@ -178,7 +182,7 @@ def _of_program(
     name: str, program: Program, words: list[str], first: int, seen: set[int], *, fed: bool
 ) -> Iterator[_CodeWord]:
     """A known program, whose words after its name begin at position `first`."""
-    if program.every or not set(program.subcommands).isdisjoint(words[first:]):
+    if _takes_any(program, words[first:]):
         yield from (_CodeWord(at, name) for at in range(first, len(words)) if VALUE in words[at])
         if fed:
             yield _CodeWord(-1, name)
@@ -193,13 +197,33 @@ def _of_program(
         elif VALUE in text:
             if _is_code(reading, role, text, option):
                 yield _CodeWord(reading.at, f"{name} {reading.shown}".rstrip())
-        elif role in ("script", "rest") and text not in ("-", "/dev/stdin") and not reading.unsure:
+        elif fed and text in _INPUT and option in program.files and reading.takes_code(option):
+            yield _CodeWord(-1, f"{name} {option}")
+        elif role in ("script", "rest") and text not in (*_INPUT, ";") and not reading.unsure:
+            yield from _remote(name, words, reading.at, seen) if fed and not reading.given else ()
             reading.given = not reading.reads_input
             if reading.given and not program.mixes:
                 return
     # Nothing else was the code, so such a program reads it from its input.
     if fed and program.stdin and not reading.given:
         yield _CodeWord(-1, name)
+
+
+def _remote(name: str, words: list[str], at: int, seen: set[int]) -> Iterator[_CodeWord]:
+    """A command for a shell elsewhere, in one word or several, which gets the standard input."""
+    if name in REMOTE:
+        line = [*words[:at], *(words[at].split() or [""]), *words[at + 1 :]]
+        yield from (found for found in _code_words(line, at, seen, fed=True) if found.word < 0)
+
+
+def _takes_any(program: Program, words: list[str]) -> bool:
+    """Return True if any word after a program's name may be code."""
+    if program.every or not set(program.subcommands).isdisjoint(words):
+        return True
+    # The subcommand is the first word that is neither an option nor possibly the argument of one.
+    pairs = pairwise(("", *words))
+    operands = (word for before, word in pairs if word[:1] != "-" and (before[:1] != "-" or "=" in before))
+    return bool(program.subcommands) and program.script is None and VALUE in next(operands, "")
 
 
 def _is_code(reading: CommandReading, role: str, text: str, option: str) -> bool:

@@ -26,6 +26,8 @@ _STEERING = re.compile(
 )
 ASSIGNED = re.compile(r"([A-Za-z_]\w*)=")
 FINDERS = ("find", "fd", "fdfind")
+REMOTE = ("ssh", "slogin")
+"""Programs whose operand `script` is a command that gets their standard input."""
 FIND_COMMANDS = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 """Options of these after which a command begins."""
 
