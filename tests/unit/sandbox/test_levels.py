@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import pytest
 
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import plan
+from toolcrib.sandbox.files.paths import Paths
+from toolcrib.sandbox.host.order import new_order
 from toolcrib.sandbox.levels.choice import chosen, refused_at_landlock
+from toolcrib.spec import LEVELS, Level
 
 
 def job(**fields: Any) -> Confinement:
@@ -81,3 +85,9 @@ def test_what_lies_inside_and_must_be_less_is_named(
 
 def test_full_is_not_asked_about() -> None:
     assert asyncio.run(chosen(job())) == "full"
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_command_may_raise_its_priority_where_its_user_may(level: Level) -> None:
+    limits = new_order(job(), level, Paths()).sandbox.job["limits"]
+    assert {(resource.RLIMIT_NICE, 0), (resource.RLIMIT_RTPRIO, 0)} <= set(limits)

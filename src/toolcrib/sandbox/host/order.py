@@ -28,6 +28,9 @@ EVERY_COMMAND = (
     (resource.RLIMIT_CORE, 1),
     # Queued signals and timers are counted for each user, so a command gets a part of them.
     (resource.RLIMIT_SIGPENDING, 1_024),
+    # The user may be allowed to raise the priority of processes (limits.conf(5)); a command is not.
+    (resource.RLIMIT_NICE, 0),
+    (resource.RLIMIT_RTPRIO, 0),
 )
 """Limits that no job changes."""
 MADE_FROM = attrgetter(
