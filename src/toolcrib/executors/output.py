@@ -7,7 +7,6 @@ import errno
 import logging
 import math
 import os
-import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from toolcrib.errors import (
     ToolSnooze,
 )
 from toolcrib.guard import BytesMasker, Redactor, StreamMasker
-from toolcrib.sandbox import Completed, Confinement, run
+from toolcrib.sandbox import Completed, Confinement, run, signal_name
 from toolcrib.spec import CallContext
 from toolcrib.spec.calls.content import is_garbled
 
@@ -111,7 +110,7 @@ def facts(done: Completed) -> dict[str, Any]:
     """Return the process's part of `Result.details`: exit code, truncation, enforcement report."""
     found: dict[str, Any] = {"exit_code": done.exit_code}
     if done.signal is not None:
-        found["signal"] = _signal(done.signal)
+        found["signal"] = signal_name(done.signal)
     if done.stdout_total > len(done.stdout):
         found["truncated"] = {"kept_bytes": len(done.stdout), "total_bytes": done.stdout_total}
     found["enforcement"] = dict(done.enforcement)
@@ -224,15 +223,8 @@ def ending(done: Completed) -> str:
     met = " and ".join(str(limit) for limit in done.enforcement.get("exceeded", ()))
     why = f", having reached its limit of {met}" if met else ""
     if done.signal is not None:
-        return f"was ended by {_signal(done.signal)}{why}"
+        return f"was ended by {signal_name(done.signal)}{why}"
     return f"ended with exit code {done.exit_code}{why}"
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # One of the real-time signals, which have no names.
-        return f"signal {number}"
 
 
 def _last(stderr: bytes) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from toolcrib.errors import InvalidOutput, TimedOut, UnavailableError
 from toolcrib.runs.calls import ClaimedCall
 from toolcrib.runs.ending import Ending, Lost, from_json
 from toolcrib.runs.serving import whole
+from toolcrib.sandbox import signal_name
 
 _log = logging.getLogger("toolcrib.runs")
 
@@ -215,7 +215,7 @@ class _ExecutorProcess:
 
     async def _fate(self) -> str:
         code = await self._process.wait()
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"has exited with code {code}"
+        return f"was ended by {signal_name(-code)}" if code < 0 else f"has exited with code {code}"
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolcrib.sandbox.job import Completed, NetworkAccess, Outlet, Script
     from toolcrib.sandbox.job import Confinement as Confinement
     from toolcrib.sandbox.job import Warmth as Warmth
+    from toolcrib.sandbox.kernel.signals import signal_name as signal_name
     from toolcrib.sandbox.levels.probe import in_force, level, probe
 
 _MODULES = {
@@ -19,6 +20,7 @@ _MODULES = {
     **dict.fromkeys(("configure", "run"), "confine"),
     **dict.fromkeys(("FilePart", "Root", "Roots"), "files.roots"),
     **dict.fromkeys(("in_force", "level", "probe"), "levels.probe"),
+    "signal_name": "kernel.signals",
 }
 """Names to their modules, imported on first use: `files.paths`, which every start needs, needs none."""
 

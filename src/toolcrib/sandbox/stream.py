@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 
 from toolcrib.errors import SandboxUnavailable, ToolcribError
 from toolcrib.sandbox.confine import checked_level, explained
 from toolcrib.sandbox.host.runner import CHUNK, CommandRun, NeverStarted
 from toolcrib.sandbox.job import Confinement
+from toolcrib.sandbox.kernel.signals import signal_name
 from toolcrib.spec import Level
 
 LINGER = 0.3
@@ -117,7 +117,7 @@ class Stream(CommandRun, OwnPipes):
         except ToolcribError as error:
             return error
         if os.WIFSIGNALED(status):
-            words = f"it was ended by {signal.Signals(os.WTERMSIG(status)).name}"
+            words = f"it was ended by {signal_name(os.WTERMSIG(status))}"
         else:
             words = f"it ended with exit code {os.WEXITSTATUS(status)}"
         exceeded = self.exceeded(status)

@@ -49,6 +49,15 @@ async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     await stream.aclose()
 
 
+async def test_a_signal_without_a_name_is_reported_by_its_number(tmp_path: Path) -> None:
+    stream = await start_unconfined("/bin/sh", ["sh", "-c", "kill -40 $$"], str(tmp_path), {})
+    async with asyncio.timeout(30):
+        while not stream.how():  # noqa: ASYNC110 - another process ends
+            await asyncio.sleep(0.01)
+    assert stream.how() == "it was ended by signal 40"
+    await stream.aclose()
+
+
 def test_it_ends_with_its_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

@@ -56,6 +56,13 @@ async def test_the_end_of_its_standard_error_is_kept() -> None:
     assert stream.how() == "it ended with exit code 7"
 
 
+async def test_a_signal_without_a_name_is_reported_by_its_number() -> None:
+    stream = await open_stream(job("sh", "-c", "kill -40 $$"))
+    await asyncio.wait_for(stream.ended, 30)
+    await stream.aclose()
+    assert stream.how() == "it was ended by signal 40"
+
+
 async def test_one_that_does_not_want_to_end_is_ended_with_its_tree() -> None:
     stream = await open_stream(job("sh", "-c", "trap '' TERM; sleep 600 & sleep 600; echo; sleep 600"))
     began = time.monotonic()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from toolcrib.runs import ClaimedCall
-from toolcrib.runs.ending import Done
+from toolcrib.runs.ending import Done, Lost
 from toolcrib.runs.executors import Executors
 
 PROCESS = """
-import json, socket, sys
+import json, os, socket, sys
 lines = socket.socket(fileno=int(sys.argv[-1])).makefile("rwb")
 settings = json.loads(lines.readline())
 def say(answer):
@@ -25,6 +25,8 @@ for line in lines:
     tool = json.loads(line).get("tool")
     if tool == "deadly":
         sys.exit()
+    elif tool == "signalled":
+        os.kill(os.getpid(), 40)
     elif tool == "stubborn":
         open(settings["begun"], "w").close()
     elif tool == "quick":
@@ -83,6 +85,18 @@ async def test_a_call_cancelled_twice_costs_no_process(tmp_path: Path) -> None:
             await run
         async with asyncio.timeout(20):
             assert await executors.run(claim("quick")) == Done(b"{}")
+    finally:
+        await executors.close()
+
+
+async def test_a_signal_without_a_name_is_reported_by_its_number() -> None:
+    executors = Executors((sys.executable, "-c", PROCESS), {}, 1, lambda _: None)
+    await executors.start()
+    try:
+        assert await executors.run(claim("signalled")) == Lost(
+            "the process that ran it was ended by signal 40"
+        )
+        assert await executors.run(claim("quick")) == Done(b"{}")
     finally:
         await executors.close()
 

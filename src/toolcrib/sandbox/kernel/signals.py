@@ -1,6 +1,6 @@
-"""Signals to processes that are known by a pidfd, also where a filter denies pidfd_send_signal(2).
+"""Names of signals, and signals to a pidfd, also where a filter denies pidfd_send_signal(2).
 
-Then the signal is sent by number, right after the kernel confirmed that the pidfd still stands for that
+Then the signal is sent by number, right after the kernel confirmed that the pidfd still stands for its
 process: a number is not used again before the process was waited for, and then the kernel reports none.
 """
 
@@ -13,6 +13,14 @@ from collections.abc import Callable
 from functools import cache
 
 FILTERED = (errno.ENOSYS, errno.EPERM)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, or its number in words."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # Of the real-time signals, only the first and the last have names.
+        return f"signal {number}"
 
 
 @cache

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolcrib.errors import ToolUnavailable
+from toolcrib.sandbox import signal_name
 from toolcrib.sandbox.stream import TAIL, OwnPipes
 
 _GRACE_S = 5.0
@@ -57,7 +58,7 @@ class UnconfinedStream(OwnPipes):
         if code is None:
             return ""
         if code < 0:
-            return f"it was ended by {signal.Signals(-code).name}"
+            return f"it was ended by {signal_name(-code)}"
         return f"it ended with exit code {code}"
 
     async def aclose(self) -> None:
