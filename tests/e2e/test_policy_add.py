@@ -82,6 +82,15 @@ def test_the_common_rules_are_added_shown_and_keep_the_trust(shop: Crib) -> None
     assert (shop.home / "config.yml").read_text().startswith("# ours\n")
 
 
+def test_settings_keep_their_line_ends(shop: Crib) -> None:
+    path = shop.home / "config.yml"
+    path.write_text("policy:\n  self_approval: true\n", newline="\r\n")
+    shop.trust()
+    assert cli(shop, "policy", "add", "deny", "look", "--yes").code == 0
+    assert path.read_bytes().count(b"\r\n") == path.read_bytes().count(b"\n") == 4
+    assert cli(shop, "trust", "--show", "--json").document["trusted"] is True
+
+
 def test_what_is_not_trusted_is_not_trusted_by_adding_a_rule(shop: Crib) -> None:
     shop.write(".toolcrib/config.yml", "review: 'off'\n")
     assert cli(shop, "policy", "add", "deny", "look", "--yes").code == 0

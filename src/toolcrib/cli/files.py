@@ -70,14 +70,24 @@ def _written(path: Path) -> Iterator[None]:
         raise unwritable(path, error) from None
 
 
-def replace_file(path: Path, before: str | None, text: str) -> None:
-    """Replace a file as a whole, or make it (None before). Raises ConflictError if it is not what it was."""
+def replace_file(path: Path, before: str | None, text: str) -> str:
+    """Replace a file as a whole, or make it (None before). Return the text with the file's own line ends.
+
+    Raises ConflictError if it is not what it was.
+    """
+    now = None
     with _written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            with path.open(encoding="utf-8") as file:
+                now = file.read()
+            if file.newlines == "\r\n":
+                text = text.replace("\n", "\r\n")
         # A person may have looked at the change for minutes, and an editor may have saved meanwhile.
-        if (path.read_text(encoding="utf-8") if path.exists() else None) != before:
+        if now != before:
             raise ConflictError(f"{path} has just changed", hint="Run the command again.")
         put_file(path, text.encode(), mode=0o600 if before is None else path.stat().st_mode & 0o777)
+    return text
 
 
 def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
@@ -88,6 +98,6 @@ def write_with_backup(path: Path, before: str | None, text: str) -> Path | None:
         names = (path.with_name(f"{path.name}.backup{number}") for number in count(1))
         backup = next(name for name in names if not name.exists())
         with _written(backup):
-            put_file(backup, before.encode(), mode=path.stat().st_mode & 0o777)
+            put_file(backup, path.read_bytes(), mode=path.stat().st_mode & 0o777)
     replace_file(path, before, text)
     return backup

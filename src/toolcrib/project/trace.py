@@ -102,6 +102,8 @@ class Trace:
         else:
             first = last = len(lines) + 1
             new = new if text.endswith("\n") else f"\n{new}"
+        if "\r\n" in text:
+            new = new.replace("\n", "\r\n")
         changed = "".join((*lines[: first - 1], new, *lines[last - 1 :]))
         try:
             same = parse_tool(load(changed.encode(), document.path)).permissions

@@ -6,6 +6,7 @@ import http.server
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -176,6 +177,7 @@ def test_folders_that_a_person_would_grant(stocked: Crib) -> None:
             assert screen.end() == 0, screen.text
         assert "+      - lib/site-packages" in screen.text
         assert ("changed " in screen.text) is (answer == "y")
+    assert not re.search(rb"(?<!\r)\n", manifest.read_bytes()), "the file's line ends stay"
     written = manifest.read_text()
     assert comment + "exec:" in written
     assert block("permissions:" + written.partition("permissions:")[2].partition("\n\n")[0])["fs"] == {

@@ -122,12 +122,13 @@ def test_what_was_in_the_file_stays_and_a_copy_is_kept(desk: Desk, host: str) ->
         '{\n    "theme": "dark",\n    "mcpServers": {"other": {"command": "é"}}\n}'
     )  # fmt: skip
     desk.file(host).parent.mkdir(parents=True, exist_ok=True)
-    desk.file(host).write_text(before)
+    desk.file(host).write_text(before, newline="\r\n")
     desk.file(host).chmod(0o640)
     code, out, _ = desk.connect(host, "--write", "--json")
     assert code == 0
-    assert Path(json.loads(out)["backup"]).read_text() == before
+    assert Path(json.loads(out)["backup"]).read_bytes() == before.replace("\n", "\r\n").encode()
     after = desk.file(host).read_text()
+    assert desk.file(host).read_bytes() == after.replace("\n", "\r\n").encode()
     assert desk.file(host).stat().st_mode & 0o777 == 0o640
     assert desk.entry(host)["args"][-2:] == ["--root", str(desk.crib.root)]
     if host == "codex":

@@ -179,8 +179,7 @@ def write_rule(
     if channel is None:
         return False
     project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=rule)
-    replace_file(path, before, text)
-    _trust(project, then, text)
+    _trust(project, then, replace_file(path, before, text))
     print_note(f"Added to {path}. To see what it decides: toolcrib policy explain TOOL")
     return True
 
