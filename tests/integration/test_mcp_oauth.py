@@ -118,6 +118,8 @@ def test_a_good_token_and_own_tokens_are_accepted(
 ) -> None:
     assert ask(server, issuer.token()).status == 200
     assert ask(server, issuer.token(aud=["https://other.example", RESOURCE])).status == 200
+    ahead = int(time.time()) + 20
+    assert ask(server, issuer.token(iat=ahead, nbf=ahead)).status == 200
     assert ask(server, server.token).status == 200
     assert server.send("GET", "/tools", token=issuer.token()).status == 401  # REST takes own tokens only.
 
@@ -132,6 +134,8 @@ def test_bad_tokens_are_refused(server: HttpServerProcess, issuer: Authorization
         issuer.token(exp=int(time.time()) - 60),
         issuer.token(exp=float("nan")),  # No comparison with it is true.
         issuer.token(nbf=int(time.time()) + 600),
+        issuer.token(iat=int(time.time()) + 600),
+        issuer.token(jti=7),
         issuer.token(sub=None),
         issuer.token(stranger),
         issuer.token(secret, "HS256"),
