@@ -70,6 +70,29 @@ def test_after_a_restart_of_the_server_everything_goes_on(
             held = tx.is_held(mine)
 
 
+def test_an_empty_server_in_place_of_the_one_before_gets_the_tables(
+    url: str, postgres: PostgresProcess
+) -> None:
+    db = opened(url)
+    note(db, "a")
+    held, schema = db.holder(), url.rpartition("%3D")[2]
+    postgres.stop()
+    postgres.start()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA {schema} CASCADE")
+    with pytest.raises(StateUnavailable, match="does not exist") as caught:
+        note(db, "lost")
+    assert caught.value.retryable
+    assert caught.value.hint == "The tables are gone, as on a new server. Try again: they are made anew."
+    note(db, "b")
+    assert notes(db) == ["b"]
+    version = db.version
+    note(opened(url), "c")
+    await_change(db, version)  # The listener has found the new schema.
+    with db.read() as tx:
+        assert tx.is_held(held)
+
+
 def test_a_restart_within_a_transaction_keeps_nothing_of_it(url: str, postgres: PostgresProcess) -> None:
     db = opened(url)
     note(db, "a")

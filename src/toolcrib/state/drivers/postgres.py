@@ -126,6 +126,8 @@ class PostgresServer:
         """When it answered again, by its own clock; None while it does not, 0 if it always has."""
         self.joined: WeakSet[Any] = WeakSet()
         """Connections of others that were found to lead to this database."""
+        self.migrated: set[str] = set()
+        """Names of the databases whose tables are up to date."""
         self.listener = Listener(self._connect, self.unavailable, lease_s)
 
     @property
@@ -277,13 +279,15 @@ class PostgresServer:
         from psycopg import OperationalError
 
         code = error.sqlstate or ""
+        if code in _NO_TABLES:
+            self.migrated.clear()
         hints = (hint for start, hint in _HINTS.items() if code.startswith(start))
         reason = " ".join(str(error).split())
         return StateUnavailable(
             f"the database {self.name} cannot be used: {reason}",
             hint=next(hints, "Check that the server runs and that its address and password are right."),
             details={"database": self.name, "error": code},
-            retryable=isinstance(error, OperationalError) and code[:2] in _PASSING,
+            retryable=code in _NO_TABLES or (isinstance(error, OperationalError) and code[:2] in _PASSING),
         )
 
 
@@ -299,7 +303,6 @@ class PostgresDatabase:
         self._name = name
         self._migrations = tuple(migrations)
         self._durable = durable
-        self._migrated = False
         self._further: list[Callable[[], None]] = []
 
     @contextmanager
@@ -341,7 +344,7 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close the connections of all databases on this server."""
-        self._migrated = False
+        self.server.migrated.discard(self._name)
         self.server.close()
 
     def _key(self, scope: str) -> int:
@@ -350,11 +353,11 @@ class PostgresDatabase:
     def migrate_also(self, further: Callable[[], None]) -> None:
         """Call this too before the next transaction here, with none open; it uses `server` directly."""
         self._further.append(further)
-        self._migrated = False
+        self.server.migrated.discard(self._name)
 
     def migrate(self) -> None:
         """Bring the tables up to date; of several processes one does it, and the others wait."""
-        if self._migrated:
+        if self._name in self.server.migrated:
             return
         with self.server.transaction("BEGIN") as tx:
             schema = self.server.schema
@@ -383,7 +386,7 @@ class PostgresDatabase:
                 tx.insert("migrations", {"name": self._name, "version": len(self._migrations)})
         for further in self._further:
             further()
-        self._migrated = True
+        self.server.migrated.add(self._name)
 
 
 def _execute(connection: psycopg.Connection[Any], sql: str, values: Sequence[Any] | None) -> Any:
@@ -443,9 +446,12 @@ def _conninfo(url: str) -> tuple[str, str]:
 
 _PASSING = ("", "08", "40", "53", "55", "57")
 """Classes of errors that may be over soon (PostgreSQL, appendix A)."""
+_NO_TABLES = ("42P01", "3F000")
+"""Another server may have come in place of this one: the next use makes the tables again."""
 _HINTS = {
     "28": "Check the user and the password in the address of the database.",
     "3D": "Create the database on the server first: createdb NAME",
+    **dict.fromkeys(_NO_TABLES, "The tables are gone, as on a new server. Try again: they are made anew."),
     "42501": "Give this user the right to create a schema in the database, and to use its tables.",
     "40": "Try again.",
     "53": "The server has no room or no connections left.",
