@@ -1,7 +1,7 @@
 """The quickstart as a program: an agent's client calls the tools of a project through `toolcrib serve`.
 
 It copies this repository to build/demo, makes a project of it, and drives the server with the official MCP
-client. Nothing is special-cased: every step is what the README tells a person to do.
+client. Nothing is special-cased: every step is one that the README describes.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def main() -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("Another demo runs in this folder; this one goes on when it has ended.")
+            say("Another demo runs in this folder; this one continues when it has ended.")
             fcntl.flock(lock, fcntl.LOCK_EX)
         run(port)
 

@@ -22,7 +22,7 @@ async def look_up(word: str) -> str:
 
 
 def grind(word: str) -> str:
-    """Block; a plain function runs in a thread, so the event loop goes on."""
+    """Block; a plain function runs in a thread, so the event loop continues."""
     time.sleep(0.3)
     return f"{word}: ground"
 

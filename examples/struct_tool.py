@@ -14,7 +14,7 @@ from toolcrib import Agent, Project
 
 
 class WeatherTool:
-    """Tells the weather; asks the service once per place."""
+    """Returns the weather; asks the service once per place."""
 
     name = "get_weather"
     description = "Get current weather conditions for a location"

@@ -42,7 +42,9 @@ def test_a_run_that_no_process_takes_is_watched_with_a_note(crib: Crib) -> None:
     run_id = json.loads(detached.stdout)["id"]
     with started(crib, "runs", "watch", run_id) as watch:
         note = error_line(watch)
-        assert note.startswith("No process serves this project, so nothing goes on. Start `toolcrib worker`")
+        assert note.startswith(
+            "No process serves this project, so nothing continues. Start `toolcrib worker`"
+        )
         assert f"`toolcrib runs wait {run_id}`" in note
         assert run(["runs", "wait", run_id], crib.root).stdout == b"One.\n"
         assert (watch.wait(LIMIT_S), error_line(watch)) == (0, "")

@@ -212,7 +212,7 @@ def test_every_public_name_is_documented_and_used() -> None:
 
 
 def test_every_option_of_registration_is_documented() -> None:
-    table = section(text_of("docs/python.md"), "## Make a tool of a function")
+    table = section(text_of("docs/python.md"), "## Make a tool from a function")
     options = inspect.signature(Options).parameters
     assert [cell for cell in first_cells(table) if cell in options] == list(options)
 

@@ -17,7 +17,7 @@ def _entries(document: Document) -> list[Entry]:
 
 
 def _entry(document: Document, name: str, text: Any) -> Entry:
-    """Write one greeting as a native manifest; the draft remembers where each value stands in the file."""
+    """Write one greeting as a native manifest; the draft remembers where each value is in the file."""
     draft = Draft(document, "greetings", ("greetings", name))
     arguments = {
         argument: {"type": "string", "description": f"The {argument} to greet."}

@@ -1,6 +1,6 @@
 """The history of a store: of each change, by any interface, a line in a log and the record before it.
 
-The log has the form of a project's audit log, and lies in the user's data folder beside the bundles. Records
+The log has the form of a project's audit log, and is in the user's data folder beside the bundles. Records
 of a tool as they were before their changes are in
 
 <data>/bundles/<bundle id>/revisions/<file of the tool>/<UUIDv7>.json

@@ -269,7 +269,7 @@ class Options:
                 raise DefinitionError(f"{name} must be a whole number of at least 1, not {limit!r}")
         if _RESOURCE.fullmatch(self.mcp.resource or "x:y") is None:
             raise DefinitionError(
-                f"mcp.resource is {self.mcp.resource!r}, which is no URI",
+                f"mcp.resource is {self.mcp.resource!r}, which is not a URI",
                 hint="Write docs://guide, or docs://{name} with the name of an argument.",
             )
         if self.on_violation not in ("warn", "fail"):

@@ -1,4 +1,4 @@
-"""The error that stands for an exception of a tool."""
+"""The error that replaces an exception of a tool."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def to_error(error: Exception) -> ToolcribError:
 
 
 def failed(error: BaseException) -> ToolFailed:
-    """Return the failure that stands for any exception."""
+    """Return the failure that replaces any exception."""
     return ToolFailed(_message(error), details={"exception": type(error).__name__})
 
 

@@ -31,7 +31,7 @@ def normalise(value: Any) -> Any:
         return to_json(value)
     except TypeError as error:
         raise ToolFailed(
-            f"the tool returned a {type(value).__name__} that is not JSON: {error}",
+            f"the tool returned a value of type {type(value).__name__} that is not JSON: {error}",
             hint="Return text, numbers, lists, dicts, dataclasses or pydantic models.",
         ) from None
 
@@ -55,12 +55,12 @@ def check_output(bound: Bound, value: Any, mask: Mask | None) -> tuple[str, ...]
     if mask is not None and (shown := mask(value)) is not value:
         # A violation quotes the beginning of the value, so the value is masked first.
         violations = bound.output_violations(shown) or [
-            Violation("$", "does not fit where it holds a secret")
+            Violation("$", "does not match where it contains a secret")
         ]
     listed = "; ".join(f"{v.path} {v.message}" for v in violations[:10])
     if bound.tool.output.on_violation == "fail":
-        raise InvalidOutput(f"the output does not fit its schema: {listed}", violations=violations)
-    return (f"the output does not fit its schema: {listed}",)
+        raise InvalidOutput(f"the output does not match its schema: {listed}", violations=violations)
+    return (f"the output does not match its schema: {listed}",)
 
 
 def mask_result(result: Result, mask: Mask) -> None:

@@ -187,7 +187,7 @@ class Toolset:
             bound = self._bind_function(given, target, Options.of(options))
         else:
             raise DefinitionError(
-                f"{target!r} is neither callable nor has it name, description, input_schema and execute"
+                f"{target!r} is not callable, and does not have name, description, input_schema and execute"
             )
         if replace:
             self.replace(bound)

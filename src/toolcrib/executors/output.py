@@ -132,7 +132,7 @@ class Lines:
         self._is_text = True
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. From the first ones on that are no text, nothing is passed on."""
+        """Take the next bytes. From the first ones on that are not text, nothing is passed on."""
         self._is_text = self._is_text and not is_garbled(data)
         if not self._is_text:
             return
@@ -142,7 +142,7 @@ class Lines:
             self._ctx.chunk(lines + newline)
 
     def end(self) -> None:
-        """Give what stands after the last line break."""
+        """Give the text after the last line break."""
         if self._is_text and (rest := self._rest + self._decoder.decode(b"", True)):
             self._ctx.chunk(rest)
 

@@ -159,7 +159,7 @@ def _target(name: str) -> Dialect:
 
 
 def _inexpressible(tool: Tool, to: str, found: Sequence[Diagnostic]) -> ManifestError:
-    message = "; ".join(finding.message for finding in found[:3]) or "it does not read back"
+    message = "; ".join(finding.message for finding in found[:3]) or "the result cannot be read back"
     return ManifestError(
         f"{tool.name} cannot be written as {to}: {message}", hint="Change that in the tool first."
     )

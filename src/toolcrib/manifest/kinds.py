@@ -86,7 +86,7 @@ def plain_effect(tool: Tool, names: Namespaces) -> Effect:  # noqa: ARG001 - cal
 
 
 def shown_secret(name: str) -> str:
-    """Return what stands in the place of a secret's value in the plan of a call."""
+    """Return what replaces a secret's value in the plan of a call."""
     return f"<secret {name}>"
 
 
@@ -120,15 +120,15 @@ class Kind:
     None: a native manifest cannot be of this kind.
     """
     parse: Callable[[dict[str, Any]], Any] | None = None
-    """Make the configuration from a block that fits the schema; None: the keys are its fields (`made_of`)."""
+    """Make the configuration from a block of that schema; None: the keys are its fields (`made_of`)."""
     write: Callable[[Any], dict[str, Any]] = block_of
     """Make the block from a configuration."""
     misfits: tuple[Misfit, ...] = ()
-    """Rules and hints for blocks that do not fit the schema."""
+    """Rules and hints for blocks that do not match the schema."""
     templated: tuple[str, ...] = ()
-    """Keys of the block, and fields of the configuration, that hold templates."""
+    """Keys of the block, and fields of the configuration, that contain templates."""
     fixed: tuple[str, ...] = ()
-    """Keys of the block in which no placeholder may stand, because they decide what is run."""
+    """Keys of the block in which no placeholder is allowed, because they decide what is run."""
     lint: Callable[[Tool, Document], Iterable[Diagnostic]] = lambda *_: ()
     """Yield what is wrong with a tool, beside the checks for every kind."""
     absent: Callable[[Tool, Document, str], Iterable[Diagnostic]] = lambda *_: ()

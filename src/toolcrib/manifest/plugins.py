@@ -124,7 +124,7 @@ class Registry(Generic[R]):
         if not isinstance(record, self._record) or getattr(record, "name", None) != point.name:
             raise ConfigError(
                 f"{where} is not a {self._record.__name__} named {point.name!r}",
-                hint=f"Let the entry point name a {self._record.__name__} whose `name` is {point.name!r}.",
+                hint=f"The entry point must name a {self._record.__name__} whose `name` is {point.name!r}.",
             )
         return record
 

@@ -40,7 +40,7 @@ class RequestFault(NamedTuple):
 
 
 def bind_url(url: str, network: Network, names: Namespaces) -> UrlTemplate:
-    """Return the parsed URL. Its host may hold placeholders only if the permission lists the hosts."""
+    """Return the parsed URL. Its host may have placeholders only if the permission lists the hosts."""
     return parse_url(url, names, host_placeholders=network.mode == "hosts")
 
 
@@ -137,7 +137,7 @@ def _styles(config: HttpExec, names: Namespaces) -> Iterator[RequestFault]:
             yield RequestFault("style", path, message, f'write the whole value as "${{{name}}}"')
         for place in sorted(found or ()):
             if style.style not in STYLES[place]:
-                message = f"the style {style.style} cannot stand in a {place}"
+                message = f"the style {style.style} is not allowed in a {place}"
                 yield RequestFault("style", path, message, f"one of {', '.join(STYLES[place])}")
 
 
@@ -188,11 +188,11 @@ def _body(config: HttpExec) -> Iterator[RequestFault]:
     for name, part in config.parts.items():
         place = (*_HTTP, "parts", name)
         if form != "multipart":
-            yield RequestFault("body", place, "`parts` stand with `body_format: multipart` only")
+            yield RequestFault("body", place, "`parts` is for `body_format: multipart` only")
         elif isinstance(body, dict) and name not in body:
             yield RequestFault("body", place, f"`body` has no field `{name}`")
         if part.content_type is not None and not part.content_type.isprintable():
-            yield RequestFault("body", place, "`content_type` holds a control character")
+            yield RequestFault("body", place, "`content_type` contains a control character")
 
 
 def _cookies(tool: Tool, config: HttpExec) -> Iterator[RequestFault]:
@@ -231,7 +231,7 @@ def _oauth2(tool: Tool, auth: Auth, rule: OAuth2, path: tuple[str | int, ...]) -
     for field in ("token_url", "device_url"):
         url = getattr(rule, field)
         if url is not None and "${" in url:
-            yield RequestFault("auth", (*path, "oauth2", field), f"`{field}` cannot hold a placeholder")
+            yield RequestFault("auth", (*path, "oauth2", field), f"`{field}` cannot contain a placeholder")
         elif url is not None:
             if tool.permissions.network.mode != "hosts" and _host(url) != _host(own):
                 message = (

@@ -86,7 +86,7 @@ def check_team(team: Team, names: Iterable[str]) -> list[Diagnostic]:
         for at, skill in enumerate(member.skills):
             if skill not in there:
                 hint = did_you_mean(skill, known, "`toolcrib list` shows the tools that there are")
-                message = f"{quoted(member.name)} lists {quoted(skill)}, and there is no such tool"
+                message = f"{quoted(member.name)} lists {quoted(skill)}, but there is no such tool"
                 place = (*member.place, at)
                 found.append(team.document.diagnostic("team", message, place, hint=hint))
     return found

@@ -159,12 +159,12 @@ class McpCatalog:
             named["glee_tool_create"] = named["tool_create"]
             named["glee_tools_list"] = (self._glee_list, _NOTHING, "List the tools there are.", _LOOKS)
         if self._project.place.workflows.is_dir():
-            about = "Run a workflow and return its state, and its value once it is done. There are: "
+            about = "Run a workflow and return its state, and its value once it is done. Workflows: "
             names = ", ".join(self._project.workflows.all())
             workflow = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
             named |= dict.fromkeys(("workflow_run", *(["glee_workflow"] if prefix else [])), workflow)
         if self._project.place.agents.is_dir():
-            about = "Hand a task to an agent and return its answer, with the session to continue. There are: "
+            about = "Hand a task to an agent and return its answer, with the session to continue. Agents: "
             task = (self._task, _TASK, about + (", ".join(self._project.tasks.candidates()) or "none"), _ACTS)
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)
             for start in dict.fromkeys(("", prefix)):

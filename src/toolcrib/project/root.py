@@ -63,7 +63,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
         folder = Path(os.path.realpath(named))  # which a loop of links does not fail
         if (place := _at(folder)) is None:
             raise ProjectNotFound(
-                f"{folder} is not a project: it holds neither .toolcrib/ nor .glee/",
+                f"{folder} is not a project: it has neither .toolcrib/ nor .glee/",
                 hint=f"Make it one: toolcrib init {shlex.quote(str(folder))}",
             )
         return place
@@ -72,7 +72,7 @@ def find(root: str | os.PathLike[str] | None = None) -> Place:
         if (place := _at(folder)) is not None:
             return place
     raise ProjectNotFound(
-        f"neither {start} nor a folder above it holds .toolcrib/ or .glee/",
+        f"neither {start} nor a folder above it has .toolcrib/ or .glee/",
         hint="Make a project here with `toolcrib init`, or name one with --root.",
     )
 
@@ -89,7 +89,7 @@ def _at(folder: Path) -> Place | None:
         return None
     if len(homes) > 1:
         # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
-        raise ConflictError(f"{folder} holds both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
+        raise ConflictError(f"{folder} has both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
     home = homes[0].resolve()
     if not home.is_relative_to(folder):
         raise ConflictError(

@@ -32,7 +32,9 @@ class Allowed:
         network = own.network
         if self.hosts:
             if network.mode in ("any", "host") and kind_of(tool).confined:
-                raise UsageError(f"{tool.name} may reach every host already; --allow-host would take away")
+                raise UsageError(
+                    f"{tool.name} may reach every host already; --allow-host would only limit it"
+                )
             network = Network("hosts", (*network.allow, *(host.lower() for host in self.hosts)))
         permissions = replace(
             own,

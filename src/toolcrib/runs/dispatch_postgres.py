@@ -1,7 +1,7 @@
 """Delivery of what is ready to the workers of many machines, by PgQueuer in the same Postgres database.
 
 PgQueuer's queue says who looks at what: workers hear of messages by LISTEN/NOTIFY, a message whose worker is
-silent is delivered again, and a limit of concurrent calls counts over all workers. It holds no truth. So its
+silent is delivered again, and a limit of concurrent calls counts over all workers. It is only a copy. So its
 tables are unlogged, and what a crash of the server takes from them is sent again.
 """
 

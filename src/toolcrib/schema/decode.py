@@ -130,7 +130,7 @@ class LostValue(NamedTuple):
     start: int
     """The index in the text."""
     integer: str | None
-    """The integer beyond 64 bits; None for a key that stands twice in its object."""
+    """The integer beyond 64 bits; None for a key that its object has twice."""
 
 
 def lost_values(text: str) -> Iterator[LostValue]:

@@ -52,4 +52,4 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, decimal.Decimal):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
+    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")

@@ -179,7 +179,7 @@ def _described(tool: Tool, rules: Mapping[str, Any]) -> str:
     """Return the description, the rules without a place in the schema, and as many examples as fit."""
     text = tool.description
     if rules:
-        text += "\n\nThe input must also fit this JSON Schema: " + compact(rules)
+        text += "\n\nThe input must also match this JSON Schema: " + compact(rules)
     examples = [f"- {one.description or 'Call'}: {compact(one.params)}" for one in tool.examples]
     for number, line in enumerate(examples):
         more = f"\n{line}" if number else f"\n\nExamples:\n{line}"

@@ -108,7 +108,7 @@ def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
     description = tool.description
     rules = {word: schema.pop(word) for word in ("oneOf", "anyOf", "allOf") if word in schema}
     if rules:
-        description += "\n\nThe input must also fit this JSON Schema: " + compact(rules)
+        description += "\n\nThe input must also match this JSON Schema: " + compact(rules)
     entry: dict[str, Any] = {"name": wire_name, "description": description, "input_schema": schema}
     if tool.examples:
         entry["input_examples"] = [example.params for example in tool.examples]

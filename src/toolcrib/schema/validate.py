@@ -66,7 +66,7 @@ class SchemaCheck:
     def violations(self, value: Any) -> list[Violation]:
         """List every place where the value is wrong, in the order of the schema."""
         if multiplies(self.schema, value):
-            return [Violation("$", "does not fit its schema, whose references multiply the faults")]
+            return [Violation("$", "does not match its schema, whose references multiply the faults")]
         found: list[Violation] = []
         for error in self._validator.iter_errors(value):
             found.extend(_explain(error, self.schema))

@@ -81,7 +81,7 @@ def escape(text: str, *, before_placeholder: bool = False) -> str:
 
 
 def references(text: str) -> list[Reference]:
-    """Return all placeholders of `text` in order, not resolved: `name` is what stands between the braces.
+    """Return all placeholders of `text` in order, not resolved: `name` is the text between the braces.
 
     `${secret:NAME}` has namespace `secret` and the bare name. A `${` without its `}` is a ManifestError.
     """
@@ -98,7 +98,7 @@ def names_in(text: str, spelling: Spelling) -> list[Reference]:
 
 
 def parse(value: Any, namespaces: Namespaces) -> Template:
-    """Return the tree of a JSON value whose strings may hold placeholders.
+    """Return the tree of a JSON value whose strings may contain placeholders.
 
     Raises ManifestError for the first bad placeholder: not closed, empty, in a key, unknown (the nearest name
     is in the hint) or ambiguous. `details` holds `path`, `offset` and `length`.
@@ -114,7 +114,7 @@ def parse_text(text: str, namespaces: Namespaces) -> TextTemplate:
     tree = parse_conditional(text, namespaces)
     if isinstance(tree, ConditionalText):
         offset = next(part.offset for part in tree.parts if isinstance(part, ConditionNode))
-        raise TemplateProblem("a condition cannot stand here", (), offset, 2).error()
+        raise TemplateProblem("a condition is not allowed here", (), offset, 2).error()
     return tree
 
 
@@ -137,7 +137,7 @@ def problems(value: Any, namespaces: Namespaces) -> list[TemplateProblem]:
 
 
 class _Parser:
-    """Makes the tree of one value; `path` is where a part of it stands in the whole."""
+    """Makes the tree of one value; `path` is the place of a part in the whole."""
 
     def __init__(self, names: Namespaces) -> None:
         self._names = names
@@ -205,7 +205,7 @@ class _Parser:
                 if isinstance(part, Reference):
                     what = f"`{name[part.offset : part.offset + part.length]}`"
                 # A key is structure: a value in it could add any field.
-                message = f"{what} stands in a key; placeholders may stand in values only"
+                message = f"{what} is in a key; placeholders are allowed in values only"
                 problem = TemplateProblem(message, (), part.offset, len(name) - part.offset)
                 scanner.found.append(problem)
         self.found += (replace(problem, path=(*path, name)) for problem in scanner.found)

@@ -1,4 +1,4 @@
-"""Renders a template by the position it stands in. One pass; a value never becomes structure.
+"""Renders a template by its position. One pass; a value never becomes structure.
 
 | position | absent optional value | a value cannot |
 |---|---|---|
@@ -7,8 +7,8 @@
 | query value | entry dropped | add entries |
 | header | entry dropped | add headers (no control characters) |
 | argv element | alone: element dropped; inside text: invalid_input | add elements, be an option |
-| environment variable | dropped | hold NUL |
-| file path | invalid_input | alone: hold NUL; inside text: leave its component |
+| environment variable | dropped | contain NUL |
+| file path | invalid_input | alone: contain NUL; inside text: leave its component |
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def render_argv(elements: Sequence[Text], values: Values) -> list[str]:
         first = element.parts[0] if element.parts else None
         for part in element.parts:
             if isinstance(part, Reference) and "\0" in str(values.get(part)):
-                raise bad_value(part, "an argument of a program cannot hold NUL")
+                raise bad_value(part, "an argument of a program cannot contain NUL")
         # Only after a literal `--`: a value that is `--` by chance ends nothing.
         if isinstance(first, Reference) and text.startswith("-") and not ended:
             raise bad_value(first, "it begins with `-` and would be read as an option")
@@ -228,7 +228,7 @@ def _name(part: LiteralText | Reference, values: Values, *, alone: bool) -> str:
     if not text:
         raise bad_value(part, "a path cannot be empty")
     if "\0" in text:
-        raise bad_value(part, "a path cannot hold NUL")
+        raise bad_value(part, "a path cannot contain NUL")
     # The author has chosen the folder: with `/` a value could choose another one below it.
     if not alone and "/" in text:
         raise bad_value(part, "inside a longer path it can be one name only, without `/`")
@@ -243,13 +243,13 @@ def _encoded(text: str) -> str:
 def _without_controls(part: Reference, text: str) -> str:
     # A line break would end this header, and the rest of the value would be a header of its own.
     if not text.isprintable() and any((char < " " and char != "\t") or char == "\x7f" for char in text):
-        raise bad_value(part, "a header cannot hold line breaks or other control characters")
+        raise bad_value(part, "a header cannot contain line breaks or other control characters")
     return text
 
 
 def _without_nul(part: Reference, text: str) -> str:
     if "\0" in text:
-        raise bad_value(part, "an environment variable cannot hold NUL")
+        raise bad_value(part, "an environment variable cannot contain NUL")
     return text
 
 

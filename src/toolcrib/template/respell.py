@@ -41,7 +41,7 @@ def _text(text: str, names: Namespaces, to: Spelling) -> str:
     if untied(_parsed(written, replace(names, spelling=to))) != untied(template):
         raise ManifestError(
             f"the text {text[:60]!r} would mean something else by the placeholders of the other format",
-            hint="`{{` cannot stand there as text" if _TAG in text else None,
+            hint="`{{` is not allowed there as text" if _TAG in text else None,
         )
     return written
 

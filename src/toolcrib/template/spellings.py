@@ -166,7 +166,7 @@ class Scanner:
         return None
 
     def _default(self, text: str, offset: int, length: int) -> Constant | None:
-        """The value of the filter `default:VALUE`: a JSON scalar, or else the text as it stands."""
+        """The value of the filter `default:VALUE`: a JSON scalar, or else the text as it is."""
         match = _FILTER.fullmatch(text)
         word, colon, value = match.groups() if match is not None else ("", "", "")
         if word == "default" and colon:
@@ -193,7 +193,7 @@ class Scanner:
             if (control := _control(inner)) is not None:
                 self._condition(*control, opened, start, at - start)
                 if len(opened) > _DEEPEST + 1:
-                    self._report(f"more than {_DEEPEST} conditions stand in one another", start, at - start)
+                    self._report(f"the conditions are nested more than {_DEEPEST} deep", start, at - start)
                     return opened[0].parts
             elif (reference := self._named(inner, start, at - start)) is not None:
                 opened[-1].parts.append(reference)

@@ -50,7 +50,7 @@ def styled_path(style: ParameterStyle, reference: Reference, value: Any) -> str:
         return encode(_json(reference, value))
     parts = _parts(reference, value)
     if not parts:
-        raise bad_value(reference, "a path cannot hold an empty list or object")
+        raise bad_value(reference, "a path cannot contain an empty list or object")
     # Exploded, `label` parts its items by dots, which percent-encoding leaves as they are.
     if style.style == "label" and style.explode:
         _refuse_inside(reference, parts, ".")
@@ -175,7 +175,7 @@ def _refuse_inside(reference: Reference, parts: list[_Part], signs: str) -> None
     for key, item in parts:
         for sign in signs:
             if sign in item or sign in (key or ""):
-                raise bad_value(reference, f"an item holds {sign!r}, which parts the items here")
+                raise bad_value(reference, f"an item contains {sign!r}, which separates the items here")
 
 
 def _refuse_names(reference: Reference, keys: Iterator[str], others: Collection[str]) -> None:

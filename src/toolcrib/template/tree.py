@@ -16,7 +16,7 @@ Namespace = Literal["argument", "secret", "env", "context"]
 
 @record
 class LiteralText:
-    """Text that stands as written (escapes already resolved)."""
+    """Text that is kept as written (escapes already resolved)."""
 
     text: str
     offset: int = 0

@@ -67,7 +67,7 @@ def parse_url(text: str, namespaces: Namespaces, *, host_placeholders: bool = Fa
     scheme = _SCHEME.match(first.text) if isinstance(first, LiteralText) else None
     if scheme is None or isinstance(first, Reference):
         reason = (
-            "a URL begins with `http://` or `https://`, written out: no placeholder can stand in the scheme"
+            "a URL begins with `http://` or `https://`, written out: no placeholder is allowed in the scheme"
         )
         raise TemplateProblem(reason, (), 0, len(text)).error()
     rest = TextTemplate((LiteralText(first.text[scheme.end() :], scheme.end()), *template.parts[1:]))
@@ -92,7 +92,9 @@ def parse_query(entries: Mapping[str, Any], namespaces: Namespaces) -> Query:
     out: list[tuple[str, Text | None]] = []
     for name, value in entries.items():
         if "${" in name or (namespaces.spelling is Spelling.DOUBLE_BRACE and "{{" in name):
-            raise TemplateProblem("a placeholder cannot stand in the name of a query entry", (name,)).error()
+            raise TemplateProblem(
+                "a placeholder is not allowed in the name of a query entry", (name,)
+            ).error()
         for item in value if isinstance(value, list | tuple) else (value,):
             if item is None:
                 continue
@@ -149,7 +151,7 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
     _, userinfo, _ = authority.cut("@")
     # `https://known.example@other.example` looks like the one host and calls the other.
     if userinfo:
-        message = "a URL cannot hold a user name or password (`user@`)"
+        message = "a URL cannot contain a user name or password (`user@`)"
         raise ManifestError(message, hint="use a header and a secret")
     bracket = authority.literals.startswith("[")
     inner, closed, rest = authority.cut("]") if bracket else (TextTemplate(()), "", authority)
@@ -157,12 +159,12 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
     before, colon, digits = rest.cut(":")
     host = TextTemplate((*inner.parts, LiteralText("]"))) if closed and not before.parts else before
     for reference in digits.references:
-        message = "a placeholder cannot stand in the port"
+        message = "a placeholder is not allowed in the port"
         raise TemplateProblem(message, (), reference.offset, reference.length).error()
     for reference in host.references:
         if not host_placeholders or bracket:
             message = (
-                "a placeholder can stand in the host only where permissions.network.allow names the hosts"
+                "a placeholder is allowed in the host only where permissions.network.allow names the hosts"
             )
             raise TemplateProblem(message, (), reference.offset, reference.length).error()
     # Some parsers read `\` as `/`, and would see another host than the one that was checked.
@@ -177,7 +179,7 @@ def _authority(authority: TextTemplate, scheme: str, *, host_placeholders: bool)
 def _pair(pair: TextTemplate) -> tuple[str, TextTemplate | None]:
     name, equals, value = pair.cut("=")
     for reference in name.references:
-        message = "a placeholder cannot stand in the name of a query entry"
+        message = "a placeholder is not allowed in the name of a query entry"
         raise TemplateProblem(message, (), reference.offset, reference.length).error()
     return _encode(name.literal or "", _QUERY_SAFE), _encoded(value, _QUERY_SAFE) if equals else None
 

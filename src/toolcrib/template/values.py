@@ -111,7 +111,7 @@ def scalar_text(reference: Reference, value: Any) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise bad_value(reference, "it holds half of a surrogate pair") from None
+            raise bad_value(reference, "it contains half of a surrogate pair") from None
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -123,7 +123,7 @@ def scalar_text(reference: Reference, value: Any) -> str:
             raise bad_value(reference, "the number has too many digits") from None
     if isinstance(value, float):
         return _number(reference, value)
-    raise bad_value(reference, "arrays and objects can stand in JSON positions only")
+    raise bad_value(reference, "arrays and objects are allowed in JSON positions only")
 
 
 def literal_text(value: Any) -> str:
@@ -147,7 +147,7 @@ def _number(reference: Reference, value: float) -> str:
 
 
 def bad_value(reference: Reference, reason: str) -> ToolcribError:
-    """The error for a value that cannot stand where it is: InvalidInput for an argument, else Unavailable.
+    """The error for a value that is not allowed where it is: InvalidInput for an argument, else Unavailable.
 
     The value itself is never in the message: it may be secret.
     """

@@ -281,7 +281,7 @@ def test_examples_are_run_and_compared(crib: Crib) -> None:
     found = {one["tool"]: one for one in done.document["examples"]}
     assert {name: one["outcome"] for name, one in found.items()} == {
         "asks": "skipped", "right": "passed", "web": "skipped", "wrong": "failed"}  # fmt: skip
-    assert "expected: hello Bob\ncame:     hello Ann" in found["wrong"]["problem"]
+    assert "expected: hello Bob\ngot:      hello Ann" in found["wrong"]["problem"]
     assert "It is dear" in found["asks"]["problem"]
     assert "--live" in found["web"]["problem"]
     told = cli(crib, "test", "right")

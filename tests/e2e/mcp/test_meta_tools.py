@@ -418,7 +418,7 @@ def test_review_shows_the_script_itself_and_then_what_has_changed_in_it(crib: Cr
         "  bin/run.sh:\n      1 | #!/bin/sh\n      2 | echo one\n      3 | echo ***S*** \\x1b[2J\n" in shown
     )
     assert "  .toolcrib/tools/calc/mod.py:\n      1 | def run():" in shown
-    assert "data.bin: 2 bytes that are no text" in shown
+    assert "data.bin: 2 bytes that are not text" in shown
     assert "large.txt: over 65,536 bytes or closed to tools, so it is not shown" in shown
     crib.write("bin/run.sh", "#!/bin/sh\necho two\necho key-0123456789 \x1b[2J\n", 0o755)
     shown = plain(crib, "review", env={"S": "key-0123456789"}).out

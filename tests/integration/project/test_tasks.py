@@ -124,7 +124,7 @@ async def test_one_task_of_a_session_runs_at_a_time(own: Crib) -> None:
         record = own.home / "agent_sessions" / f"{started['session']}.json"
         for damaged in (record.read_text() + "}", "[1]"):
             record.write_text(damaged)
-            with pytest.raises(StateUnavailable, match="is no record of a session"):
+            with pytest.raises(StateUnavailable, match="is damaged"):
                 await project.tasks.run("Go on", "a", started["session"])
 
 

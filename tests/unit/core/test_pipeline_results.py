@@ -98,7 +98,7 @@ async def test_a_value_without_a_json_form_is_a_failure(value: Any) -> None:
 
     error = error_of(await run(tool))
     assert error.code == "tool_failed"
-    assert f"returned a {type(value).__name__} that is not JSON" in error.message
+    assert f"returned a value of type {type(value).__name__} that is not JSON" in error.message
     assert error.hint
     assert len(tried) == 1
 
@@ -121,7 +121,7 @@ async def test_an_output_that_does_not_fit_is_a_warning_or_a_failure() -> None:
     warned = await run(tool, output_schema=SCHEMA)
     failed = await run(tool, output_schema=SCHEMA, on_violation="fail")
 
-    says = 'the output does not fit its schema: $.n "one" is not of type "integer"'
+    says = 'the output does not match its schema: $.n "one" is not of type "integer"'
     assert (warned.ok, warned.value, warned.warnings) == (True, {"n": "one"}, (says,))
     assert (error_of(failed).code, error_of(failed).message) == ("invalid_output", says)
     assert error_of(failed).violations[0].path == "$.n"
@@ -287,7 +287,7 @@ async def test_secrets_are_masked_before_texts_are_cut() -> None:
     assert error_of(long_one).message == "ValueError: " + "x" * 9_988 + "…"
     assert "s3c" not in str(unfit_one.as_dict())
     assert "$[0]" in unfit_one.warnings[0]
-    assert "does not fit where it holds a secret" in (await tools.call("fits_when_masked")).warnings[0]
+    assert "does not match where it contains a secret" in (await tools.call("fits_when_masked")).warnings[0]
 
 
 async def test_secrets_are_masked_in_progress_messages() -> None:

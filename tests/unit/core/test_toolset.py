@@ -165,8 +165,8 @@ ONE = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [
         (add, {"input_schema": {"type": "object", "properties": {"c": {}}}}, "has the property 'c'"),
         (add, {"input_schema": {**ONE, "required": []}}, "needs 'a', but the schema does not require it"),
         (add, {"input_schema": {**ONE, "additionalProperties": True}}, "the function takes none"),
-        (add, {"mcp": McpForms(resource="docs://{+a}")}, "which is no URI"),
-        (7, {}, "is neither callable nor has it name"),
+        (add, {"mcp": McpForms(resource="docs://{+a}")}, "which is not a URI"),
+        (7, {}, "is not callable"),
     ],
 )
 def test_a_bad_definition_fails_where_it_is_written(function: Any, options: Any, says: str) -> None:

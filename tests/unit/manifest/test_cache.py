@@ -187,7 +187,7 @@ def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path,
     for name, reported in (
         ("t7", "has changed since"),
         ("t8", "has changed since"),
-        ("t9", "a value must stand here"),
+        ("t9", "a value is missing here"),
     ):
         with pytest.raises(ManifestError, match=reported):
             late[name].make()

@@ -273,7 +273,7 @@ def test_a_schema_that_contains_itself_is_written_out_to_a_depth() -> None:
         ),
         (
             {"type": "object", "properties": {f"p{at}": {"enum": list(range(101))} for at in range(10)}},
-            "it has 1,010 values of enums; OpenAI takes at most 1,000",
+            "it has 1,010 values of enums; OpenAI accepts at most 1,000",
         ),
         (
             {"type": "object", "properties": {"v": {"description": "Anything"}}},

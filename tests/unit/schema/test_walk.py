@@ -82,7 +82,7 @@ def test_faults_that_multiply_with_the_value_are_reported_as_one(word: str, leni
         "properties": {"a": {"$ref": "#/$defs/n"}},
         "$defs": {"n": {word: [link, link], "type": ["object", "string"]}},
     }
-    with pytest.raises(InvalidInput, match="does not fit its schema"):
+    with pytest.raises(InvalidInput, match="does not match its schema"):
         ArgumentCheck(schema, lenient=lenient).check(nested(1))
 
 

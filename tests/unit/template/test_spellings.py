@@ -137,9 +137,9 @@ def test_a_choice_that_gives_nothing_drops_its_entry() -> None:
 
 
 def test_no_condition_is_allowed_in_a_url() -> None:
-    with pytest.raises(ManifestError, match="cannot stand here"):
+    with pytest.raises(ManifestError, match="is not allowed here"):
         parse_url("https://a.example/{{if x}}b{{end}}", VEGA)
-    with pytest.raises(ManifestError, match="cannot stand here"):
+    with pytest.raises(ManifestError, match="is not allowed here"):
         parse_text("{{if x}}b{{end}}", VEGA)
 
 

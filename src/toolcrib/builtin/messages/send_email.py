@@ -62,12 +62,12 @@ async def send_email(
 
 
 def _message(sender: str, to: str, subject: str, body: str, is_html: bool) -> EmailMessage:
-    """Return the message. Raises InvalidInput for an address or a subject that no header can hold."""
+    """Return the message. Raises InvalidInput for an address or a subject that no header can contain."""
     wrong = []
     if not _ADDRESS.fullmatch(to):
         wrong.append(Violation("$.to", "must be one email address: name@example.com"))
     if any(ord(char) < 32 for char in subject) or len(subject.splitlines()) > 1:
-        wrong.append(Violation("$.subject", "holds a line break or another control character"))
+        wrong.append(Violation("$.subject", "contains a line break or another control character"))
     if wrong:
         first = wrong[0]
         raise InvalidInput(f"{first.path} {first.message}", violations=tuple(wrong))
@@ -134,7 +134,7 @@ async def _encrypt(site: Site, client: SMTP, server: _Server, context: ssl.SSLCo
     if not any(rule.host == server.host.lower() and server.port in rule.ports for rule in named):
         raise PermissionDenied(
             f"{server.host}:{server.port} offers no TLS, so the password and the message would be readable",
-            hint="If that is meant, name the server in the option `without_tls` of send_email.",
+            hint="To allow it, name the server in the option `without_tls` of send_email.",
             details={"host": server.host, "port": server.port},
         )
 
@@ -152,7 +152,7 @@ def _failure(server: _Server, error: Exception) -> ToolFailed:
     if isinstance(code, int):
         details["smtp_code"] = code
     return ToolFailed(
-        f"{server.host}:{server.port} did not take the message: {answer}",
+        f"{server.host}:{server.port} did not accept the message: {answer}",
         details=details,
         # RFC 5321, 4.2.1: 4yz is for now, 5yz is final.
         retryable=isinstance(code, int) and 400 <= code < 500,

@@ -108,7 +108,7 @@ async def _result(
 
 
 def _ground(site: Site, workdir: str) -> Confinement:
-    """Return the sandbox for a working folder, which must lie beneath a root."""
+    """Return the sandbox for a working folder, which must be beneath a root."""
     workspace = site.host.workspace()
     known: PathCache[Confinement] = site.kept.setdefault("grounds", PathCache(_FOLDERS))
 

@@ -24,7 +24,7 @@ WEB_OPTIONS: Mapping[str, Any] = {
     }
 }
 _EXCERPT = 2_000
-"""Characters of the body of an answer that is no success."""
+"""Characters of the body of an answer that does not mean success."""
 
 
 def web_permissions(name: str, settings: BuiltinSettings) -> Permissions:
@@ -73,11 +73,11 @@ def _header_fault(name: str, value: str) -> Violation | None:
         return Violation(path, "is set by the client itself")
     # A line break would begin another header, or a second request (RFC 9110, 5.5).
     if any(ord(char) < 32 and char != "\t" for char in value) or "\x7f" in value:
-        return Violation(path, "holds a line break or another control character")
+        return Violation(path, "contains a line break or another control character")
     return None
 
 
 def web_failure(response: EgressResponse) -> HttpFailed:
-    """Return the error of an answer that is no success, with the beginning of its body."""
+    """Return the error of an answer that does not mean success, with the beginning of its body."""
     body = text_of(response)[0][:_EXCERPT].strip()
     return status_failure(response, "HTTP", f"\n{body}" if body else "")

@@ -66,7 +66,7 @@ async def _json(site: Site, ctx: CallContext, url: str, headers: dict[str, str])
     try:
         found = orjson.loads(response.body)
     except orjson.JSONDecodeError as error:
-        raise HttpFailed(f"the search provider answered no JSON: {error}") from None
+        raise HttpFailed(f"the search provider did not answer with JSON: {error}") from None
     return found if isinstance(found, dict) else {}
 
 

@@ -43,7 +43,7 @@ _Path = tuple[str | int, ...]
 
 
 def require_no_secrets(contents: Contents, secrets: SecretSource | None = None) -> None:
-    """Raise DeniedError, with each place, if a record holds a value of a secret.
+    """Raise DeniedError, with each place, if a record contains a value of a secret.
 
     Values are those of the names in the tools and of variables that are named like a secret, as `secrets` has
     them (default: the environment), plain or encoded. Literal credentials are found by their form.
@@ -71,7 +71,7 @@ def require_no_secrets(contents: Contents, secrets: SecretSource | None = None) 
     if found:
         places = ", ".join(dict.fromkeys(violation.path for violation in found))
         raise DeniedError(
-            f"the bundle was not exported, since it holds secrets: {places}",
+            f"the bundle was not exported, because it contains secrets: {places}",
             hint="Write ${NAME} in place of the value and put the tool as a new version.",
             violations=found,
         )
@@ -81,11 +81,11 @@ def _problems(record: dict[str, Any], redactor: Redactor) -> Iterator[tuple[_Pat
     for path, text in _texts(record):
         # The redactor returns the very same text where it finds nothing.
         if redactor.redact_text(text) is not text:
-            yield path, "holds the value of a secret"
+            yield path, "contains the value of a secret"
     # A native manifest is one text in its record: its headers and queries are found only in its data.
     for path, text in (*_texts(record), *_texts(_manifest(record))):
         if _is_credential(path, text):
-            yield path, "holds a credential"
+            yield path, "contains a credential"
 
 
 def _is_credential(path: _Path, text: str) -> bool:

@@ -46,7 +46,7 @@ def to_native(store: Store, bundle_id: str) -> tuple[dict[str, bytes], list[Tool
         chosen = enabled[0] if len(enabled) == 1 else versions[0]
         for other in versions:
             if other is not chosen:
-                loss = _lost("version", other.version, "a folder holds one version of a name")
+                loss = _lost("version", other.version, "a folder has one version of a name")
                 losses.append(ToolLoss(slug, loss))
         name, text = _manifest(chosen, losses)
         if name in files:

@@ -82,8 +82,8 @@ class _Manifest(_Head, frozen=True, rename="camel", forbid_unknown_fields=True):
 def export_bundle(store: Store, bundle_id: str, secrets: SecretSource | None = None) -> bytes:
     """Return a bundle as a ZIP file.
 
-    Raises as `contents_of`, and DeniedError if a record holds the value of a secret: one that a tool names,
-    from `secrets` (default: the environment), or a literal credential.
+    Raises as `contents_of`, and DeniedError if a record contains the value of a secret: one that a tool
+    names, from `secrets` (default: the environment), or a literal credential.
     """
     contents = contents_of(store, bundle_id)
     require_no_secrets(contents, secrets)
@@ -169,7 +169,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], end: int) -> None:
                 "too_large", f"{name!r} has {entry.file_size:,} bytes; at most {MAX_FILE:,} are read", name
             )
         if entry.file_size > max(_SMALL, MAX_RATIO * entry.compress_size):
-            _refuse("bomb", f"{name!r} is compressed too well to be a record", name)
+            _refuse("bomb", f"{name!r} is compressed too much to be a record", name)
     if sum(entry.file_size for entry in entries) > MAX_TOTAL:
         _refuse("too_large", f"the files have more than {MAX_TOTAL:,} bytes together")
     # Files that share bytes have a modest ratio each. `zipfile` refuses them since Python 3.11.8 and 3.12.2.
@@ -212,12 +212,15 @@ def _content(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 def _check_manifest(files: Mapping[str, bytes]) -> None:
     if _MANIFEST not in files:
-        _refuse("no_manifest", f"there is no {_MANIFEST}: this is no exported bundle")
+        _refuse("no_manifest", f"there is no {_MANIFEST}: this is not an exported bundle")
     try:
         # First the version: a later format may have other fields, and an unknown field says less.
         head = decode_json(files[_MANIFEST], _Head)
         if head.format == _FORMAT and head.format_version != FORMAT_VERSION:
-            message = f"the archive has the format version {head.format_version}, known is {FORMAT_VERSION}"
+            message = (
+                f"the archive has the format version {head.format_version};"
+                f" this version of Toolcrib reads {FORMAT_VERSION}"
+            )
             _refuse("unknown_version", message, _MANIFEST)
         manifest = decode_json(files[_MANIFEST], _Manifest)
     except msgspec.DecodeError as error:

@@ -83,7 +83,7 @@ def _destination(url: str, rest: str, dialer: Dialer) -> Destination:
         return Destination.parse(url)
     except ValueError as error:
         reason = str(error)[:400]
-    # A password may stand before an `@`.
+    # A password may be before an `@`.
     host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2][:253]
     try:
         Destination.parse(f"http://{host}")

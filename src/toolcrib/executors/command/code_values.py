@@ -96,7 +96,7 @@ def _found(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[CodeV
         parts = command.fed if found.word < 0 else command.words[found.word]
         free = (part.name for part in parts if isinstance(part, Reference) and is_free(part))
         if (name := next(free, None)) is None:
-            continue  # The mark of a value stands in the manifest itself: no program has a NUL in a word.
+            continue  # The mark of a value is in the manifest itself: no program has a NUL in a word.
         verb = "becomes" if found.known else "may become"
         what = f"{verb} code of `{found.where}`" if found.where else "names the program that is run"
         place = path or (("args", found.word - 1) if found.word >= 0 else ("stdin",))

@@ -121,7 +121,7 @@ class CommandExecutor:
         if not files.inside(written):
             raise PermissionDenied(
                 f"the command {written!r} of {self._tool.name} leads out of the project, to {path}",
-                hint="If that is meant, write its real path in exec.command.entrypoint.",
+                hint="To allow it, write its real path in exec.command.entrypoint.",
                 details={"path": path},
             )
         if not stat.S_ISREG(files.paths.leads_to(path)):

@@ -107,7 +107,7 @@ def _sourced(text: bytes, file: str, paths: Paths, working: Sequence[str]) -> It
     if file.endswith((".py", *_SCRIPTS)):
         return
     for line in _SOURCED.finditer(text):
-        # A variable in the path is left out: what stands beside it is tried from each folder.
+        # A variable in the path is left out: the rest of the path is tried from each folder.
         for name in _PATH.findall(_VARIABLE.sub(b"", line[1])):
             for folder in (os.path.dirname(file), *working):
                 path = os.path.normpath(os.path.join(folder, name.decode(errors="surrogateescape")))

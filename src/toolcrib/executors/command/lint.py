@@ -50,7 +50,7 @@ def absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
 
 
 def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check that each placeholder of a shell line stands where a value is allowed."""
+    """Check that each placeholder of a shell line is where a value is allowed."""
     config = tool.config
     assert isinstance(config, CommandExec)
     if config.shell is None:

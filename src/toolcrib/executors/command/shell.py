@@ -1,4 +1,4 @@
-"""Lines for `/bin/sh -c` in which every value stands as a quoted variable, never as text of the line."""
+"""Lines for `/bin/sh -c` in which every value is a quoted variable, never as text of the line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ShellLine:
         """Return the variables of the line by name.
 
         `env` is the rest of the environment, `allow_dash` names arguments that may be options. Raises
-        InvalidInput for a value that is absent, holds NUL, is too long or would be an option.
+        InvalidInput for a value that is absent, contains NUL, is too long or would be an option.
         """
         found: dict[str, str] = {}
         for name, reference in self.slots:
@@ -52,7 +52,7 @@ class ShellLine:
             if text is MISSING:
                 raise bad_value(reference, "it is needed in the shell line and was not given")
             if "\0" in text:
-                raise bad_value(reference, "a shell line cannot hold NUL")
+                raise bad_value(reference, "a shell line cannot contain NUL")
             if len(name) + len(text.encode()) + 2 > MOST_BYTES:
                 message = f"it is longer than the {MOST_BYTES:,} bytes a program can be given"
                 raise bad_value(reference, message)
@@ -113,7 +113,7 @@ def variables_with_values(env: Mapping[str, Any], names: Namespaces) -> list[str
             raise TemplateProblem(f"the variable {name} is for the values of the line", (name,)).error()
         if parse_conditional(text, names).literal is None:
             if is_steering(name):
-                message = f"a placeholder cannot stand in the variable {name}: it decides what is run"
+                message = f"a placeholder is not allowed in the variable {name}: it decides what is run"
                 raise TemplateProblem(message, (name,)).error()
             found.append(name)
     return found
@@ -164,7 +164,7 @@ def _unusable(reason: str, hint: str | None = None) -> ManifestError:
 def _parsed(variant: TextTemplate, variables: frozenset[str]) -> ShellLine:
     literal = variant.literals
     if "\0" in literal:
-        raise _unusable("holds NUL, which no shell line can")
+        raise _unusable("contains NUL, which is not allowed in a shell line")
     # No value in it: the line is the author's own, in whatever shell it is written.
     if not variant.references and mentioned(literal, variables) is None:
         return ShellLine(literal)

@@ -1,8 +1,8 @@
-"""The grammar of one shell line (POSIX XCU 2.9): its commands, and the places where no value can stand.
+"""The grammar of one shell line (POSIX XCU 2.9): its commands, and the places where no value is allowed.
 
-A value may stand in a word of a simple command. It cannot stand in the name of the program, in the words of
-`for` and `case`, in arithmetic, in a here-document, or in a command that changes the shell itself. Everything
-that this grammar does not know is refused too, so no value stands in a place that nobody understood.
+A value is allowed in a word of a simple command. It is not allowed in the name of the program, in the words
+of `for` and `case`, in arithmetic, in a here-document, or in a command that changes the shell itself. What
+this grammar does not know is refused too.
 
 A library does not help here: bashlex and tree-sitter-bash read all of bash, while `/bin/sh` may be dash, and
 neither knows how to write a value at its place. Lines without values are not parsed at all.
@@ -87,7 +87,7 @@ class ShellParser(WordReader):
             if self.peek() != "|" or self.ahead("||"):
                 return
             if self.ahead("|&"):
-                raise self.unsafe("`|&` cannot stand in a line with placeholders", "write `2>&1 |`")
+                raise self.unsafe("`|&` is not allowed in a line with placeholders", "write `2>&1 |`")
             self.take()
             self.blanks(lines=True)
 
@@ -98,7 +98,7 @@ class ShellParser(WordReader):
         first = len(self.found)
         # dash reads two subshells here, bash arithmetic.
         if self.ahead("(("):
-            raise self.unsafe("arithmetic `((…))` cannot stand in a line with placeholders")
+            raise self.unsafe("arithmetic `((…))` is not allowed in a line with placeholders")
         if self.peek() == "(":
             self.take()
             self.commands()
@@ -132,7 +132,7 @@ class ShellParser(WordReader):
 
     def _compound(self, keyword: str) -> None:
         if keyword not in _COMPOUND:
-            raise self.unsafe(f"`{keyword}` cannot stand here in a line with placeholders")
+            raise self.unsafe(f"`{keyword}` is not allowed here in a line with placeholders")
         self._expect(keyword)
         if keyword == "{":
             self._until("}")
@@ -191,11 +191,11 @@ class ShellParser(WordReader):
         self._expect("esac")
 
     def _plain_word(self, where: str) -> None:
-        """Read a word in which no value can stand."""
+        """Read a word in which no value is allowed."""
         self.blanks()
         word = self.word()
         if word.values:
-            raise self.unsafe(f"a placeholder cannot stand in {where}", AS_A_WORD, at=word.start)
+            raise self.unsafe(f"a placeholder is not allowed in {where}", AS_A_WORD, at=word.start)
         if not word.pieces:
             raise self.unsafe(f"{where} is missing here")
 
@@ -205,7 +205,7 @@ class ShellParser(WordReader):
         self.found.append(command)
         while (sign := self.peek()) and sign not in _ENDS:
             if sign == "(":
-                raise self.unsafe("a function or an array cannot stand in a line with placeholders")
+                raise self.unsafe("a function or an array is not allowed in a line with placeholders")
             if self.match(_REDIRECTION):
                 self._redirect(command)
             else:
@@ -232,7 +232,8 @@ class ShellParser(WordReader):
             return
         if is_steering(name):
             raise self.unsafe(
-                f"a placeholder cannot stand in the value of `{name}`: it decides what is run", at=word.start
+                f"a placeholder is not allowed in the value of `{name}`: it decides what is run",
+                at=word.start,
             )
         self.assigned.add(name)
         if lasting:
@@ -251,7 +252,7 @@ class ShellParser(WordReader):
                 message = "a placeholder cannot be passed to a program whose name is not written out"
                 raise self.unsafe(message, at=first.start)
             if _SHELL_STATE.fullmatch(name):
-                message = f"a placeholder cannot stand in `{name}`, which changes the shell itself"
+                message = f"a placeholder is not allowed in `{name}`, which changes the shell itself"
                 raise self.unsafe(message, at=first.start)
         for word in words[1:]:
             # After it no word is an option, whatever it begins with.
@@ -272,14 +273,14 @@ class ShellParser(WordReader):
         self.take(len(found[1]))
         if self.ahead("<<"):
             hint = "use `printf '%s' … |`"
-            raise self.unsafe("a here-document cannot stand in a line with placeholders", hint)
+            raise self.unsafe("a here-document is not allowed in a line with placeholders", hint)
         operator = self.take(len(found[2]))
         self.blanks()
         word = self.word()
         if not word.pieces:
             raise self.unsafe("the target of a redirection is missing here")
         if "&" in operator and word.values:
-            raise self.unsafe(f"a placeholder cannot stand after `{operator}`", at=word.start)
+            raise self.unsafe(f"a placeholder is not allowed after `{operator}`", at=word.start)
         command.values += word.values
         if "<" in operator:
             command.fed += word.values

@@ -177,7 +177,7 @@ class WordReader(ABC):
 
     def _refuse_value(self, where: str) -> None:
         if self.peek() == VALUE:
-            raise self.unsafe(f"a placeholder cannot stand in {where}", AS_A_WORD)
+            raise self.unsafe(f"a placeholder is not allowed in {where}", AS_A_WORD)
 
     # -- words ---------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class WordReader(ABC):
         # bash expands `{a,b}` to two words before it looks at quotes, and dash does not: one value would be
         # in both.
         if braces and word.values:
-            message = "a placeholder cannot stand in a word with an unquoted `{`"
+            message = "a placeholder is not allowed in a word with an unquoted `{`"
             raise self.unsafe(message, "put the word in quotes", at=word.start)
         return word
 
@@ -212,7 +212,7 @@ class WordReader(ABC):
 
     def _place(self, word: Word, reference: Reference, text: str) -> None:
         if len(self._seen) == MOST_VALUES:
-            raise self.unsafe(f"more than {MOST_VALUES} values stand in the line", "move it to a script")
+            raise self.unsafe(f"the line has more than {MOST_VALUES} values", "move it to a script")
         # A value ends what may be a keyword or an assignment: the shell would not see one there either.
         word.closed = True
         word.pieces.append(reference)
@@ -222,7 +222,7 @@ class WordReader(ABC):
     def _escape(self, word: Word, *, quoted: bool = False) -> None:
         following = self._line[self.at + 1 : self.at + 2]
         if following in ("", VALUE) or (following == "\n" and not quoted):
-            raise self.unsafe("a backslash cannot stand directly before a placeholder or in a broken word")
+            raise self.unsafe("a backslash is not allowed directly before a placeholder or in a broken word")
         taken = self.take(2)
         word.add(taken if quoted and following not in '$`"\\\n' else following.replace("\n", ""))
 
@@ -260,7 +260,9 @@ class WordReader(ABC):
             return
         name = mentioned(self._line[start : self.at], self._variables)
         if name is not None:
-            message = f"`{name}` has a value of the call in it, and cannot stand in an expansion of the shell"
+            message = (
+                f"`{name}` has a value of the call in it, and is not allowed in an expansion of the shell"
+            )
             raise self.unsafe(message, at=start)
         word.add(EXPANSION)
 
@@ -305,7 +307,7 @@ class WordReader(ABC):
                 raise self.unsafe("this `${…}` is too complex for a line with placeholders", at=start)
             self.take()
         elif not name and self.peek() == VALUE:
-            message = "a placeholder cannot stand directly after `$`"
+            message = "a placeholder is not allowed directly after `$`"
             raise self.unsafe(message, "write `\\$` for a dollar sign")
         return False
 
@@ -318,7 +320,5 @@ class WordReader(ABC):
         inside = self._seen[before:]
         word.pieces += inside
         if inside and not quoted and word.assigned is None:
-            message = (
-                "a `$(…)` with a placeholder in it must stand in double quotes, or it is split into words"
-            )
+            message = "a `$(…)` with a placeholder in it must be in double quotes, or it is split into words"
             raise self.unsafe(message, 'write "$(…)"', at=start)

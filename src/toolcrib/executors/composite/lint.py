@@ -64,7 +64,7 @@ def _own(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def _templates(step: Step) -> Iterator[tuple[KeyPath, Any, bool]]:
-    """The templates of a step: where, what, and whether `item` may stand in it."""
+    """The templates of a step: where, what, and if `item` is allowed in it."""
     yield ("args",), step.args, step.foreach is not None
     yield ("foreach",), step.foreach, False
     for number, one in enumerate(step.when):

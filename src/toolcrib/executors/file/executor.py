@@ -22,7 +22,7 @@ MAX_READ = 100_000
 
 
 class FileExecutor:
-    """Reads or writes one file. Relative paths start at the project root; all must lie inside a grant."""
+    """Reads or writes one file. Relative paths start at the project root; all must be inside a grant."""
 
     def __init__(self, tool: Tool, workspace: Workspace) -> None:
         assert isinstance(tool.config, FileExec)

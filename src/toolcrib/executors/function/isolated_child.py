@@ -76,7 +76,9 @@ def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
     try:
         return b'{"value":' + to_json_text(value) + b"}"
     except TypeError as error:
-        raise RuntimeError(f"the tool returned a {type(value).__name__} that is not JSON: {error}") from None
+        raise RuntimeError(
+            f"the tool returned a value of type {type(value).__name__} that is not JSON: {error}"
+        ) from None
 
 
 def failure(error: BaseException) -> bytes:

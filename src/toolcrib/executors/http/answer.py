@@ -1,4 +1,4 @@
-"""The answer to a request as text or a file, and the error of one that is no success."""
+"""The answer to a request as text or a file, and the error of one that does not mean success."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_file(response: EgressResponse) -> bool:
 
 
 def status_failure(response: EgressResponse, begin: str, end: str, **details: Any) -> HttpFailed:
-    """Return the error of an answer that is no success; its message begins and ends with these texts."""
+    """Return the error of an answer that is a failure; its message begins and ends with these texts."""
     status = response.status
     phrase = f" {HTTPStatus(status).phrase}" if status in HTTPStatus._value2member_map_ else ""
     details = {"status": status, **details}

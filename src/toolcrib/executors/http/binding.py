@@ -59,7 +59,7 @@ class Basic:
         if user is None:
             return None
         if ":" in user:
-            raise UnavailableError(f"the secret `{self.username}` cannot be a user name: it holds a colon")
+            raise UnavailableError(f"the secret `{self.username}` cannot be a user name: it contains a colon")
         password = secrets.get(self.password or "", "")
         return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
 
@@ -115,7 +115,7 @@ def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header,
             text = value if isinstance(value, Choice) else literal_text(value)
             template = parse_conditional(text, names)
             if any(map(_CONTROL.search, _texts(text))):
-                raise ManifestError("a header cannot hold line breaks or other control characters")
+                raise ManifestError("a header cannot contain line breaks or other control characters")
             out.append(Header(name, template, holds_secret(template)))
     return tuple(out)
 
@@ -163,7 +163,7 @@ def _cookie(part: Reference, text: str) -> str:
         return quote(text, safe="")
     if _COOKIE_VALUE.fullmatch(text):
         return text
-    raise bad_value(part, "a cookie cannot hold spaces, quotes, commas, semicolons or backslashes")
+    raise bad_value(part, "a cookie cannot contain spaces, quotes, commas, semicolons or backslashes")
 
 
 def bind_auth(tool: Tool) -> tuple[dict[str, str], dict[str, str], dict[str, str], tuple[Basic, ...]]:

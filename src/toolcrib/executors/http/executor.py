@@ -297,7 +297,7 @@ def _masked(value: Any, secrets: list[str]) -> Any:
     """Return a text with every secret replaced, plain and percent-encoded; other values unchanged."""
     if not isinstance(value, str):
         return value
-    # In URLs a secret stands percent-encoded.
+    # In URLs a secret is percent-encoded.
     for secret in secrets:
         value = value.replace(secret, _MASK).replace(quote(secret, safe=""), _MASK)
     return value

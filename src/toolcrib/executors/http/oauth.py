@@ -102,7 +102,7 @@ class AccessTokens:
             interval = max(1.0, float(started.get("interval", 5)))
             until = self._now() + float(started["expires_in"])
         except (AttributeError, KeyError, TypeError, ValueError):
-            raise self._failed("gives no device code", started) from None
+            raise self._failed("did not return a device code", started) from None
         show(address, user_code)
         while self._now() < until:
             await sleep(interval)
@@ -112,7 +112,7 @@ class AccessTokens:
                 )
             except client.oauth_error_class as error:
                 if error.error not in _WAITING:
-                    raise self._failed(f"refuses the login: {error.error}", {}) from None
+                    raise self._failed(f"refused the login: {error.error}", {}) from None
                 interval += 5 if error.error == "slow_down" else 0
                 continue
             self._store(self._path(secrets), dict(token))
@@ -180,10 +180,10 @@ class AccessTokens:
             raise AssertionError
         except client.oauth_error_class as error:
             raise self._failed(
-                f"gives no token: {error.error}", {"error_description": error.description}
+                f"did not return a token: {error.error}", {"error_description": error.description}
             ) from None
         except (KeyError, ValueError, TypeError):
-            raise self._failed("gives no token: its answer is not one of OAuth 2", {}) from None
+            raise self._failed("did not return a token: its answer is not one of OAuth 2", {}) from None
 
     def _client(self, secrets: Mapping[str, str]) -> Any:
         auth, rule = self._auth, self._rule
@@ -229,7 +229,7 @@ class _HttpAnswer:
         if self.status_code >= 400:
             where = urlsplit(self._answer.url).netloc
             raise HttpFailed(
-                f"{where} gives no token: it answered {self.status_code}",
+                f"{where} did not return a token: it answered {self.status_code}",
                 details={"reason": "oauth", "status": self.status_code},
                 retryable=self.status_code >= 500 or self.status_code == 429,
             )

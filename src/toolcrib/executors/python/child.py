@@ -85,7 +85,7 @@ def answer(job: dict) -> bytes:  # type: ignore[type-arg]
     except (RecursionError, TypeError, ValueError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise TypeError(
-            f"{job['function']} returned a {type(value).__name__} that is not JSON: {reason}"
+            f"{job['function']} returned a value of type {type(value).__name__} that is not JSON: {reason}"
         ) from None
 
 

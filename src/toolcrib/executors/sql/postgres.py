@@ -43,7 +43,7 @@ def postgres_faults(tool: Tool) -> Iterator[tuple[tuple[str, ...], str, str | No
         elif not name and other != "%":
             yield (
                 ("statement",),
-                "a single `%` stands in the statement",
+                "the statement has a single `%`",
                 "write %% for one, %(name)s for a value",
             )
 

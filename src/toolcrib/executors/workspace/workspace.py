@@ -111,7 +111,7 @@ class Workspace:
         code = getattr(ctx, "code", None)
         if code is not None:
             more["pinned"] = code()
-        # Secrets last: nothing that a manifest or a caller sets can stand in their place.
+        # Secrets last: nothing that a manifest or a caller sets can replace them.
         env = {**BASE_ENVIRONMENT, **env, **ctx.secrets}
         job = replace(job, env=env, timeout_ms=max(1, int(ctx.remaining * 1000)), **more)
         return job if self.watch is None else self.watch.over(self, tool, job)

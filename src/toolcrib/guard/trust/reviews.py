@@ -34,7 +34,7 @@ class ReviewedTexts:
     """The code of one project's tools as text, for the person who reviews it; only that of `files`.
 
     A text that was reviewed is kept by its content, so that a later review can show the difference. Large
-    files and those that are no text are named, not shown.
+    files and those that are not text are named, not shown.
     """
 
     def __init__(self, vault: Vault, files: SourceFiles) -> None:
@@ -68,7 +68,7 @@ class ReviewedTexts:
             elif not content.endswith(hashlib.sha256(data).hexdigest()):
                 yield f"{name}: it changes while it is shown; look again"
             elif (now := _text(data, mask)) is None:
-                yield f"{name}: {len(data):,} bytes that are no text, so they are not shown"
+                yield f"{name}: {len(data):,} bytes that are not text, so they are not shown"
             else:
                 old = None if earlier is None else _read(self._place(self._vault.path, earlier), ANY_FILE)
                 then = None if old is None else _text(old, mask)

@@ -47,7 +47,7 @@ class Dialect:
     endings: tuple[str, ...] = ()
     """Endings of the files that are tools, in a folder of tools. Empty: it is not read from folders."""
     several: bool = False
-    """A file may hold several tools, and what lies beside it belongs to none of them."""
+    """A file may have several tools, and files beside it belong to none of them."""
     granted: Callable[[Tool, Permissions], Permissions] = lambda tool, granted: kind_of(tool).granted(
         tool, granted
     )

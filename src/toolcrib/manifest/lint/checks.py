@@ -85,7 +85,7 @@ def defaults(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         except DefinitionError:
             continue
         for violation in check.violations(rule["default"])[:1]:
-            message = f"the default of {quoted(name)} does not fit its schema: {violation.message}"
+            message = f"the default of {quoted(name)} does not match its schema: {violation.message}"
             yield document.diagnostic("default-value", message, (*path, "default"))
         if not _mentions(rule["default"], str(rule.get("description", ""))):
             message = f"the default of {quoted(name)} is not mentioned in its description"
@@ -104,7 +104,7 @@ def examples(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     for number, example in enumerate(tool.examples):
         for violation in check.violations(example.params):
             path: KeyPath = ("examples", number, "params", *steps_of(violation.path))
-            message = f"the example does not fit inputs.schema: {violation.path} {violation.message}"
+            message = f"the example does not match inputs.schema: {violation.path} {violation.message}"
             missing = violation.message == "is required"
             yield document.diagnostic(
                 "example", message, path, key=missing or "not known" in violation.message
@@ -211,7 +211,7 @@ def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
         if hidden:
             codes = ", ".join(f"U+{ord(char):04X}" for char in hidden[:5])
             message = (
-                f"{quoted(dotted(path))} holds characters that are invisible or reorder the text: {codes}"
+                f"{quoted(dotted(path))} contains characters that are invisible or reorder the text: {codes}"
             )
             at = document.locate_text(path, hidden[0])
             yield document.diagnostic("hidden-characters", message, path, hint="type the text again", at=at)
@@ -280,7 +280,7 @@ CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (
     grants,
     wording,
 )
-"""The checks for a manifest that fits the schema, in order."""
+"""The checks for a manifest that matches the schema, in order."""
 
 
 def _schema_faults(
@@ -324,7 +324,7 @@ def _expected(tool: Tool, document: Document, number: int) -> Iterator[Diagnosti
     except DefinitionError:
         return
     for violation in violations[:1]:
-        message = f"the expected output does not fit outputs.schema: {violation.path} {violation.message}"
+        message = f"the expected output does not match outputs.schema: {violation.path} {violation.message}"
         yield document.diagnostic("example-output", message, path)
 
 
@@ -364,7 +364,7 @@ def _too_wide(path: str, root: str | None) -> str | None:
     if plain.strip(os.sep) == "":
         return "the whole file system"
     if plain == os.pardir or plain.startswith(os.pardir + os.sep):
-        return "what lies above the project root"
+        return "everything above the project root"
     if plain.startswith(os.sep) and root is not None and root.startswith(plain + os.sep):
         return "a folder above the project root"
     return None

@@ -189,7 +189,7 @@ def _identity(document: Document, data: dict[str, Any], folder: str | None) -> l
         found += _bad_name(document, name, folder)
     only = next(iter(block)) if isinstance(block, dict) and len(block) == 1 else None
     if kind != only and kind in kind_names() and only in kind_names():
-        message = f"`kind` is {quoted(kind)}, but `exec` holds {quoted(only)}"
+        message = f"`kind` is {quoted(kind)}, but `exec` has {quoted(only)}"
         found.append(
             document.diagnostic("exec-kind", message, ("kind",), hint=f"write `kind: {only}`, or fix `exec`")
         )
@@ -206,7 +206,7 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
     if unicodedata.normalize("NFC", name) != name:
         message = "`name` is not in Unicode normal form C: it looks like a different text"
     elif INKLESS.search(name) or any(unicodedata.category(char) in _UNSEEN for char in name):
-        message = "`name` holds an invisible character"
+        message = "`name` contains an invisible character"
     elif len(name.encode()) > 255:
         message = "`name` is longer than 255 bytes, which no folder name may be"
     if message:

@@ -34,7 +34,7 @@ _KNOWN = (
         ("permissions", "network", "allow"),
         "required",
         hint="write `network: {allow: [api.example.com]}`",
-        message="a mapping here must hold `allow`",
+        message="a mapping here must have `allow`",
     ),
     Misfit(
         ("permissions", "secrets"),
@@ -82,7 +82,7 @@ def kind_names() -> list[str]:
 
 @cache
 def _form() -> Form:
-    one_kind = f"`exec` must hold exactly one of {', '.join(kind_names())}"
+    one_kind = f"`exec` must have exactly one of {', '.join(kind_names())}"
     known = [
         Misfit(("exec", kind.name, *one.path), *one[1:]) for kind in manifest_kinds() for one in kind.misfits
     ]

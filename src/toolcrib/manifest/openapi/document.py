@@ -156,7 +156,7 @@ class OpenApiDocument:
         if path in self.resources:
             return self.resources[path]
         if not path.startswith(self.folder + os.sep):
-            raise RefProblem(f"{address!r} lies outside the folder of the document")
+            raise RefProblem(f"{address!r} is outside the folder of the document")
         if len(self.resources) >= _MAX_FILES:
             raise RefProblem(f"the document refers to more than {_MAX_FILES} files")
         try:

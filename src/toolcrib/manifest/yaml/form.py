@@ -28,7 +28,7 @@ class Misfit(NamedTuple):
     """A rule, a hint or a message of its own, for data that do not fit the schema."""
 
     path: tuple[str, ...]
-    """Keys from the top down. What lies below counts too."""
+    """Keys from the top down. What is below counts too."""
     keyword: str | None = None
     """The keyword of JSON Schema that is violated; None: any."""
     rule: str | None = None
@@ -185,7 +185,7 @@ def _bound(keyword: str, limit: Any) -> str:
         "minimum": f"must be at least {limit}",
         "maximum": f"must be at most {limit}",
         "minItems": f"must have at least {limit} item" + ("" if limit == 1 else "s"),
-        "uniqueItems": "holds the same item twice",
+        "uniqueItems": "has the same item twice",
         "minLength": "must not be empty",
     }
     return bounds.get(keyword, "is not as the format says")

@@ -40,7 +40,7 @@ class JsonDocument(Document):
     def refuse(
         self, at: int, message: str, hint: str | None = None, *, rule: str = "json-syntax"
     ) -> ManifestError:
-        """Return the error for what stands at an index of the text."""
+        """Return the error for an index of the text."""
         return failure([self.diagnostic(rule, message, at=place_of(self.text, at), hint=hint)])
 
     def _as_yaml(self) -> str:
@@ -58,14 +58,14 @@ def load_json(raw: bytes, path: str) -> Document:
     try:
         document.data = orjson.loads(document.plain)
     except orjson.JSONDecodeError as error:
-        wrong = f"not JSON: {error.msg}" if document.plain.strip() else "the file holds no value"
+        wrong = f"not JSON: {error.msg}" if document.plain.strip() else "the file has no value"
         raise document.refuse(min(error.pos, len(document.text)), wrong) from None
     if _is_deep(document.data):
         message = f"arrays and objects are nested more than {_MAX_DEPTH} deep"
         raise document.refuse(0, message, rule="yaml-depth")
     for place, index, integer in lost_values(document.plain):
         if integer is None:
-            message = f"the key {quoted(place[-1])} stands twice in this object"
+            message = f"the key {quoted(place[-1])} is used twice in this object"
             raise document.refuse(index, message, "remove one of the two", rule="yaml-duplicate-key")
         message = "a whole number beyond 64 bits"
         raise document.refuse(index, message, "quote it if it is text", rule="yaml-number")

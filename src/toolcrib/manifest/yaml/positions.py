@@ -1,7 +1,7 @@
 """Find the positions in a YAML text. Slow and exact, so only used for files with findings.
 
 Works on the events of a second parser, within a budget: a text that is too long gives the places found so
-far, and the nearest place above stands for the rest.
+far, and the rest has the nearest place above.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def expansion_fault(text: str) -> tuple[str, str, Mark | None] | None:
             # None: the node is still open, so the alias is inside of what it stands for.
             known = sizes.get(event.anchor, -1)
             if known is None or known == -1:
-                inside = "stands inside the very thing it stands for"
-                nothing = "stands for nothing: no such anchor before it"
+                inside = "is inside the value that it refers to"
+                nothing = "refers to nothing: there is no such anchor before it"
                 message = f"the alias {inside if known is None else nothing}"
                 return "yaml-alias", message, _mark(event.start_mark)
             size = known

@@ -209,7 +209,7 @@ def load(raw: bytes, path: str) -> Document:
         document.json = b"%b" % orjson.dumps(data)  # orjson keeps a buffer of 4 KiB for a short text
     except TypeError:
         _refuse_foreign(document)
-        message = "the file holds a value that JSON does not have"
+        message = "the file contains a value that JSON does not have"
         raise _refuse(document, "yaml-syntax", message, (1, 1)) from None
     return document
 
@@ -326,7 +326,7 @@ def _refuse_tags(document: Document) -> None:
     else:
         found = _TAG.search(document.text)
         name, at = (found.group(), place_of(document.text, found.start())) if found else ("!", (1, 1))
-    message = f"{quoted(name)} is a YAML tag; manifests hold plain values only"
+    message = f"{quoted(name)} is a YAML tag; manifests contain plain values only"
     raise _refuse(
         document, "yaml-tag", message, at, "remove the tag, or quote the value if it begins with `!`"
     )
@@ -368,21 +368,21 @@ _UNPLACED = (
     ("repetition limit", "too-large", "the aliases multiply beyond bounds", "write the values out"),
     ("recursion limit", "yaml-depth", "lists and mappings are nested more than 128 deep", None),
     ("invalid type: integer", "yaml-number", "a whole number beyond 64 bits", "quote it if it is text"),
-    ("unknown anchor", "yaml-alias", "the alias stands for nothing: no such anchor before it",
+    ("unknown anchor", "yaml-alias", "the alias refers to nothing: there is no such anchor before it",
      "quote the value if it begins with `*`"),
     ("more than one document", "yaml-documents", "a second YAML document begins here",
      "remove the `---`, or make it a manifest of its own"),
     ("unexpected end of stream", "yaml-syntax", "what begins here is never closed",
      "write the quote or bracket that ends it"),
-    ("mapping values are not allowed", "yaml-syntax", "a `:` where no key can stand",
+    ("mapping values are not allowed", "yaml-syntax", "a `:` where no key is allowed",
      "indent as the line above, or put the value in quotes"),
-    ("expected node content", "yaml-syntax", "a value must stand here", None),
+    ("expected node content", "yaml-syntax", "a value is missing here", None),
     ("did not find expected ',' or", "yaml-syntax", "the bracket opened before this is not closed here",
      "put text with brackets or `${…}` inside `[…]` in quotes"),
-    ("scanning a tag", "yaml-tag", "a YAML tag; manifests hold plain values only",
+    ("scanning a tag", "yaml-tag", "a YAML tag; manifests contain plain values only",
      "quote the value if it begins with `!`"),
-    ("did not find expected key", "yaml-syntax", "no key where one must stand",
-     "indent as the lines of the same mapping; quote a value that holds quotes as a whole"),
+    ("did not find expected key", "yaml-syntax", "a key is missing here",
+     "indent as the lines of the same mapping; put the whole of a value with quotes in it in quotes"),
 )  # fmt: skip
 
 
@@ -390,7 +390,7 @@ def _explain(message: str, document: Document) -> Diagnostic:
     """Explain an error of the parser, with a position that it may not name."""
     # By its code: nobody sees it in the line that is shown.
     if control := _CONTROL.search(document.text):
-        explanation = f"the control character U+{ord(control.group()):04X} cannot stand in YAML"
+        explanation = f"the control character U+{ord(control.group()):04X} is not allowed in YAML"
         return document.diagnostic("yaml-character", explanation, at=place_of(document.text, control.start()))
     if "unhashable" in message and (braces := _BRACES.search(document.text)):
         at = place_of(document.text, braces.start())

@@ -117,7 +117,7 @@ def _model(source: Path, named: Any, model: str | None, notes: list[str]) -> str
     if model is None:
         raise InvalidInput(
             f"{source} names its model as {text!r}, which does not say which one it is",
-            hint="Say it with --model PROVIDER:MODEL, such as anthropic:claude-sonnet-5.",
+            hint="Name it with --model PROVIDER:MODEL, such as anthropic:claude-sonnet-5.",
         )
     notes.append(f"`model: {text}` became {model}")
     return model

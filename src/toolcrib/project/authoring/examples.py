@@ -104,7 +104,7 @@ async def _tried(project: Project, call: Call, example: Example) -> str:
     if example.expected_output is None or matches(result.value, example.expected_output):
         return ""
     came = result.value if isinstance(result.value, str) else json.dumps(result.value, ensure_ascii=False)
-    return f"expected: {_short(example.expected_output)}\ncame:     {_short(came)}"
+    return f"expected: {_short(example.expected_output)}\ngot:      {_short(came)}"
 
 
 def matches(value: Any, expected: str) -> bool:

@@ -133,7 +133,7 @@ class Scaffold:
             raise UsageError("an HTTP tool needs a URL that begins with https:// and a host", hint=hint)
         if bare := _BARE.search(self.runs):
             hint = f"Write ${{{bare[0].strip('{}')}}}"
-            raise UsageError(f"`{bare[0]}` is no placeholder", hint=hint)
+            raise UsageError(f"`{bare[0]}` is not a placeholder", hint=hint)
         url, _, query = self.runs.partition("?")
         pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
         pairs |= {name: f"${{{name}}}" for name in arguments if f"${{{name}}}" not in self.runs}
@@ -147,7 +147,7 @@ class Scaffold:
         if not self.runs:
             raise UsageError("an SQL tool needs a statement", hint="--run 'SELECT * FROM t WHERE id = ${id}'")
         if named := _SQL_NAME.search(_SQL_TEXT.sub("", self.runs)):
-            raise UsageError(f"`{named[0]}` is given no value", hint=f"Write ${{{named[1]}}} in its place.")
+            raise UsageError(f"`{named[0]}` has no value", hint=f"Write ${{{named[1]}}} in its place.")
         values = [f"${{{name}}}" for name in _PLACEHOLDER.findall(self.runs)]
         values += [f"${{{name}}}" for name in arguments if f"${{{name}}}" not in values]
         statement = _PLACEHOLDER.sub("?", self.runs)

@@ -166,7 +166,7 @@ def _environment(root: Path) -> list[Path]:
 
     try:
         venv.create(folder, with_pip=False, symlinks=True)
-    except ValueError as error:  # a path with a colon, or with bytes that are no text
+    except ValueError as error:  # a path with a colon, or with bytes that are not text
         message = f"a virtual environment cannot be made in {root}: {error}"
         raise UsageError(message, hint="Name another folder, or leave out the examples.") from None
     return [Path(".venv")]

@@ -320,7 +320,7 @@ class StoredTools:
             return None
         tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
         if tool is None:
-            return ManifestError(found[0].message if found else "the record is no tool")
+            return ManifestError(found[0].message if found else "the record is not a tool")
         try:
             self._registry.bind(tool).executor  # noqa: B018 - made on first use
         except ToolcribError as error:

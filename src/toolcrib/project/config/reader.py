@@ -80,7 +80,7 @@ class Reader:
             raise self.misfit(at, f"must be a text of 1 to {most} characters")
         text = value.strip()
         if any(unicodedata.category(char) in _INVISIBLE for char in text):
-            raise self.misfit(at, "holds a line break or an invisible character", "write one line")
+            raise self.misfit(at, "contains a line break or an invisible character", "write one line")
         # Names are compared in NFC, so that one that looks the same is the same.
         return unicodedata.normalize("NFC", text)
 
@@ -199,7 +199,7 @@ def read_builtins(reader: Reader, value: Any, at: KeyPath) -> tuple[tuple[str, M
         here = (*at, name if isinstance(value, dict) else number)
         if name not in NAMES:
             hint = did_you_mean(str(name), NAMES, f"known here: {', '.join(NAMES)}")
-            raise reader.misfit(here, "is no built-in tool", hint)
+            raise reader.misfit(here, "is not a built-in tool", hint)
         given: Any = {} if options.get(name) is None else options[name]
         if name in options and (faults := builtin(name).option_faults(given)):
             path, message = faults[0]
@@ -235,7 +235,7 @@ def _provider(reader: Reader, name: str, entry: Any, at: KeyPath) -> ModelProvid
 
     # `scripted` is a model without a provider, which answers by the agent's own script.
     if not _PROVIDER_NAME.fullmatch(name) or name == "scripted":
-        raise reader.misfit(at, "is no name for a provider", "use letters, digits, `_` and `-`")
+        raise reader.misfit(at, "is not a name for a provider", "use letters, digits, `_` and `-`")
     block = reader.mapping(entry, at, _PROVIDER_KEYS)
     for key in _PROVIDER_KEYS[:2]:
         if key not in block:
@@ -245,7 +245,7 @@ def _provider(reader: Reader, name: str, entry: Any, at: KeyPath) -> ModelProvid
     try:
         Destination.parse(base_url)
     except (ValueError, TypeError, AttributeError) as error:
-        raise reader.misfit((*at, "base_url"), f"is no address: {error}") from None
+        raise reader.misfit((*at, "base_url"), f"is not an address: {error}") from None
     if secret is not None and (not isinstance(secret, str) or not _SECRET.fullmatch(secret)):
         raise reader.misfit((*at, "key"), "must be the name of a secret", "such as MY_PROVIDER_KEY")
     return ModelProvider(name, api, base_url, secret)

@@ -143,7 +143,7 @@ _OPEN: Mapping[str, Callable[[SourceSetting, Path], SecretSource]] = {
 
 
 def hidden_paths(settings: Sequence[SourceSetting], root: Path) -> tuple[str, ...]:
-    """Files and folders that hold secrets: no tool may see them, whatever it is granted.
+    """Files and folders with secrets: no tool may see them, whatever it is granted.
 
     Each as it is written and as it really is, absolute: one of them may be a link to the other.
     """

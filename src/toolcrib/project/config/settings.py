@@ -109,8 +109,8 @@ class Config:
     """The place of waiting calls, rates and results of calls with a key: `sqlite`, a file in the project, or
     `postgresql://USER@HOST:PORT/DATABASE`, which waits for trust ([Databases](databases.md))."""
     lenient: bool = _setting("inputs.lenient", truth, False, None)
-    """If `true`, arguments that do not fit are read again: `"12"` for 12, JSON text for an object, null for a
-    missing value ([lists for providers](providers.md))."""
+    """If `true`, arguments that do not match are read again: `"12"` for 12, JSON text for an object, null for
+    a missing value ([lists for providers](providers.md))."""
     builtins: tuple[tuple[str, Mapping[str, Any]], ...] = _setting("builtins", read_builtins, (), None)
     """The [built-in tools](builtins.md) that are on: a list of names, or a mapping of names to options. Those
     that write or reach beyond the project need a review like any tool."""
@@ -154,8 +154,8 @@ class Config:
     """If `true`, a person may decide on calls made with their own token, and a token on calls made for its
     own owner ([callers](security.md#callers)). Waits for trust."""
     retry_jitter: float = _setting("retry.jitter", number(0, 1, whole=False), 0.0, None)
-    """0: the next attempt follows at once. Above 0: after attempt n it waits n⁴ seconds, more or less by this
-    part."""
+    """0: the next attempt follows at once. Above 0: after attempt n it waits n⁴ seconds, varied at random
+    by up to this fraction."""
     retry_attempts: int = _setting("retry.max_attempts", number(1, 100), weak.DEFAULT_ATTEMPTS, weak.attempts)
     """Attempts, including the first, of registered Python functions and of manifest tools that can safely be
     repeated: HTTP with GET, HEAD, OPTIONS, PUT or DELETE, and those with `annotations.idempotent: true`. All

@@ -147,7 +147,7 @@ class Acceptance:
         digest = self.digest().digest
         return NotTrusted(
             f"you have not accepted this project, so none of its tools runs; its digest is {digest}",
-            hint="To see what it holds and accept it: toolcrib trust. In CI: add the digest to"
+            hint="To see its contents and accept it: toolcrib trust. In CI: add the digest to"
             f" accepted_projects in {user_settings_file()}.",
             details={"digest": digest},
         )

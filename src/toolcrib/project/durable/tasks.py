@@ -119,7 +119,7 @@ class ProjectTasks:
             name = agent or record["last"] or self._best(prompt, caller, identity)
             there = self.candidates(caller, identity)
             if name not in there:
-                hint = suggestion(name, there, f"There are: {', '.join(there) or 'none'}.")
+                hint = suggestion(name, there, f"Known here: {', '.join(there) or 'none'}.")
                 raise NotFoundError(f"there is no agent {name[:100]!r} to hand a task to", hint=hint)
             record["last"] = name
             resume = record["agents"].get(name)
@@ -168,7 +168,7 @@ class ProjectTasks:
         found = self.choose(prompt, 1, caller=caller, identity=identity)
         if not found:
             there = ", ".join(self.candidates(caller, identity)) or "none"
-            raise UsageError("no agent's description fits this task", hint=f"Name one. There are: {there}.")
+            raise UsageError("no agent's description fits this task", hint=f"Name one of these: {there}.")
         return found[0].name
 
     def _context(self) -> str:
@@ -225,9 +225,7 @@ class ProjectTasks:
             try:
                 record: dict[str, Any] = new | json.loads(file.read() or "{}")
             except (ValueError, TypeError):
-                text = (
-                    f"{path} is no record of a session: it was changed, or a process died while it wrote it"
-                )
+                text = f"{path} is damaged: it was changed, or a process died while it wrote it"
                 raise StateUnavailable(text, hint="Begin another session.") from None
             if not (identity is None or identity.may("admin") or record["caller"] == caller):
                 raise unknown

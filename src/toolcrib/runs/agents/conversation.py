@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
 
 SUMMARISE = (
-    "The conversation is about to be cut. Summarise it for yourself, so that you can go on without it: what"
-    " was asked, what you have done and found out, all facts, names, numbers and ids that may still matter,"
-    " what is left to do. Answer with the summary alone."
+    "The conversation is about to be cut. Summarise it for yourself, so that you can continue without it:"
+    " what was asked, what you have done and found out, all facts, names, numbers and ids that may still"
+    " matter, what is left to do. Answer with the summary alone."
 )
 """The last prompt of a conversation that is to be summarised."""
 _SUMMARY = "Summary of the conversation so far, in place of its messages:\n\n"

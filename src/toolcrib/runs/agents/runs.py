@@ -244,11 +244,11 @@ class AgentRuns:
         return self._runs.tree.cancel(id)
 
     def retry(self, id: str, iteration: int | None = None, *, identity: Caller | None = None) -> None:
-        """Let a failed or cancelled run go on after an iteration, by default its last complete one.
+        """Continue a failed or cancelled run after an iteration, by default its last complete one.
 
-        It goes on for the caller who began it; a caller with a token retries its own runs only. Its agent is
-        then as it is defined now, if it still exists. Raises `ConflictError`, `DeniedError`, and what `start`
-        raises.
+        It continues for the caller who began it; a caller with a token retries its own runs only. Its agent
+        is then as it is defined now, if it still exists. Raises `ConflictError`, `DeniedError`, and what
+        `start` raises.
         """
         run = self.find(id)
         if identity is not None:

@@ -183,9 +183,7 @@ def _require_budget(agent: Agent, run: Run) -> None:
     if used.cost_usd is None:
         # An unknown price ends only runs with a limit of their own; the usual limit needs a known price.
         if budgets.cost_usd is not None:
-            raise _exceeded(
-                agent, run, "cost_usd", f"${budgets.cost_usd:g}, and nobody knows what it has cost"
-            )
+            raise _exceeded(agent, run, "cost_usd", f"${budgets.cost_usd:g}, but its cost so far is unknown")
     elif used.cost_usd >= budgets.most_usd:
         raise _exceeded(agent, run, "cost_usd", f"${budgets.most_usd:g}")
 

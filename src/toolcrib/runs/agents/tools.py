@@ -132,7 +132,7 @@ def _own_name(wanted: WantedCall, agent: Agent, shaped: Shaped) -> tuple[str, Ma
     """Return the full name of the tool that a model means, and the arguments in the tool's own form."""
     if wanted.name not in shaped.names:
         known = [*shaped.names, *agent.agents]
-        hint = suggestion(wanted.name, known, f"Yours are: {', '.join(known) or 'none'}.")
+        hint = suggestion(wanted.name, known, f"Your tools are: {', '.join(known) or 'none'}.")
         raise ToolNotFound(f"you have no tool named {wanted.name[:100]!r}", hint=hint)
     arguments = wanted.parsed
     if arguments is None:  # The path says what is wrong with it.

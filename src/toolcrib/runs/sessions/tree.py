@@ -50,7 +50,7 @@ class RunTree:
         return cancelled
 
     def retry(self, id: str, iteration: int | None = None, agent: tuple[str, str] | None = None) -> None:
-        """Let a failed or cancelled run go on after its last complete iteration, or after an earlier one.
+        """Continue a failed or cancelled run after its last complete iteration, or after an earlier one.
 
         `agent`, a definition and a provider, replaces the agent by one with, for example, another budget.
 
@@ -71,7 +71,7 @@ class RunTree:
             later = tx.one(_LATER_RUN, run.session_id, id)
             if later is not None:
                 raise ConflictError(
-                    f"the session has gone on after run {id}", hint="Fork it: toolcrib runs fork."
+                    f"the session has continued after run {id}", hint="Fork it: toolcrib runs fork."
                 )
             keep = _cut(notes, run, iteration)
             # One that was cancelled in its queue still waits for the run before it.
@@ -110,7 +110,9 @@ class RunTree:
         kept = [one for one in seen if one.run_id != id or one.iteration <= last]
         is_answer = run.state == "done" and last == run.iteration
         if prompt is None and kept and kept[-1].kind == "response" and is_answer:
-            raise InvalidError("that iteration is the run's answer", hint="Give a prompt to go on from it.")
+            raise InvalidError(
+                "that iteration is the run's answer", hint="Give a prompt to continue from it."
+            )
         messages = [(one.kind, one.content) for one in kept]
         if prompt is not None:
             messages.append(("prompt", prompt.encode()))

@@ -83,7 +83,7 @@ class Opened:
 class Roots:
     """Read and write inside some folders: relative paths in the first, absolute ones in any.
 
-    Where roots lie inside each other, the innermost decides if a file may be written; `hidden` and
+    Where roots are inside each other, the innermost decides if a file may be written; `hidden` and
     `protected` apply from whichever root they were given.
 
     Raises:

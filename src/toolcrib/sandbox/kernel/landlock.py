@@ -5,7 +5,7 @@ Python has none and it is used between fork and exec, where only the standard li
 `Ruleset.enforce` is called in the child once the mount tree is complete (it forbids mounting) and
 no_new_privs is set.
 
-Rules only ever add: whatever lies below a granted folder is granted with it. Landlock does not check reads of
+Rules only ever add: whatever is below a granted folder is granted with it. Landlock does not check reads of
 names and sizes (stat), changes of modes, owners, times and attributes, and any network but TCP.
 
 Numbers and rules: linux/landlock.h, https://docs.kernel.org/userspace-api/landlock.html.

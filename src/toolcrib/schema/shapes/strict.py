@@ -13,7 +13,7 @@ from toolcrib.schema.walk import schemas
 _MOST = (("properties", "properties", 5_000), ("enum", "values of enums", 1_000))
 """Limits of the API. A list with a tool beyond one of them is refused as a whole."""
 _LEVELS = 10
-"""Objects and lists inside each other that the API takes."""
+"""Objects and lists inside each other that the API accepts."""
 
 
 def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,7 +27,9 @@ def strict_schema(rule: Mapping[str, Any]) -> dict[str, Any]:
     for word, what, most in _MOST:
         number = sum(len(part.get(word, ())) for _, part in schemas(made))
         if number > most:
-            raise DefinitionError(f"it has {number:,} {what}; OpenAI takes at most {most:,} in a strict tool")
+            raise DefinitionError(
+                f"it has {number:,} {what}; OpenAI accepts at most {most:,} in a strict tool"
+            )
     return made
 
 
@@ -40,7 +42,7 @@ def _strict(rule: Mapping[str, Any], path: str, level: int) -> dict[str, Any]:
     if not kinds:
         raise DefinitionError(f"{path} takes a value of any type, which a strict schema cannot express")
     if kinds & {"object", "array"} and level > _LEVELS:
-        raise DefinitionError(f"{path} lies deeper than the {_LEVELS} levels that OpenAI takes")
+        raise DefinitionError(f"{path} is nested deeper than the {_LEVELS} levels that OpenAI accepts")
     made = {"type": next(iter(kinds)), **made}
     if "object" in kinds:
         properties, others = made.get("properties", {}), made.get("additionalProperties")

@@ -141,7 +141,7 @@ class OutsideTokens:
             except JoseError as error:
                 raise _invalid(str(error)) from None
             return claims
-        raise _invalid(f"its signature is not good: {reason[:100]}")
+        raise _invalid(f"its signature is not valid: {reason[:100]}")
 
     async def _key_set(self, *, again: bool) -> KeySet:
         """Return the keys; `again` reads them anew, unless that was done a moment ago."""

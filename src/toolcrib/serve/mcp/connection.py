@@ -71,7 +71,7 @@ _Method = Callable[[McpRequest], None]
 class Connection:
     """Serves a catalog to one client. `receive` takes its lines; `send` gets each line for it.
 
-    A request with the envelope of 2026-07-28 in `params._meta` stands alone. One without it belongs to the
+    A request with the envelope of 2026-07-28 in `params._meta` is stateless. One without it belongs to the
     session that `initialize` began.
     """
 
@@ -240,7 +240,7 @@ class Connection:
             self._changes.begin_session(self._channel)
         elif method == "notifications/cancelled" and isinstance(params, dict):
             request_id = params.get("requestId")
-            # Requests that stand alone over HTTP share one connection, and their ids may be equal. Such a
+            # Stateless requests over HTTP share one connection, and their ids may be equal. Such a
             # client cancels by closing the stream of its request.
             if is_request_id(request_id) and channel.shared:
                 self._changes.cancel(request_id)

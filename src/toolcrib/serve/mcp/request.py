@@ -106,9 +106,9 @@ def check_envelope(meta: dict[str, Any]) -> None:
     """Check the envelope of 2026-07-28 in `params._meta`. Raises JsonRpcError."""
     version = meta.get(VERSION_KEY)
     if not isinstance(version, str):
-        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"params._meta must hold {VERSION_KEY}, a string")
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"params._meta must have {VERSION_KEY}, a string")
     if not isinstance(meta.get(CAPABILITIES_KEY), dict):
-        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"params._meta must hold {CAPABILITIES_KEY}, an object")
+        raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"params._meta must have {CAPABILITIES_KEY}, an object")
     if version not in MODERN_VERSIONS:
         data = {"supported": list(MODERN_VERSIONS), "requested": version}
         raise JsonRpcError(ErrorCode.UNSUPPORTED_VERSION, "Unsupported protocol version", data)

@@ -1,4 +1,4 @@
-"""Tasks (`io.modelcontextprotocol/tasks`): calls that are answered by a handle, and go on as durable calls.
+"""Tasks (`io.modelcontextprotocol/tasks`): calls answered by a handle, which continue as durable calls.
 
 A task is a call in the project's store, so every process of the project can read, answer and cancel it, and
 it survives all of them. Its id is that of the call. To any other caller it does not exist.

@@ -1,7 +1,7 @@
 """The configurations of the built-in execution kinds, as written in a manifest's `exec` block. Pure data.
 
-They lie here because readers of several formats make them. A new kind defines its own beside its record.
-Strings may hold templates (`${name}`); they are parsed once, when the tool is bound to its executor.
+They are here because readers of several formats make them. A new kind defines its own beside its record.
+Strings may contain templates (`${name}`); they are parsed once, when the tool is bound to its executor.
 """
 
 from __future__ import annotations

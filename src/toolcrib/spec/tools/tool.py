@@ -28,7 +28,7 @@ _TOOL_ONLY = McpForms()
 
 
 class Spelling(Enum):
-    """The placeholders that the texts of a file may hold."""
+    """The placeholders that the texts of a file may contain."""
 
     DOLLAR_BRACE = "${name}"
     """`${name}` and `${secret:NAME}`; `{{` is plain text."""

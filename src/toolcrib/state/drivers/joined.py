@@ -142,7 +142,7 @@ class _Answer(NamedTuple):
 def _server(database: Database) -> PostgresServer:
     if not isinstance(database, PostgresDatabase):
         raise InvalidError(
-            "a transaction of Postgres cannot hold calls that are in a SQLite file",
+            "a transaction of Postgres cannot include calls that are in a SQLite file",
             hint="Name the Postgres database by `--database`, DATABASE_URL or `Project.open(database=…)`.",
         )
     database.migrate()

@@ -346,7 +346,7 @@ def _require_plain(path: Path) -> None:
     # SQLite opens these by their names too, and would follow a link.
     beside = [path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal")]
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or any(file.is_symlink() for file in beside):
-        raise _refused(path, "is a link or no regular file, which a database must not be", "Move it away.")
+        raise _refused(path, "is a link or not a regular file, which a database must not be", "Move it away.")
 
 
 def _refused(path: Path, why: str, hint: str) -> StateUnavailable:

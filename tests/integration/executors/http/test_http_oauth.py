@@ -231,7 +231,7 @@ async def test_a_device_login_ends_at_a_wrong_answer(world: World, answer: bytes
     rule = {"grant": "device_code", "device_url": f"http://127.0.0.1:{world.port}/device"}
     executor = world.executor(world.tool(**rule))
     world.server.device_answer = answer
-    with pytest.raises(HttpFailed, match="gives no device code"):
+    with pytest.raises(HttpFailed, match="did not return a device code"):
         await executor.log_in(world.secrets, lambda *_: None)
 
 
@@ -239,7 +239,7 @@ async def test_a_device_login_ends_at_a_wrong_answer(world: World, answer: bytes
     ("rule", "what"),
     [
         ({"token_url": "https://other.example/token"}, "other.example"),
-        ({"token_url": "http://127.0.0.1/${a}"}, "cannot hold a placeholder"),
+        ({"token_url": "http://127.0.0.1/${a}"}, "cannot contain a placeholder"),
         ({"token_url": "http://127.0.0.1:1/token"}, "127.0.0.1:1"),
         ({"client_id": None}, "either `client_id` or `username_secret`"),
         ({"grant": "refresh_token"}, "needs `refresh_secret`"),

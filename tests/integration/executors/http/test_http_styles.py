@@ -346,7 +346,7 @@ WRONG = [
     ({"styles": {"zz": ParameterStyle("form")}}, "is not an argument"),
     ({"styles": {"a": ParameterStyle("form")}}, "is not a whole value in a path"),
     ({"query": {"q": "x${a}"}, "styles": {"a": ParameterStyle("form")}}, "is not a whole value in a path"),
-    ({"query": {"q": "${a}"}, "styles": {"a": ParameterStyle("matrix")}}, "cannot stand in a query"),
+    ({"query": {"q": "${a}"}, "styles": {"a": ParameterStyle("matrix")}}, "is not allowed in a query"),
     ({"body_format": "form"}, "there is no `body`"),
     ({"body": "x${a}", "body_format": "form"}, "mapping of its fields"),
     ({"body": {}, "body_format": "binary"}, "is one text"),

@@ -264,7 +264,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (PYTHON, "description: Counts lines\n", "", "description", 1, 1, "`description`"),
     (PYTHON, "Counts lines", "' '", "description", 2, 14, "must not be empty"),
     (PYTHON, "kind: python", "kind: pythn", "wrong-value", 3, 7, "did you mean `python`?"),
-    (PYTHON, "kind: python", "kind: http", "exec-kind", 3, 7, "`exec` holds `python`"),
+    (PYTHON, "kind: python", "kind: http", "exec-kind", 3, 7, "`exec` has `python`"),
     (PYTHON, "version: 1\n", "", "version", 1, 1, "`version`"),
     (PYTHON, "version: 1", "version: 0", "version", 4, 10, "at least 1"),
     (PYTHON, "version: 1", "version: 1.0", "version", 4, 10, 'put it in quotes: "1.0"'),

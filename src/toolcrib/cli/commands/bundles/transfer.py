@@ -32,7 +32,7 @@ def export_command(
 ) -> None:
     """Write a bundle as a ZIP file, or as manifests.
 
-    FILE is SLUG.zip by default; - is standard output. A bundle that holds the value of a secret is not
+    FILE is SLUG.zip by default; - is standard output. A bundle that contains the value of a secret is not
     exported. Existing files are never overwritten.
     """
     from toolcrib.bundles.archive import export_bundle, to_native

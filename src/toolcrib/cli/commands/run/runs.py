@@ -40,9 +40,9 @@ def command() -> None:
 @click.argument("prompt")
 @click.argument("variables", nargs=-1, metavar="[NAME=VALUE]…")
 @project_options
-@click.option("--session", metavar="ID", help="The session to go on with (default: a new one).")
+@click.option("--session", metavar="ID", help="The session to continue (default: a new one).")
 @click.option("--detach", is_flag=True, help="Print the id at once, and let a worker do it.")
-@click.option("--stream", is_flag=True, help="Print the answer while it comes.")
+@click.option("--stream", is_flag=True, help="Print the answer as it arrives.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
 def run_command(
     agent: str,
@@ -163,7 +163,7 @@ def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 @command.command("retry")
 @project_options
 @chosen_option
-@click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
+@click.option("--from", "iteration", type=click.IntRange(min=0), help="Continue after this iteration.")
 def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration: int | None) -> None:
     """Continue a failed or cancelled run after an iteration.
 
@@ -178,7 +178,7 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration
 @command.command("fork")
 @project_options
 @chosen_option
-@click.option("--from", "iteration", type=click.IntRange(min=0), help="Go on after this iteration.")
+@click.option("--from", "iteration", type=click.IntRange(min=0), help="Continue after this iteration.")
 @click.option("--prompt", help="What the model gets next.")
 def fork_command(
     root: str | None, as_json: bool, chosen: str | None, iteration: int | None, prompt: str | None

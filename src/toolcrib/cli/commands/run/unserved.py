@@ -53,7 +53,7 @@ def _unserved(project: Project, tools: Callable[[], set[str] | None], here: str)
     status = project.calls.status()
     if not status["workers"]:
         start = f", or continue it here: `{here}`" if here else ""
-        return f"No process serves this project, so nothing goes on. Start `toolcrib worker`{start}."
+        return f"No process serves this project, so nothing continues. Start `toolcrib worker`{start}."
     missing = ", ".join(f"`{one_line(name)}`" for name in sorted(waited_for & set(status["unserved"])))
     if not missing:
         return ""

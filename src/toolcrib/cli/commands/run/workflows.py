@@ -42,7 +42,7 @@ def list_command(root: str | None, as_json: bool) -> int:
         "workflows",
         [one.document for one in found],
         ("NAME", ("STEPS", lambda one: len(one["steps"])), "DESCRIPTION"),
-        empty="There are no workflows: a file in the folder workflows makes one.",
+        empty="There are no workflows. To create one, write a file in the folder workflows.",
     )
     return 4 if findings else 0
 
@@ -86,7 +86,9 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
         try:
             run = asyncio.run(_finished(project, run_id))
         except (KeyboardInterrupt, asyncio.CancelledError):
-            return print_interrupted(f"interrupted: run {run_id} is stored and can go on", as_json=as_json)
+            return print_interrupted(
+                f"interrupted: run {run_id} is stored and can be continued", as_json=as_json
+            )
     return _print(project, run, as_json=as_json, detached=detach)
 
 

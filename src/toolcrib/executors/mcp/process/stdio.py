@@ -25,7 +25,7 @@ _SHOWN = 200
 _SAMPLE = 65_536
 """Bytes kept of such a line: secrets are masked in these before the line is cut to what is shown."""
 _MAX_SECRET = 4_096
-"""Characters of the longest secret whose end may stand at the beginning of a cut text."""
+"""Characters of the longest secret whose end may be at the beginning of a cut text."""
 
 
 class StdioLink:
@@ -165,5 +165,5 @@ class StdioLink:
                 return error
         if self._junk:
             shown = self._redact(self._junk.decode(errors="replace").strip())[:_SHOWN]
-            reason += f"{'; ' if reason else ''}it wrote to standard output what is no message: {shown!r}"
+            reason += f"{'; ' if reason else ''}it wrote a line that is not a message: {shown!r}"
         return reason

@@ -71,7 +71,7 @@ def _schema(folder: FilePath, place: str) -> dict[str, Any]:
     about = f"File of the skill to read, from {place} (default {SKILL_FILE}: the instructions)."
     inside = _files(folder)
     if inside:
-        about += f" There are: {', '.join(inside)}."
+        about += f" Files: {', '.join(inside)}."
     return {
         "type": "object",
         "additionalProperties": False,

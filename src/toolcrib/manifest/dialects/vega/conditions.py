@@ -136,7 +136,7 @@ class _Unfolder:
         self._mark(number, line_text, frame, word, test if word == "else if" else None)
 
     def _begin(self, number: int, line_text: str, test: str) -> None:
-        # The content decides where the key stands: a control line may begin at any column.
+        # The content decides where the key is: a control line may begin at any column.
         first = self._first_content(number)
         outer = self._frames[-1].shift if self._frames else 0
         line = "" if first is None else self._lines[first]

@@ -83,7 +83,7 @@ class McpEndpoint:
         alone = replace(settings, max_running=max(256, settings.max_running), max_streams=1_024)
         self._load = CallLoad()
         self._alone = Connection(catalog, _drop, alone, listings=self._listings, load=self._load)
-        """Serves all requests that stand alone."""
+        """Serves all stateless requests."""
         self.sessions = McpSessions()
         self._incoming = Incoming()
         self._host = b""
@@ -219,7 +219,7 @@ class McpEndpoint:
         await self.sessions.remove(self._session(http))
         await http.empty(204)
 
-    # --- requests that stand alone
+    # --- stateless requests
 
     @staticmethod
     def _is_alone(message: Mapping[str, Any], version: bytes | None) -> bool:
@@ -238,7 +238,7 @@ class McpEndpoint:
             check_message(http.headers, message)
             params = message.get("params")
             if not isinstance(params, dict) or VERSION_KEY not in meta_of(params):
-                text = f"params._meta must hold {VERSION_KEY}, a string"
+                text = f"params._meta must have {VERSION_KEY}, a string"
                 raise JsonRpcError(ErrorCode.INVALID_PARAMS, text)
         except JsonRpcError as error:
             error.request_id = request_id if is_request_id(request_id) else None
@@ -335,7 +335,7 @@ def _refused(text: str, message: Mapping[str, Any] | None = None) -> JsonRpcErro
 
 
 def _drop(data: bytes) -> None:
-    """Take a message for nobody: requests that stand alone have channels of their own."""
+    """Take a message for nobody: stateless requests have channels of their own."""
 
 
 async def _respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

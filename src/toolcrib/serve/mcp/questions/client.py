@@ -106,7 +106,7 @@ class SessionClient(_Client):
 
 
 class ModernClient(_Client, RoundClient):
-    """The client of a request that stands alone: it gets requests as the result, and calls again."""
+    """The client of a stateless request: it gets requests as the result, and calls again."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class ImportOpenApi(Body, kw_only=True):
     """An OpenAPI document to make tools of."""
 
     text: str
-    """JSON or YAML. Its references must lie in it."""
+    """JSON or YAML. Its references must be in it."""
     prefix: str = ""
     """Begins the name of every tool."""
     only: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ class ImportQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=Tr
 
 @ROUTES.add("GET", "/tools/bundles/{bundleID}/export", "read", {200: _ZIP}, *NO_BUNDLE)
 def export_to_zip(request: RestRequest) -> Response:
-    """Return a bundle as a ZIP file. One that holds the value of a secret is refused."""
+    """Return a bundle as a ZIP file. One that contains the value of a secret is refused."""
     services = request.services
     require_all(request)
     bundle = services.store.bundle(request.path["bundleID"])

@@ -102,7 +102,7 @@ class NewRun(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
     agent: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
     prompt: Text
     session_id: str | None = None
-    """The session to go on with; a new one without it."""
+    """The session to continue; a new one without it."""
     variables: dict[str, Any] = {}
     """They reach the tools of the run, and no model."""
     stream: bool = False
@@ -110,10 +110,10 @@ class NewRun(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
 
 
 class Point(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A point in a run to go on from."""
+    """A point in a run to continue from."""
 
     iteration: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    """The iteration after which to go on; without it the last complete one."""
+    """The iteration after which to continue; without it the last complete one."""
 
 
 class ForkPoint(Point, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -262,9 +262,9 @@ def cancel_run(request: RestRequest) -> Answer:
 
 @ROUTES.add("POST", f"{_ONE}/retry", "invoke", {200: RunRecord}, *_NEW, ConflictError, body=Point)
 def retry_run(request: RestRequest) -> Answer:
-    """Let a failed or cancelled run go on after an iteration, with its agent as it is defined now.
+    """Continue a failed or cancelled run after an iteration, with its agent as it is defined now.
 
-    A token retries its own runs only: a run goes on for the caller who began it.
+    A token retries its own runs only: a run continues for the caller who began it.
     """
     runs = _runs(request)
     body: Point = request.body()
