@@ -112,7 +112,11 @@ def five():
         ("return {1, 2}", "tool_failed", "run returned a value of type set that is not JSON"),
         ("return float('nan')", "tool_failed", "run returned a value of type float that is not JSON"),
         ("return '\\ud800'", "tool_failed", "run returned a value of type str that is not JSON"),
-        ("x = []\n    x.append(x)\n    return x", "tool_failed", "run returned a value of type list that is not JSON"),
+        (
+            "x = []\n    x.append(x)\n    return x",
+            "tool_failed",
+            "run returned a value of type list that is not JSON",
+        ),
         ("return 2**70", "tool_failed", "64-bit"),
         ("raise ValueError('\\ud800')", "tool_failed", "ValueError: ?"),
         ("return 'x' * 2_000_000", "tool_failed", "returned 2000013 bytes, more than the 1048576 allowed"),

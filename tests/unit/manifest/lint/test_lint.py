@@ -81,7 +81,7 @@ CASES: list[tuple[str, str, str, str, int, int, str]] = [
     (HTTP, ".com/find", ".com:${query}/find", "url", 14, 10, "placeholder is not allowed in the port"),
     (HTTP, ".com/find", ".com:99999/find", "url", 14, 10, "not a port"),
     (HTTP, "    url", "    styles: {qury: {style: form}}\n    url", "style", 14, 14, "not an argument"),
-    (HTTP, "    url", "    styles: {query: {style: label}}\n    url", "style", 14, 14, "is not allowed in a query"),
+    (HTTP, "    url", "    styles: {query: {style: label}}\n    url", "style", 14, 14, "not allowed in"),
     (HTTP, "    url", "    body_format: form\n    url", "body", 14, 5, "there is no `body`"),
     (HTTP, "kind: http", "kind: http\nauth: {type: bearer, secret: KEY}", "auth", 4, 1, "is not declared"),
     (PYTHON, "version: 1", "version: 1\nauth: {type: bearer, secret: KEY}", "auth", 5, 1, "no meaning"),
