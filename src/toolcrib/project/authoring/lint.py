@@ -9,15 +9,17 @@ from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.guard import Trust
 from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree, read
+from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders
 from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.manifest.yaml.json_source import load_json
 from toolcrib.manifest.yaml.source import Document
+from toolcrib.project.catalog.registry import name_conflict
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.secrets import hidden_paths
 from toolcrib.project.config.settings import Config, load_config, source_files
 from toolcrib.project.config.sources import load_source
 from toolcrib.project.root import Place
-from toolcrib.spec.naming import nearest
+from toolcrib.spec.naming import nearest, wire_name
 from toolcrib.state import Vault
 
 
@@ -30,6 +32,7 @@ def project_findings(place: Place) -> list[Diagnostic]:
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
     return [
         *lint_tree(place.tools, files),
+        *_name_conflicts(place),
         *lint_sources(config, place),
         *_lint_runs(place, files),
         *_misnamed(place.home),
@@ -49,17 +52,39 @@ def _lint_runs(place: Place, files: SourceFiles) -> list[Diagnostic]:
     return [*found, *check_agents(agents, {*tools, *NAMES})]
 
 
+def _name_conflicts(place: Place) -> Iterator[Diagnostic]:
+    """Yield an error for each manifest whose tool has the same name for clients as another one's."""
+    same: dict[str, list[str]] = {}
+    for name in _manifests(place):
+        same.setdefault(wire_name(name), []).append(name)
+    for names in same.values():
+        for name, other in zip(names, [*names[1:], names[0]], strict=True):
+            if name != other:
+                yield name_conflict(str(place.tools / name / FILE_NAME), name, other)
+
+
+def _manifests(place: Place) -> list[str]:
+    """Return the names of the folders of tools that hold a native manifest."""
+    places = ((name, place.tools / name) for name in folders(str(place.tools), []))
+    return [name for name, at in places if (at / FILE_NAME).exists() or (at / OTHER_NAME).exists()]
+
+
 def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
     """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have
     it."""
     counts, _ = config.effective(Trust(Vault(place.root)))
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
     found = _lint_servers(config.servers.wrong, str(place.root / FILE), files)
+    taken = {wire_name(name): name for name in _manifests(place)}
     for source in counts.sources:
         loaded = load_source(source, place.root, files)
         found += loaded.diagnostics
         for tool in loaded.tools:
             found += check_tool(tool)
+            other = taken.get(wire_name(tool.name))
+            if other is not None and tool.source is not None:
+                found.append(name_conflict(tool.source.path, tool.name, other))
+            taken[wire_name(tool.name)] = other or tool.name
     return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column))
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.crib import Crib, failed
 from toolcrib import Context, Project, Toolset
 from toolcrib.errors import UsageError
-from toolcrib.project import find, load_config
+from toolcrib.project import find, load_config, project_findings
 from toolcrib.project.authoring.lint import lint_sources
 from toolcrib.spec import Call, CallEvent
 
@@ -218,9 +218,25 @@ def test_one_bad_source_hides_no_other_and_lint_tells_it(crib: Crib) -> None:
     found = lint_sources(load_config(place.config), place)
     assert {(Path(one.path).name, one.rule) for one in found if one.is_error} == {
         ("weather.json", "dialect"), ("gone.yaml", "unreadable"), ("tools.yaml", "dialect"),
+        ("again.yaml", "name"),
     }  # fmt: skip
     assert any("there is a tool named `look` already" in one.message for one in crib.open().diagnostics)
     assert [one.rule for one in found if not one.is_error] == ["unmapped"]
+
+
+def test_lint_reports_tools_with_the_same_name_for_clients(crib: Crib) -> None:
+    for name in ("say.it", "say_it"):
+        crib.shell(name)
+    crib.write("say.yaml", VEGA.replace("look", "say-it"))
+    crib.write("again.yaml", VEGA.replace("look", "say-it"))
+    sources(crib, {"file": "say.yaml"}, {"file": "again.yaml"})
+    errors = [one for one in project_findings(find(crib.root)) if one.is_error]
+    found = [(Path(one.path).parent.name, one.message) for one in errors]
+    assert found == [
+        ("say.it", "`say.it` and `say_it` have the same name for clients, `say_it`"),
+        ("say_it", "`say_it` and `say.it` have the same name for clients, `say_it`"),
+        (crib.root.name, "there is a tool named `say-it` already"),
+    ]
 
 
 def test_an_agent_waits_until_a_person_has_looked_at_a_source(crib: Crib) -> None:
