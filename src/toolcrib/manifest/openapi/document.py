@@ -7,6 +7,7 @@ import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, count
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag
@@ -222,8 +223,7 @@ _MAX_SLOW = 4 * 1024 * 1024
 _MAX_DEPTH = 200
 _MAX_VALUES = 5_000_000
 _MERGE = "<<"
-_LONG_NUMBER = re.compile(r"(?<=[:,\[\s-])(-[0-9]{19,}|[0-9]{20,})(?=\s*(?:[,\]}#\r\n]|$))")
-"""An integer beyond 64 bits as a whole value; it is read as a decimal fraction."""
+_LONG_NUMBER = re.compile(r"(?<=[:,\[\s-])-?[0-9]{19,}(?=\s*(?:[,\]}#\r\n]|$))")
 
 
 def parse_document(raw: bytes, where: str) -> dict[str, Any]:
@@ -273,7 +273,13 @@ def _fast_yaml(text: str) -> Any:
     except ValueError as error:
         if "invalid type: integer" not in str(error):
             raise
-    return loads(_LONG_NUMBER.sub(r"\1.0", text))
+    return loads(_LONG_NUMBER.sub(_fraction, text))
+
+
+def _fraction(number: re.Match[str]) -> str:
+    """Return an integer beyond 64 bits as a decimal fraction, any other as it is."""
+    text = number[0]
+    return text if len(text) <= 20 and -(2**63) <= int(text) < 2**64 else f"{text}.0"
 
 
 def _slow_yaml(text: str, where: str, fault: str) -> Any:
@@ -317,6 +323,9 @@ def _plain_data(data: Any, where: str) -> Any:
             return made | {_key(key): plain(item, depth + 1) for key, item in value.items() if key != _MERGE}
         if isinstance(value, list | tuple | set):
             return [plain(item, depth + 1) for item in value]
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            # JSON and the faster parser read such a number like this too.
+            value = float(value) if value.bit_length() < 1024 else inf
         if isinstance(value, float):
             # Infinities and `.nan` become null, as JSON has neither.
             return value if value - value == 0 else None

@@ -13,6 +13,7 @@ from toolcrib.errors import DefinitionError, ManifestError
 from toolcrib.manifest.openapi.document import MAX_NAME, Node, OpenApiDocument, RefProblem, clean, unique
 from toolcrib.manifest.openapi.operation import METHODS, Operation, ToolBuilder, checked
 from toolcrib.manifest.openapi.parameters import Unusable
+from toolcrib.manifest.openapi.schemas import references
 from toolcrib.manifest.openapi.slim import Slimmer
 from toolcrib.schema import SchemaCheck
 from toolcrib.spec import Tool
@@ -145,9 +146,10 @@ def _check_schemas(out: Imported) -> None:
     for tool in list(out.tools):
         try:
             for schema in filter(None, (tool.input_schema, tool.output.schema)):
-                # The definitions are checked already. Only their names are needed, so that references lead
-                # somewhere.
-                SchemaCheck({**schema, "$defs": dict.fromkeys(schema.get("$defs", ()), True)})
+                # The definitions are checked already. Only the names that are referred to are needed, so that
+                # references lead somewhere.
+                outer = {word: part for word, part in schema.items() if word != "$defs"}
+                SchemaCheck({**outer, "$defs": dict.fromkeys(references(outer), True)})
         except DefinitionError as error:
             made[tool.name].tool, made[tool.name].reason = None, f"its schema is {error.message}"
             out.tools.remove(tool)

@@ -10,8 +10,15 @@ from typing import Any
 from toolcrib.errors import DefinitionError
 from toolcrib.manifest.openapi.document import Node, OpenApiDocument, RefProblem, unique
 from toolcrib.manifest.openapi.translation import Direction, Schema, Translator
-from toolcrib.schema import SchemaCheck
+from toolcrib.schema import SchemaCheck, walk
 from toolcrib.spec.record import record
+
+REF = "#/$defs/"
+
+
+def references(schema: Any) -> dict[str, None]:
+    """Return the names of the definitions that a schema refers to directly."""
+    return {rule["$ref"].removeprefix(REF): None for _, rule in walk.schemas(schema) if "$ref" in rule}
 
 
 class Schemas:
@@ -67,7 +74,7 @@ class Schemas:
         for name, schema in self._defs.items():
             try:
                 # All others count as valid here, so a fault is only reported where it is.
-                SchemaCheck({"$defs": dict.fromkeys(self._needs[name], True), "allOf": [schema]})
+                SchemaCheck({"$defs": dict.fromkeys(references(schema), True), "allOf": [schema]})
             except DefinitionError as error:
                 self._report_loss(self._nodes[name], f"a schema that is not valid ({error.message})")
                 assert isinstance(schema, dict)
@@ -86,7 +93,7 @@ class Schemas:
             if ref != "#":
                 self._referred[base.resource.uri, ref] = name
         self._needed.add(name)
-        place = {"$ref": f"#/$defs/{name}"}
+        place = {"$ref": f"{REF}{name}"}
         if in_place is not None:
             self._taken.append(SchemaStep(place, in_place, name))
         return place
@@ -351,7 +358,7 @@ def is_files(schema: Schema | bool, schemas: Schemas, depth: int = 0) -> bool:
 
 def _named(schema: Schema) -> str | None:
     ref = schema.get("$ref")
-    return ref[len("#/$defs/") :] if isinstance(ref, str) else None
+    return ref.removeprefix(REF) if isinstance(ref, str) else None
 
 
 def _alternatives(schema: Schema) -> Iterator[Any]:

@@ -5,12 +5,13 @@ A smaller schema accepts everything that the whole one accepts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from toolcrib.schema.walk import changed, schemas
+from toolcrib.manifest.openapi.schemas import REF, references
+from toolcrib.schema.walk import changed
 from toolcrib.spec import Output, Tool
 
 Schema = dict[str, Any]
@@ -19,8 +20,7 @@ _SHORT = 80
 _NOTES = ("examples", "title", "$comment", "deprecated")
 _NOT_LOOSER = ("not", "if", "then", "else", "maxContains", "unevaluatedProperties", "unevaluatedItems")
 """Words that accept less where a schema inside them accepts more."""
-_DEPTHS = (8, 6, 4, 3, 2, 1, 0)
-_REF = "#/$defs/"
+_DEPTHS = (1, 2, 3, 4, 6, 8)
 
 
 def size_of(schema: Any) -> int:
@@ -54,51 +54,56 @@ class Slimmer:
 
     def _fit(self, schema: Schema) -> tuple[Schema, str]:
         """Return the first form that is small enough, or else the smallest, and what it has lost."""
-        form = schema, ""
-        if size_of(schema) > self._limit:
-            for form in self._forms(schema):
-                if size_of(form[0]) <= self._limit:
-                    break
-        return form
-
-    def _forms(self, schema: Schema) -> Iterator[tuple[Schema, str]]:
-        yield self._changed(schema, _without_notes), "examples and titles left out"
-        yield self._changed(schema, _shortened), "examples, titles and long descriptions left out"
-        bare = self._changed(schema, _bare)
+        for change, loss in _FORMS:
+            form = self._small(schema, change)
+            if form is not None:
+                return form, loss
+        definitions = schema.get("$defs", {})
+        bare = _bare({word: part for word, part in schema.items() if word != "$defs"})
         # The descriptions of the arguments stay: without them a model could not call the tool.
         for name, rule in schema.get("properties", {}).items():
             if isinstance(rule, dict) and "description" in rule:
                 bare["properties"][name]["description"] = _short(rule["description"])
-        definitions = bare.pop("$defs", {})
-        for depth in _DEPTHS:
-            kept = self._within(bare, definitions, depth)
-            whole = {**bare, "$defs": kept} if kept else bare
-            # Opening copies all of it, and makes it little smaller.
-            if depth and size_of(whole) > self._limit:
-                continue
-
-            def opened(rule: Schema, kept: Schema = kept) -> Schema:
-                if "$ref" in rule and rule["$ref"].removeprefix(_REF) not in kept:
-                    del rule["$ref"]
-                return rule
-
-            loss = f"descriptions and schemas more than {depth} references deep left out"
-            yield changed(whole, opened), loss if depth else "descriptions and all definitions left out"
-
-    def _within(self, outer: Schema, definitions: Schema, depth: int) -> Schema:
-        """Return the definitions at most `depth` references deep."""
+        loss = "descriptions and all definitions left out"
         kept: Schema = {}
-        level = _references(outer)
-        for _ in range(depth):
-            fresh = {name: definitions[name] for name in level if name in definitions and name not in kept}
+        smallest = bare
+        level = references(bare)
+        for depth in range(1, _DEPTHS[-1] + 1):
+            names = [name for name in level if name in definitions and name not in kept]
+            fresh = {name: self._once(definitions[name], _bare) for name in names}
             kept |= fresh
-            level = {name: None for rule in fresh.values() for name in self._once(rule, _references)}
-        return kept
+            whole = self._small({**bare, "$defs": kept}, _same)
+            if whole is None:
+                break
+            if depth in _DEPTHS:
+                smallest = whole
+                loss = f"descriptions and schemas more than {depth} references deep left out"
+            level = {name: None for rule in fresh.values() for name in self._once(rule, references)}
 
-    def _changed(self, schema: Schema, change: Callable[[Any], Any]) -> Schema:
-        made = {name: self._once(rule, change) for name, rule in schema.get("$defs", {}).items()}
-        outer: Schema = change({word: part for word, part in schema.items() if word != "$defs"})
-        return {**outer, "$defs": made} if made else outer
+        inside = smallest.get("$defs", {})
+
+        def opened(rule: Schema) -> Schema:
+            if "$ref" in rule and rule["$ref"].removeprefix(REF) not in inside:
+                del rule["$ref"]
+            return rule
+
+        return changed(smallest, opened), loss
+
+    def _small(self, schema: Schema, change: Callable[[Any], Any]) -> Schema | None:
+        """Return a schema with each part changed, or None as soon as it is larger than the limit."""
+        definitions = schema.get("$defs")
+        form: Schema = change({word: part for word, part in schema.items() if word != "$defs"})
+        if not definitions:
+            return form if size_of(form) <= self._limit else None
+        made = form["$defs"] = {}
+        # A definition has two quotes, a colon and a comma, but the last one no comma.
+        left = self._limit - size_of(form) + 1
+        for name, rule in definitions.items():
+            made[name] = self._once(rule, change)
+            left -= self._once(made[name], size_of) + len(name) + 4
+            if left < 0:
+                return None
+        return form
 
     def _once(self, rule: Any, make: Callable[[Any], Any]) -> Any:
         """Return what is made of a definition, which many tools share."""
@@ -107,11 +112,6 @@ class Slimmer:
             # With the definition, so that its id is not used again.
             self._made[key] = rule, make(rule)
         return self._made[key][1]
-
-
-def _references(schema: Any) -> dict[str, None]:
-    """Return the names of the definitions that a schema refers to directly."""
-    return {rule["$ref"].removeprefix(_REF): None for _, rule in schemas(schema) if "$ref" in rule}
 
 
 # `changed` hands over a copy of each schema, so these do not change what other tools share.
@@ -140,6 +140,13 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHORT else text[: _SHORT - 1].rstrip() + "…"
 
 
-_without_notes = partial(changed, change=_drop_notes)
-_shortened = partial(changed, change=_shorten)
+def _same(schema: Any) -> Any:
+    return schema
+
+
 _bare = partial(changed, change=_loosen)
+_FORMS: tuple[tuple[Callable[[Any], Any], str], ...] = (
+    (_same, ""),
+    (partial(changed, change=_drop_notes), "examples and titles left out"),
+    (partial(changed, change=_shorten), "examples, titles and long descriptions left out"),
+)

@@ -52,11 +52,25 @@ def test_numbers_beyond_64_bits_do_not_need_the_slow_parser() -> None:
     """The parser for odd YAML takes at most 4 MiB."""
     text = "openapi: 3.0.0\ninfo: {title: a, x-most: 18446744073709551616}\nx-a:\n  - 36893488147419103232\n"
     text += f"x-b: v18446744073709551616\nx-d: -9223372036854775809\nx-c: {'c' * 4 * 2**20}\npaths: {{}}\n"
+    text += "x-e: [-9223372036854775808, 18446744073709551615]\n"
     data = read(text).root.object
     assert data["info"]["x-most"] == 2.0**64
     assert data["x-a"] == [2.0**65]
     assert data["x-b"] == "v18446744073709551616"
     assert data["x-d"] == -9223372036854775809.0
+    assert repr(data["x-e"]) == "[-9223372036854775808, 18446744073709551615]"
+
+
+def test_numbers_beyond_64_bits_are_fractions_to_the_slow_parser_too() -> None:
+    schema = {"type": "integer", "enum": [2**64, -(2**63) - 1], "default": 2**64}
+    text = json.dumps(one(body(schema))).replace('"title":', '"title": "twice", "title":')
+    text = text.replace('"paths"', f'"x-most": 1{"0" * 400}, "paths"')
+    document = read_document(text.encode(), "/doc.json")
+    assert document.root.object["x-most"] is None
+    (tool,) = import_document(document).tools
+    assert tool.input_schema["properties"]["body"]["enum"] == [float(2**64), float(-(2**63))]
+    assert Slimmer(1_000_000).slim(tool) == (tool, [])
+    assert new_manifest(tool).text
 
 
 @pytest.mark.parametrize("text", [".nan", "-.inf", "[.Inf, .NAN]", "{a: .inf}"])
@@ -222,7 +236,11 @@ def test_a_slim_schema_is_smaller_and_lets_in_all_that_the_whole_one_does(limit:
 
 def test_what_is_small_enough_stays_as_it_is() -> None:
     whole = large()
-    assert Slimmer(1_000_000).slim(whole) == (whole, [])
+    exact = max(size_of(schema) for schema in (whole.input_schema, whole.output.schema))
+    assert Slimmer(exact).slim(whole) == (whole, [])
+    slim, lost = Slimmer(exact - 1).slim(whole)
+    assert lost
+    assert slim != whole
 
 
 # Manifests

@@ -116,7 +116,11 @@ PETS = {
     "Pet": {
         "type": "object",
         "required": ["kind"],
-        "properties": {"kind": {"type": "string"}, "name": {"type": "string"}},
+        "properties": {
+            "kind": {"type": "string"},
+            "name": {"type": "string"},
+            "owner": {"$ref": "#/components/schemas/Owner"},
+        },
         "oneOf": [{"$ref": "#/components/schemas/Cat"}, {"$ref": "#/components/schemas/Dog"}],
         "discriminator": {
             "propertyName": "kind",
@@ -125,6 +129,7 @@ PETS = {
     },
     "Cat": {"allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"lives": {"type": "integer"}}}]},
     "Dog": {"allOf": [{"$ref": "#/components/schemas/Pet"}, {"properties": {"size": {"type": "integer"}}}]},
+    "Owner": {"type": "object"},
 }
 
 
@@ -133,7 +138,13 @@ def test_a_discriminator_tells_alternatives_apart_and_a_circle_in_place_ends() -
     check = SchemaCheck(tool.input_schema)
     for good in ({"kind": "cat", "lives": 9}, {"kind": "wolf", "size": 1, "name": "a"}):
         assert check.is_valid({"body": good})
-    for bad in ({"kind": "cat", "lives": "x"}, {"kind": "fox"}, {"kind": "dog", "name": 1}, {}):
+    for bad in (
+        {"kind": "cat", "lives": "x"},
+        {"kind": "fox"},
+        {"kind": "dog", "name": 1},
+        {"kind": "cat", "owner": 1},
+        {},
+    ):
         assert not check.is_valid({"body": bad}), bad
 
 
