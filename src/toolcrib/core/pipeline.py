@@ -143,6 +143,7 @@ class Pipeline:
             ctx.on_run()
         token = current.set(ctx)
         try:
+            # The context is the call as well. A middleware may pass on another call with it.
             outcome = await self._handler(ctx, ctx)
             blocks, value = outcome.blocks, outcome.value
             if value.__class__ is bytes:

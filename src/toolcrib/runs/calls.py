@@ -61,6 +61,8 @@ _REPEAT = (
     "UPDATE calls SET state = 'ready', ready_at = ?, ended_at = NULL, error = NULL, attempts = 0,"
     " rescues = 0, worker = NULL WHERE id = ? AND state IN ('failed', 'discarded', 'cancelled', 'unknown')"
 )
+# `approval` is the one that the call waits for. `room` is an asker who has too many open questions: the call
+# has not asked yet, and does so once some of those are decided.
 _WAIT = (
     "UPDATE calls SET state = 'waiting', approval = ?, room = ?, context = ?, attempts = attempts - 1,"
     f" rescues = 0, worker = NULL, lease_ends_at = NULL {_OWN}"
@@ -121,7 +123,7 @@ class ClaimedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The end of an attempt that cannot go on: one of these must come first."""
+    """The end of an attempt that cannot continue: one of these must come first."""
 
     approval: str | None = None
     """A decision about this approval."""
@@ -366,7 +368,7 @@ class DurableCalls(StoredCalls):
                 self._send(tx, id, tool, priority, 0.0)
 
     def wake_decided(self) -> list[str]:
-        """Let calls go on that wait for an approval which is decided, or for room; return their ids.
+        """Continue the calls that wait for a decided approval, or for room; return their ids.
 
         The approval itself is checked again when the call runs. Where nobody has decided in time, the call
         fails.
@@ -378,11 +380,11 @@ class DurableCalls(StoredCalls):
             with self._database.write(f"approval {approval}") as tx:
                 (status,) = tx.one(_SETTLED, approval) or (None,)
                 waiting = [] if status is None else tx.all(_WAITING_FOR, approval)
-                woken += [row[0] for row in waiting if self._go_on(tx, row, expired=status == "expired")]
+                woken += [row[0] for row in waiting if self._continue(tx, row, expired=status == "expired")]
         for id in self._with_room():
             with self._database.write(f"call {id}") as tx:
                 row = tx.one(f"{_WAITING} AND room IS NOT NULL AND id = ?", id)
-                if row is not None and self._go_on(tx, row):
+                if row is not None and self._continue(tx, row):
                     woken.append(id)
         if woken:
             self._ends.notify()
@@ -395,7 +397,7 @@ class DurableCalls(StoredCalls):
             found += [row[0] for row in self._database.rows(waiting, asker, max(0, self.room(asker)))]
         return found
 
-    def _go_on(self, tx: Transaction, row: tuple[Any, ...], *, expired: bool = False) -> bool:
+    def _continue(self, tx: Transaction, row: tuple[Any, ...], *, expired: bool = False) -> bool:
         id, tool, priority = row
         now = tx.now()
         state: CallState = "failed" if expired else "ready"

@@ -194,7 +194,7 @@ class _ExecutorProcess:
         return Lost(f"the process that ran it {await self._fate()}")
 
     async def stop_attempt(self) -> bool:
-        """Cancel the attempt; True if the process can go on with another one."""
+        """Cancel the attempt; True if the process can run another one."""
         try:
             self._writer.write(b'{"stop": true}\n')
             async with asyncio.timeout(_GRACE_S):

@@ -120,7 +120,7 @@ async def serve_once(
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 manager.shutdown.set()
-                # Ends the wait in `_deliver`: what runs goes on here, whatever becomes of its message.
+                # Ends the wait in `_deliver`: what runs continues here, whatever becomes of its message.
                 if not stopping.done() and not lost.done():
                     lost.set_result(None)
                 stopping.cancel()

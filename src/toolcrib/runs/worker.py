@@ -142,7 +142,7 @@ class Worker:
         `serving` is called after the first beat, so others see the worker. Cancelling this gives
         everything back at once.
         """
-        # Whole: a beat that is cut off would go on in its thread and register a worker that has ended.
+        # Whole: a beat that is cut off would continue in its thread and register a worker that has ended.
         await whole(self._beat_in_thread())
         if serving is not None:
             serving()
@@ -270,8 +270,8 @@ class Worker:
             self._register.beat(self._id, self.name, self._kind, tools, len(running))
             # An embedded worker may end with its program at any time, so workers that stay come first.
             if self._kind == "embedded":
-                standing = (one.tools for one in self._register.live() if one.kind == "worker")
-                self._elsewhere = frozenset().union(*standing)
+                live = (one.tools for one in self._register.live() if one.kind == "worker")
+                self._elsewhere = frozenset().union(*live)
             self._calls.rescue()
             self._calls.resend()
             self._calls.wake_decided()

@@ -1,8 +1,7 @@
 """The database that approvals, rates, recorded calls and runs are written against, whatever stores it.
 
 Statements are in the SQL that SQLite and Postgres share (`toolcrib.state.drivers.dialect`), with `?` for
-values.
-Times are seconds since the epoch. What this SQL cannot say is a method here.
+values. Times are seconds since the epoch. What this SQL cannot express is a method here.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def _text_body(body: str, media: str | None, names: Namespaces) -> RequestBody:
         if value is not None and media is None:
             media_type = _JSON
     structured = media not in (None, "text/plain") or body.lstrip().startswith(("{", "[", "<"))
-    # A value with a quote or a `<` would end its place in the text and go on as structure.
+    # A value with a quote or a `<` would end its place in the text and continue as structure.
     if template.references and template.lone is None and structured:
         raise ManifestError(
             "a placeholder cannot be used inside structured text (JSON, XML, a form)",

@@ -106,11 +106,11 @@ class CallRelay:
         try:
             return (await self._client.ask({key: request}))[key]
         except (InputRequired, CapabilityMissing) as rest:
-            # In 2026-07-28 both end the call; in a session the server may go on without the client.
+            # In 2026-07-28 both end the call; in a session the server may continue without the client.
             if self.session is None:
                 if not self._suspended.done():
                     self._suspended.set_exception(rest)
-                # The server gets the cancellation first: an answer would let the call go on meanwhile.
+                # The server gets the cancellation first: an answer would let the call continue meanwhile.
                 await self._over.wait()
             raise
 

@@ -109,7 +109,7 @@ class McpServer:
         """Start it in the background of this event loop, and keep it running."""
         loop = asyncio.get_running_loop()
         # A task whose event loop was closed never runs again, so the server starts anew on this loop.
-        # On another loop that is still open it goes on there.
+        # On another loop that is still open it continues there.
         if self._task is not None and self._loop is not None and not self._loop.is_closed():
             if self._loop is loop and self._task.done():
                 self._task = None

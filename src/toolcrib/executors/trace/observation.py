@@ -14,7 +14,7 @@ from toolcrib.executors.workspace.workspace import Workspace
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.grants import RESERVED
 from toolcrib.sandbox.files.paths import within
-from toolcrib.sandbox.tracing.watched import ADDRESSED
+from toolcrib.sandbox.tracing.watched_calls import ADDRESSED
 from toolcrib.spec import PythonExec, Tool
 
 if TYPE_CHECKING:

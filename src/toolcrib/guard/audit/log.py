@@ -6,6 +6,11 @@ and room on the disk is kept free for the line of its end. A file that has grown
 its own and is renamed; numbers and digests continue in the next file. The head is kept in an anchor outside
 the project, so that lines removed from or added to the end are noticed. `docs/audit.md` explains the events
 and what the chain proves.
+
+A line is written in three steps, under the lock: room is reserved, the anchor announces the line, the line is
+appended. A writer that is killed before the third step leaves a log without the announced line, which the
+next writer appends. Any other difference between log and anchor is recorded as AUDIT_GAP. A writer knows from
+the length of the file if others have written since; then it reads the end of the log again.
 """
 
 from __future__ import annotations
@@ -78,6 +83,7 @@ class AuditLog:
         self._stamp = ""
         self._lost = 0
         self._trouble = ""
+        # The length of the file at our last look (-1: not known), and where the reserved room ends.
         self._fd, self._end, self._room = -1, -1, 0
         self._seq, self._hash = 0, GENESIS
         self._start()

@@ -288,7 +288,7 @@ class ProjectCalls:
 
         try:
             claim = await asyncio.to_thread(store)
-        except Exception as error:  # The call goes on, and waits for this.
+        except Exception as error:  # The call continues, and waits for this.
             if not isinstance(error, ToolcribError):
                 _log.exception("a call that runs could not be stored")
             return None

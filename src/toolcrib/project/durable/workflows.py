@@ -64,7 +64,7 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         """
         workflow = self.get(name)
         given = ArgumentCheck(workflow.inputs).check(inputs or {})
-        # Stored with the run, which goes on with the files as they were reviewed when it began.
+        # Stored with the run, which continues with the files as they were reviewed when it began.
         parts = WorkflowSet.gather(workflow, self.get, self._agent, self._tools.get)
         new = RunDraft(
             f"workflow:{name}",

@@ -83,7 +83,7 @@ class AgentTools:
             name, arguments = _own_name(wanted, team.agent, shaped)
             return replace(use, call=self.prepare(name, arguments, claim))
         except ToolcribError as error:
-            # The run goes on: the model reads why, and can make a better call.
+            # The run continues: the model reads why, and can make a better call.
             return replace(use, answer=error_text(error))
 
 

@@ -97,7 +97,7 @@ class RunEvents:
                 await self._watch.wait(str(seen), None)
 
     def is_over(self, run_id: str, after: int) -> bool:
-        """Return True if the run has ended by this event, and did not go on by a retry."""
+        """Return True if the run has ended by this event, and was not continued by a retry."""
         query = "SELECT number, kind FROM run_events WHERE run_id = ? ORDER BY number DESC LIMIT 1"
         return any(number <= after and kind in ENDED for number, kind in self._database.rows(query, run_id))
 

@@ -303,7 +303,7 @@ def end_run(
     answer: str | None = None,
     error: ToolcribError | None = None,
 ) -> bool:
-    """End the run with this id, epoch and state, and let go on what waited for it: parent or session.
+    """End the run with this id, epoch and state, and continue what waited for it: parent or session.
 
     Return False if it is no longer like that.
     """

@@ -39,7 +39,7 @@ Seen = dict[str, dict[str, Any]]
 
 
 class WorkflowSteps(RunSteps):
-    """Lets workflows go on in this process. `prepare` checks the call of a tool."""
+    """Continues workflows in this process. `prepare` checks the call of a tool."""
 
     def __init__(self, runs: RunTransitions, prepare: PrepareCall, worker: str) -> None:
         super().__init__(runs, worker)
@@ -102,7 +102,7 @@ def _progress(
     """
     seen: Seen = {}
     ready: dict[str, tuple[Plan, list[Any] | None]] = {}
-    # A step that is skipped may let others go on, so all are looked at until nothing changes.
+    # A step that is skipped may let others begin, so all are looked at until nothing changes.
     changed = True
     while changed:
         changed = False

@@ -1,4 +1,7 @@
-"""The server's handles: on a launcher process, and on a sandbox that a launcher made."""
+"""The server's handles: on a launcher process, and on a sandbox that a launcher made.
+
+The messages that a handle sends and receives are listed at the top of `child.launcher`.
+"""
 
 from __future__ import annotations
 

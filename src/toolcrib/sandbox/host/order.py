@@ -14,7 +14,7 @@ from toolcrib.sandbox.host.enforcement import process_limit
 from toolcrib.sandbox.host.pool import SandboxOrder
 from toolcrib.sandbox.job import Confinement, NetworkAccess
 from toolcrib.sandbox.kernel import seccomp
-from toolcrib.sandbox.tracing import watched
+from toolcrib.sandbox.tracing import watched_calls
 from toolcrib.spec import Level
 from toolcrib.spec.record import record
 
@@ -90,7 +90,7 @@ def sandbox_order(job: Confinement, mounts: MountPlan, level: Level) -> SandboxO
         "network": job.network,
         "init_filter": _init_filter(os.uname().machine),
         "filter": command_filter(job.network, level, refuses_sockets(job)),
-        "watch": b"" if job.watch is None else watched.program(os.uname().machine),
+        "watch": b"" if job.watch is None else watched_calls.program(os.uname().machine),
     }
     # Everything that the sandbox is made of: a spare made for an equal key differs in nothing.
     key = (script, *message.values(), None if job.watch is None else object())

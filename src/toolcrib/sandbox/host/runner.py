@@ -1,4 +1,11 @@
-"""Run one confined command from an event loop: take a sandbox, start, read, time and end it."""
+"""Run one confined command from an event loop: take a sandbox, start, read, time and end it.
+
+A run takes a sandbox from the pool: a spare, or one that its launcher still makes. It sends the call as soon
+as the sandbox can be started, and reads the pipes meanwhile. Everything that the sandbox reports comes over
+its control socket. The end of that socket means that no more comes; the end of pid 1 (or of the keeper) means
+that the whole tree is gone, and only then is the run over. Before the call was sent nothing has run: a
+sandbox that dies until then is replaced by another one, and the caller notices nothing.
+"""
 
 from __future__ import annotations
 
@@ -338,6 +345,7 @@ class SandboxRun:
 
     def status(self) -> int:
         """Return the wait status, or raise what kept the command from running."""
+        # What was reported comes first. Without a report, what still lives shows what was killed from outside.
         sandbox = self.sandbox
         if self.failure is not None:
             raise self.failure

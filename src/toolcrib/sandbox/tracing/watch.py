@@ -24,7 +24,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from toolcrib.sandbox.tracing.watched import ADDRESSED, SOCKET, Access, Act, calls, opened
+from toolcrib.sandbox.tracing.watched_calls import ADDRESSED, SOCKET, Access, Act, calls, opened
 
 # linux/seccomp.h: struct seccomp_notif (id, pid, flags, number, arch, instruction pointer, six arguments)
 # and struct seccomp_notif_resp (id, value, error, flags).

@@ -195,7 +195,7 @@ class Access:
         if client.identity is not None:
             self._tokens.require_valid(client.identity)
 
-    def recall(self, authorization: str) -> Client | None:
+    def verified_before(self, authorization: str) -> Client | None:
         """Return the client of a bearer token that was verified before; None for any other.
 
         It may have been revoked since. For calls alone: their path verifies the token once more.

@@ -41,7 +41,7 @@ class ServerSettings:
     max_streams: int = 64
     """Streams of `subscriptions/listen` that may be open at once."""
     tasks: Callable[[], ProjectCalls] | None = None
-    """Returns the store in which calls go on that are answered as tasks; None if there is none."""
+    """Returns the store of calls that are answered as tasks; None if there is none."""
     complete: Completer | None = None
     """Completes arguments of prompts and resource templates of mounted servers; None if there are none."""
     task_after_s: float = 0.5

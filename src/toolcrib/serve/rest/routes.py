@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts, session
-from toolcrib.serve.rest.admin import approvals, audit, manifests, standing
+from toolcrib.serve.rest.admin import approvals, audit, manifests, overview
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
@@ -34,7 +34,7 @@ ROUTES: tuple[Route, ...] = (
     *workflows.ROUTES,
     *approvals.ROUTES,
     *audit.ROUTES,
-    *standing.ROUTES,
+    *overview.ROUTES,
     *manifests.ROUTES,
     Route("GET", "/openapi.json", get_openapi, None, {200: dict[str, Any], 304: None}),
 )

@@ -185,7 +185,7 @@ class OpenCall:
         return self._next
 
     def wake(self) -> None:
-        """Let those go on who wait for a change."""
+        """Wake those who wait for a change."""
         change, self._next = self._next, None
         if change is not None:
             change.set_result(None)

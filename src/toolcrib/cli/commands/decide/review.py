@@ -94,7 +94,7 @@ def ask_for_reviews(project: Project, names: Sequence[str]) -> None:
 
 def ask_for_files(project: Project) -> None:
     """Ask at the terminal, once, for the reviews that agents and workflows wait for."""
-    _ask(project, lambda tool: tool.kind in ("agent", "workflow"), "go on")
+    _ask(project, lambda tool: tool.kind in ("agent", "workflow"), "continue")
 
 
 def _ask(project: Project, which: Callable[[Tool], bool], then: str) -> None:

@@ -139,7 +139,7 @@ class McpEndpoint:
     async def _client(self, headers: Mapping[bytes, bytes]) -> Client:
         """Return the client by its token. A session of a browser is no client of MCP."""
         given = headers.get(b"authorization", b"").decode("latin-1")
-        client = self._access.recall(given)  # Calls and lists verify it once more.
+        client = self._access.verified_before(given)  # Calls and lists verify it once more.
         if client is None:
             scheme, _, text = given.partition(" ")
             if self._outside is not None and scheme.lower() == "bearer" and self._outside.is_one(text):
@@ -204,7 +204,7 @@ class McpEndpoint:
         session = self._session(http)
         if not http.accepts(EVENT_STREAM):
             raise UsageError("the header Accept must allow text/event-stream")
-        # `_client` may have recalled a token that was revoked since; here no call checks it again.
+        # `_client` may have found a token that was revoked since; here no call checks it again.
         self._access.require_valid(http.client)
         event = http.text(b"last-event-id")
         found = session.find(event) if event else (session.own, None)

@@ -79,7 +79,7 @@ def list_audit_lines(request: RestRequest) -> Answer:
     except OSError as error:
         raise _unreadable(error) from None
     page = found[: query.page_size]
-    # Stray lines have no number: the next page goes on from the last line that has one.
+    # Stray lines have no number: the next page continues from the last line that has one.
     last = next((line.entry for line in reversed(page) if line.entry is not None), None)
     more = len(found) > len(page) and last is not None
     token = page_token(question, [last.seq]) if more and last is not None else None

@@ -70,7 +70,7 @@ class QuickInvoke:
         if not length.isdigit() or int(length) > _MOST:
             return None
         access, host = self._services.access, headers.get(b"host", b"")
-        client = access.recall(headers.get(b"authorization", b"").decode("latin-1"))
+        client = access.verified_before(headers.get(b"authorization", b"").decode("latin-1"))
         if client is None:  # The application verifies it, or answers that it cannot.
             return None
         try:

@@ -12,7 +12,7 @@ from tests.conftest import need
 from tests.unit.sandbox.test_seccomp import interpret
 from tests.unit.sandbox.test_syscalls import DEFINITION, HEADERS
 from toolcrib.sandbox.kernel import seccomp, syscalls
-from toolcrib.sandbox.tracing import watched
+from toolcrib.sandbox.tracing import watched_calls
 
 ASK, GO_ON = 0x7FC00000, 0x7FFF0000
 
@@ -23,15 +23,15 @@ def test_numbers_are_those_of_the_kernel_headers(arch: str) -> None:
     need("kernel headers", header is not None)
     assert header is not None
     known = {name: int(number) for name, number in DEFINITION.findall(header.read_text())}
-    for number, (name, _) in watched.calls(arch).items():
+    for number, (name, _) in watched_calls.calls(arch).items():
         generic = {"newfstatat": "fstatat"} if arch == "aarch64" else {}
         assert known[generic.get(name, name)] == number, name
 
 
 @pytest.mark.parametrize("arch", syscalls.ARCHITECTURES)
 def test_the_filter_asks_for_watched_calls_only(arch: str) -> None:
-    program, audit = watched.program(arch), syscalls.AUDIT_ARCH[arch]
-    calls = {name: number for number, (name, _) in watched.calls(arch).items()}
+    program, audit = watched_calls.program(arch), syscalls.AUDIT_ARCH[arch]
+    calls = {name: number for number, (name, _) in watched_calls.calls(arch).items()}
     for number in range(syscalls.LAST + 2):
         if number == calls["socket"]:
             continue
@@ -52,7 +52,7 @@ def test_what_the_watcher_is_to_refuse_nothing_else_lets_through() -> None:
         for kind in (1, 2, 3, 5):
             answers = [interpret(code, numbers["socket"], audit, family, kind, 0) for code in (asked, held)]
             if family in (2, 10):
-                assert interpret(watched.program(arch), numbers["socket"], audit, family) == ASK
+                assert interpret(watched_calls.program(arch), numbers["socket"], audit, family) == ASK
             else:
                 assert answers[0] == answers[1], family
     for name, number in numbers.items():
@@ -76,10 +76,10 @@ def test_what_the_watcher_is_to_refuse_nothing_else_lets_through() -> None:
     ],
 )
 def test_the_flags_say_what_is_wanted(flags: int, access: str) -> None:
-    assert watched.opened("openat", (-100 & 0xFFFFFFFF, 1, flags, 0, 0, 0)) == access
-    assert watched.opened("open", (1, flags, 0, 0, 0, 0)) == access
+    assert watched_calls.opened("openat", (-100 & 0xFFFFFFFF, 1, flags, 0, 0, 0)) == access
+    assert watched_calls.opened("open", (1, flags, 0, 0, 0, 0)) == access
 
 
 def test_an_architecture_without_a_table_is_refused() -> None:
     with pytest.raises(ValueError, match=re.escape("riscv64")):
-        watched.calls("riscv64")
+        watched_calls.calls("riscv64")

@@ -140,7 +140,7 @@ async def list_secrets(request: RestRequest) -> Answer:
     for name, _ in services.project.described():
         with suppress(ToolcribError):
             services.project.get(name)
-        await asyncio.sleep(0)  # Other requests go on while many tools are made ready.
+        await asyncio.sleep(0)  # Other requests continue while many tools are made ready.
     tools = services.project.tools()
     needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
     found = [SecretState(**need.as_dict()) for need in needs]
