@@ -345,7 +345,7 @@ class SandboxRun:
 
     def status(self) -> int:
         """Return the wait status, or raise what kept the command from running."""
-        # What was reported comes first. Without a report, what still lives shows what was killed from outside.
+        # What was reported comes first. Without a report, what still lives shows what was killed.
         sandbox = self.sandbox
         if self.failure is not None:
             raise self.failure
