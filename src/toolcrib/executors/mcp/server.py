@@ -1,4 +1,9 @@
-"""One MCP server: started when it is needed, listed, called, and started again when it ends."""
+"""One MCP server: started when it is needed, listed, called, and started again when it ends.
+
+One task keeps it running. Each turn of it is one connection, from the start over the first list of tools to
+the end. Calls wait until that connection is ready, and use it or one of their own caller, always on the event
+loop of the task.
+"""
 
 from __future__ import annotations
 

@@ -92,6 +92,7 @@ class Encoding:
             ends = reached
             if not ends:
                 return False
+        # The padding of Base64 may follow, as `=` or as `%3D`.
         return self._atoms[-1].open and any(text[end:] in ("", "%", "%3") for end in ends)
 
 
@@ -216,6 +217,7 @@ def _unfinished(atom: Atom, text: str, end: int) -> bool:
     return _begun(text, end) is not None
 
 
+# The beginning of an escape or an entity that the end of the text cuts off: `\u00`, `%4`, `&#x`.
 _begun = re.compile(r"[\r\n]*(?:[\\%&][\\%&#;0-9A-Za-z\r\n]*)?\Z").match
 
 

@@ -287,6 +287,10 @@ def put_in_place(job: Confinement, found: dict[str, Mount], rules: AccessRules, 
     """Change the mounts so that they show the pinned copies; return the folders that the sandbox makes.
 
     `found` is by target. A copy of what the tool does not see is left out.
+
+    The kernel removes a mount when another file is renamed over its place from outside, and the tool would
+    see that file. So the read-only folders on the way to a copy (`chain`) are made in the sandbox's own
+    memory, where nobody renames anything; all other names in them are mounted from the real folder.
     """
     shown = {path: copy for path, copy in job.pinned if _is_shown(path, rules)}
     chain = {folder for path in shown for folder in _way_to(path, rules, job.stays)}
@@ -340,4 +344,6 @@ def _way_to(path: str, rules: AccessRules, stays: bool) -> list[str]:
         way.append(path)
         if "base" in rules.at.get(path, ()):
             return []
+    # A command that stays needs the present files of its grants, so only the folder of its script is made
+    # anew, and not the outermost folder that it was granted.
     return way[:1] if stays and len(way) > 1 else [] if stays else way
