@@ -100,7 +100,6 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
-        # Agents and workflows are reviewed as tools are, and only the project knows all three.
         self.first_use.found = lambda: [
             *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
         ]  # fmt: skip
