@@ -17,7 +17,11 @@ from toolcrib.bundles import Store, ToolBody, log_of
 from toolcrib.guard import AuditQuery, AuditReader, verify
 from toolcrib.spec.identifier import new_id
 
-HTTP = {"type": "http", "displayName": "Weather", "impl": {"urlTemplate": "https://api.example.com/x"}}
+HTTP: dict[str, Any] = {
+    "type": "http",
+    "displayName": "Weather",
+    "impl": {"urlTemplate": "https://api.example.com/x"},
+}
 BUNDLE = {"slug": "shop", "displayName": "Shop"}
 FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
           "softDeletedAt", "schemaVersion"}  # fmt: skip
@@ -118,6 +122,8 @@ ROWS: list[Row] = [
     ("missing", "GET", "bundle", None, 404, "not_found"),
     ("deleted", "GET", "bundle", None, 410, "bundle_deleting"),
     ("bundle", "PUT", "tool", HTTP, 201, ""),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "get"}}, 201, ""),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "SEND"}}, 400, "invalid_manifest"),
     ("full", "PUT", "tool", HTTP, 409, "conflict"),
     ("off", "PUT", "tool", HTTP, 409, "bundle_disabled"),
     ("missing", "PUT", "tool", HTTP, 404, "not_found"),

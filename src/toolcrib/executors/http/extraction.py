@@ -112,7 +112,8 @@ def compile_jsonpath(expression: str) -> Callable[[Any], Any]:
     try:
         compiled = _environment().compile(expression)
     except (JSONPathError, RecursionError) as error:
-        raise ManifestError(f"response.jsonpath is not RFC 9535: {error}") from None
+        reason = str(error).partition("\n")[0]  # A drawing of the place follows.
+        raise ManifestError(f"response.jsonpath is not RFC 9535: {reason}") from None
     singular = not hasattr(compiled, "paths") and compiled.singular_query()
 
     def extract(body: Any) -> Any:

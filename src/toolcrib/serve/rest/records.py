@@ -96,7 +96,8 @@ class HttpImpl(Body, kw_only=True):
 
     url_template: Annotated[str, Meta(pattern="^https?://")]
     """`${name}` is an argument, or else a secret."""
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"] | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    """`GET` (the default), `POST`, `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in any case."""
     headers: dict[str, str] | UnsetType = UNSET
     body_template: str | UnsetType = UNSET
     success_codes: list[Annotated[int, Meta(ge=100, le=599)]] | UnsetType = UNSET

@@ -187,6 +187,11 @@ def test_the_printed_file_implementations(mode: str, number: int) -> None:
     assert check_tool(written) + check_tool(read) == []
 
 
+def test_an_octal_mode_is_read_in_flow_style_too() -> None:
+    written = tool(definition(implementation="  {type: file_write, path: a, content: b, mode: 0o640}\n"))
+    assert written.config == FileExec("write", "a", "b", mode=0o640)
+
+
 def test_the_printed_builtin_implementation() -> None:
     text = "  type: builtin\n  function: myCustomFunction       # Must be registered in Tools\n"
     found = tool(definition(implementation=text).replace("params:\n", "params: []\n"))

@@ -126,6 +126,7 @@ def test_lint_tells_what_is_wrong_at_its_place_with_the_fix(
     assert (rule, line, column) in places
     finding = found[places.index((rule, line, column))]
     assert expected in f"{finding.message}\n{finding.hint}"
+    assert "\n" not in finding.message
     assert finding.severity == RULES[rule]
 
 

@@ -32,7 +32,7 @@ _KNOWN = (
 _LONGEST_DURATION = 40
 _DAY = 86_400_000
 _MODE = re.compile(r"0?o?[0-7]{3,4}")
-_MODE_LINE = re.compile(r"^\s*mode\s*:\s*(\S+)", re.MULTILINE)
+_MODE_LINE = re.compile(r"(?:^|[{,])\s*mode\s*:\s*(\S+)", re.MULTILINE)
 _CHOOSING = ("headers", "query", "body", "env")
 """The keys whose entries may be conditional."""
 
