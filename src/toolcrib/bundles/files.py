@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from toolcrib.state.private import put_file, unwritable
+from toolcrib.state.private import put_file, sync_folder, unwritable
 
 
 class StoreLock:
@@ -111,15 +111,6 @@ def remove_file(path: Path) -> None:
 def encoded(value: Any) -> bytes:
     """Return a value as the text of a JSON file."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names in a folder last through a crash (fsync(2) on the folder)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_derived(path: Path, data: bytes) -> None:

@@ -16,9 +16,9 @@ from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 from typing import Any
 
-from toolcrib.bundles.files import StoreLock, encoded, sync_folder
+from toolcrib.bundles.files import StoreLock, encoded
 from toolcrib.errors import StateUnavailable
-from toolcrib.state.private import unwritable, write_synced
+from toolcrib.state.private import sync_folder, unwritable, write_synced
 
 _PREFIX = ".import-"
 """Lists leave out names that begin with a dot."""

@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, flock
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -248,6 +250,43 @@ def test_a_folder_of_tools_that_is_a_link_is_refused(crib: Crib, tmp_path: Path)
     with pytest.raises(ConflictError, match="not a folder of the project's own"):
         create(crib, "hello", ECHO)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def times_open(path: Path) -> int:
+    count = 0
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # closed meanwhile
+            count += os.path.samestat(os.fstat(fd), path.stat())
+    return count
+
+
+def test_a_link_that_takes_the_place_of_the_folder_meanwhile_leads_nowhere(
+    crib: Crib, tmp_path: Path
+) -> None:
+    project = crib.open()
+    tool = draft(project, "hello", ECHO, "claude")
+    tools, lock = crib.home / "tools", project.vault.folder / "create.lock"
+    (tmp_path / "elsewhere").mkdir()
+    outcomes: list[BaseException] = []
+
+    def create() -> None:
+        try:
+            publish(project, tool)
+        except ToolcribError as error:
+            outcomes.append(error)
+
+    with lock.open("ab") as held:
+        flock(held, LOCK_EX)
+        thread = Thread(target=create)
+        thread.start()
+        deadline = time.monotonic() + 20
+        while times_open(lock) < 2:  # the thread waits for it too
+            assert time.monotonic() < deadline
+        tools.rename(tmp_path / "moved")
+        tools.symlink_to(tmp_path / "elsewhere")
+    thread.join()
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert isinstance(outcomes[0], ConflictError)
 
 
 def test_a_name_that_a_program_takes_meanwhile_stays_its_own(crib: Crib) -> None:

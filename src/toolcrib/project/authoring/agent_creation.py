@@ -85,9 +85,8 @@ def _larger(budgets: Budgets) -> Iterator[Violation]:
 def _publish(project: Project, agent: Agent, raw: bytes, creator: str) -> None:
     """Record the maker of the agent, then write its file."""
     digest = hashlib.sha256(raw).hexdigest()
-    folder = project.place.agents
-    path = folder / f"{agent.name}.yml"
-    with making(project, folder):
+    with making(project, project.place.agents) as folder:
+        path = folder / f"{agent.name}.yml"
         there = [one.removesuffix(".yml") for one in os.listdir(folder)]
         taken = (*there, *project.agents.all(), *project.toolset.names)
         require_free(agent.name, taken, "an agent or a tool")

@@ -34,7 +34,7 @@ from toolcrib.manifest import FILE_NAME, KINDS, Diagnostic, check_tool, dump, fa
 from toolcrib.project.project import Project
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
-from toolcrib.state.private import unwritable, write_synced
+from toolcrib.state.private import sync_folder, unwritable, write_synced
 
 RESERVED = (
     "agent_create", "glee_agent_create", "glee_task", "glee_tool", "glee_tool_create", "glee_tools_list",
@@ -94,8 +94,8 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
     """Record the maker of the tool, then write its manifest. Raises as `create_tool` does."""
     tool = made.tool
     assert tool.source is not None
-    folder, digest = project.place.tools, tool.source.sha256
-    with making(project, folder):
+    digest = tool.source.sha256
+    with making(project, project.place.tools) as folder:
         there, names = os.listdir(folder), project.toolset.names
         same = project.toolset.same_name(tool.name)
         require_free(tool.name, (*RESERVED, *names, *there), "a tool", same)
@@ -113,18 +113,14 @@ def publish(project: Project, made: ToolDraft) -> ToolDraft:
 
 
 @contextmanager
-def making(project: Project, folder: Path) -> Iterator[None]:
-    """Let one process of this user make something in a folder of the project, and only if it is audited."""
+def making(project: Project, folder: Path) -> Iterator[Path]:
+    """Let one process of this user make something in a folder of the project, and only if it is audited.
+
+    Yield a path that leads to the folder even if a link takes its place meanwhile.
+    """
     project.audit.ensure()
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
-    # A link could lead anywhere.
-    if folder.is_symlink() or not os.access(f"{folder}/.", os.R_OK):
-        raise ConflictError(
-            f"{folder} is not a folder of the project's own, or cannot be read",
-            hint="Make it a real folder, not a link.",
-            details={"path": str(folder)},
-        )
     path = project.vault.folder / "create.lock"
     try:
         lock = path.open("ab")
@@ -137,7 +133,20 @@ def making(project: Project, folder: Path) -> Iterator[None]:
             message = "another process has been making a tool for too long"
             hint = "Look for a stopped process of Toolcrib."
             raise StateUnavailable(message, hint=hint, retryable=True) from None
-        yield
+        try:
+            # A link could lead anywhere.
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            raise ConflictError(
+                f"{folder} is not a folder of the project's own, or cannot be read",
+                hint="Make it a real folder, not a link.",
+                details={"path": str(folder)},
+            ) from None
+        try:
+            yield Path(f"/proc/self/fd/{opened}")
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 @contextmanager
@@ -259,6 +268,7 @@ def _put(folder: Path, name: str, text: bytes) -> None:
     try:
         stage.mkdir(0o755)
         write_synced(stage / FILE_NAME, text, 0o644)
+        sync_folder(stage)
         # A reader sees a whole tool or none. It fails if there is a folder of this name with something in it.
         stage.rename(folder / name)
     except OSError as error:
