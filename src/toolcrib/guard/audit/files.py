@@ -63,25 +63,32 @@ def rotated_files(path: Path) -> list[tuple[int, int, Path]]:
 
 
 def open_files(path: Path) -> tuple[list[Path], BinaryIO | None, int]:
-    """Return the rotated files, the current file (open), and how many of its bytes are whole lines now."""
-    with locked_files(path) as found:
-        return found
+    """Return the rotated files, the current file (open), and its size; its last line may be under way."""
+    for _ in range(100):
+        try:
+            file = open_part(path)
+        except FileNotFoundError:
+            return [part for _, _, part in rotated_files(path)], None, 0
+        parts, found = [part for _, _, part in rotated_files(path)], os.fstat(file.fileno())
+        if is_at(path, found):
+            return parts, file, found.st_size
+        file.close()  # It was rotated meanwhile.
+    raise OSError(errno.ESTALE, "the file is being replaced again and again")
 
 
 @contextmanager
 def locked_files(path: Path) -> Iterator[tuple[list[Path], BinaryIO | None, int]]:
     """Yield what `open_files` returns while no process writes to the log."""
     for _ in range(100):
-        try:
-            file = open_part(path)
-        except FileNotFoundError:
-            yield [part for _, _, part in rotated_files(path)], None, 0
+        parts, file, _ = open_files(path)
+        if file is None:
+            yield parts, None, 0
             return
         try:
             lock_file(file.fileno(), LOCK_SH, _READ_WAIT_S)
             found = os.fstat(file.fileno())
             if is_at(path, found):
-                yield [part for _, _, part in rotated_files(path)], file, found.st_size
+                yield parts, file, found.st_size
                 # The caller may have closed it, which unlocks it as well.
                 if not file.closed:
                     flock(file.fileno(), LOCK_UN)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from toolcrib.guard.audit.files import lines_backwards, open_files, open_part
+from toolcrib.guard.audit.files import lines_backwards, locked_files, open_files, open_part
 from toolcrib.guard.audit.line import AuditEntry, encode_fields, parse
 from toolcrib.spec.record import record
 
@@ -106,7 +106,8 @@ class AuditReader:
 
         Raises OSError if a file cannot be read, or a writer keeps the lock for seconds.
         """
-        parts, file, size = open_files(self._path)
+        with locked_files(self._path) as (parts, file, size):
+            pass  # From here on lines may be added beyond `size`.
         with file or nullcontext():
             self._last = next((raw for _, raw in self._whole(parts, file, size)), b"")
             lines = self._backwards(parts, file, size, query.marks())
@@ -114,6 +115,7 @@ class AuditReader:
 
     def news(self, query: AuditQuery) -> Iterator[AuditLine]:
         """Yield matching lines written since the last call, also across a rotation."""
+        # Without the lock: a reader that is stopped while it has it would stop every writer.
         parts, file, size = open_files(self._path)
         found, removed = list[tuple[str, bytes]](), bool(self._last)
         with file or nullcontext():

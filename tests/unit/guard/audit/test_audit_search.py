@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from datetime import UTC, datetime
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,16 @@ def test_a_line_that_is_being_written_is_not_torn(path: Path) -> None:
         assert list(reader.news(AuditQuery())) == []
         path.write_bytes(whole)
         assert numbers(list(reader.news(AuditQuery()))) == [2]
+
+
+def test_news_are_read_without_the_lock(path: Path) -> None:
+    """A reader that is stopped while it has the lock would stop every writer."""
+    reader = AuditReader(path)
+    with AuditLog(path) as log:
+        log.record("TOOL_EXECUTED", n=1)
+    with path.open("rb") as file:
+        flock(file, LOCK_EX)
+        assert numbers(list(reader.news(AuditQuery()))) == [1]
 
 
 def test_a_log_that_is_removed_makes_no_news_of_its_rotated_files(path: Path) -> None:
