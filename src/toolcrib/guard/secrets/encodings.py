@@ -122,12 +122,16 @@ def _lines_of(value: str) -> list[str]:
 
 
 def _base64_of(value: str) -> Iterator[str]:
-    """Yield the base64 characters that depend on the value alone, for each offset within three bytes."""
+    """Yield the base64 characters that depend on the value alone, for each offset within three bytes.
+
+    A `=` follows them if the next character has some bits of the value too.
+    """
     data = _bytes(value)
     for offset in range(3):
         text = base64.b64encode(bytes(offset) + data).decode()
+        count, bits = divmod(8 * (offset + len(data)), 6)
         # A character at either end that also depends on bits of other bytes is left out.
-        yield text[-(-8 * offset // 6) : 8 * (offset + len(data)) // 6]
+        yield text[-(-8 * offset // 6) : count] + ("=" if bits else "")
 
 
 def _hex_of(value: str) -> Iterator[str]:
@@ -188,8 +192,10 @@ def _base64_atoms(text: str) -> list[Atom]:
     """Allow line breaks, the URL-safe alphabet, a last character shared with other data, and padding."""
     atoms = [
         Atom((_BREAK * bool(n) + way,), firsts, 3 + _MAX_BREAKS)
-        for n, (way, firsts) in enumerate(_BASE64.get(char, (char, char)) for char in text)
+        for n, (way, firsts) in enumerate(_BASE64.get(char, (char, char)) for char in text.rstrip("="))
     ]
+    if not text.endswith("="):  # The next character belongs to other data, perhaps to another secret.
+        return atoms
     end = f"{_BREAK}[A-Za-z0-9+/_-]?(?:=|%3[dD]){{0,2}}"
     return [*atoms, Atom((end,), "", _MAX_BREAKS + 7, open=True)]
 

@@ -162,6 +162,16 @@ def test_the_longer_of_two_values_is_masked_whole() -> None:
     assert redactor.redact("abcdefgh abcd") == "***LONG*** ***SHORT***"
 
 
+@pytest.mark.parametrize("between", ["\n", "\r\n", " ", ""])
+@pytest.mark.parametrize("before", [b"", b"x", b"xy"])
+def test_a_value_after_the_base64_of_another_is_masked(before: bytes, between: str) -> None:
+    for size in range(6, 12):
+        first, second = "abQ7xZ-9kP_m"[:size], "drill-press-4711"
+        encoded = base64.b64encode(before + first.encode()).decode()
+        masked = Redactor({"A": first, "B": second}).redact(f"{encoded}{between}{second}")
+        assert masked.endswith(f"{between}***B***")
+
+
 def test_each_line_of_a_key_is_masked() -> None:
     key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
     for written in (key, key.replace("\n", "\\n")):
