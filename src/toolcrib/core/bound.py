@@ -257,7 +257,7 @@ class Options:
         for name, form in _FORMS.items():
             value = given.get(name)
             if value is not None and not isinstance(value, form):
-                named = getattr(form, "__name__", form)
+                named = form.__name__ if isinstance(form, type) else form
                 raise DefinitionError(f"{name} must be of type {named}, not {value!r}")
         present: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return cls(**present)
