@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import time
 import venv
@@ -16,6 +18,12 @@ from tests.crib import Crib, failed
 from toolcrib.executors.python.executor import is_known
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.sandbox.host.enforcement import groups
+
+INTERPRETERS = {sys.executable: list(sys.version_info[:2])} | {
+    str(path): [3, int(path.name.partition(".")[2])]
+    for path in Path.home().glob(".pyenv/versions/3.*/bin/python3.*[0-9]")
+    if int(path.name.partition(".")[2]) >= 8
+}
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -284,6 +292,24 @@ def test_a_virtual_environment_and_its_packages(crib: Crib) -> None:
     (packages,) = (crib.root / ".venv/lib").glob("python*/site-packages")
     (packages / "there.py").write_text("NAME = 'there'")
     assert crib.call("py").value == ["there", str(crib.root / ".venv")]
+
+
+def test_virtual_environments_of_the_interpreters_that_are_installed_here(crib: Crib) -> None:
+    crib.python(
+        "import asyncio, sys\n"
+        "async def run(wrong):\n"
+        "    await asyncio.sleep(0)\n"
+        "    if wrong:\n"
+        "        raise ValueError('wrong ✗')\n"
+        "    return list(sys.version_info[:2])",
+        properties={"wrong": {"type": "boolean"}},
+        config={"venv": ".venv", "args": ["${wrong}"]},
+    )
+    for python, version in INTERPRETERS.items():
+        shutil.rmtree(crib.root / ".venv", ignore_errors=True)
+        subprocess.run([python, "-m", "venv", "--without-pip", crib.root / ".venv"], check=True)
+        assert crib.call("py", {"wrong": False}).value == version
+        assert failed(crib.call("py", {"wrong": True}), "tool_failed") == "ValueError: wrong ✗", version
 
 
 def test_a_virtual_environment_of_an_interpreter_behind_a_link(crib: Crib) -> None:

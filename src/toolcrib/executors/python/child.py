@@ -1,6 +1,6 @@
 """Runs inside the sandbox: imports a tool's module, calls its function, answers on descriptor 3.
 
-Standard library only: it runs in whatever interpreter the tool's `venv` has. Standard input is the job as
+Standard library only: the tool's `venv` may have any interpreter from Python 3.8. Standard input is the job as
 JSON: module, function, args, kwargs, path (folders that no tool may write, put first on sys.path), cwd (put
 last, because other tools may write there), returns (`json` or `text`), trace (true to report the hosts and
 variables that the tool asks for).
@@ -21,7 +21,7 @@ LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
 MAX_CAUSES = 10
 
 
-def call(job: dict) -> object:  # type: ignore[type-arg]  # runs on any Python 3
+def call(job: dict) -> object:  # type: ignore[type-arg]  # not in Python 3.8
     """Import the module and call the function; a coroutine is run to its end."""
     sys.path[:0] = job["path"]
     sys.path += job["cwd"]
@@ -163,7 +163,7 @@ def main() -> None:
         place = error.__traceback__
         while place is not None and place.tb_frame.f_code.co_filename == __file__:
             place = place.tb_next
-        traceback.print_exception(error.with_traceback(place))
+        traceback.print_exception(type(error), error, place)
     if seen is not None:
         lists = {name: [*found] for name, found in seen.items()}
         written = written[:-1] + b', "trace": ' + json.dumps(lists).encode() + b"}"
