@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import toolcrib
 from tests.golden.names import found, public_paths
 
@@ -43,6 +45,7 @@ def exported(package: str) -> set[str]:
     return own | set(getattr(module, "__all__", ()))
 
 
+@pytest.mark.timeout(120)  # It imports every optional library.
 def test_packages_export_all_that_the_docs_name_and_every_name_is_there() -> None:
     documented: dict[str, set[str]] = {}
     for path in public_paths():
