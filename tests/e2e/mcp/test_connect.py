@@ -34,7 +34,7 @@ META = {
 }
 
 
-class Desk:
+class Hosts:
     """A person's home folder and a project."""
 
     def __init__(self, crib: Crib, home: Path) -> None:
@@ -62,41 +62,41 @@ class Desk:
 
 
 @pytest.fixture
-def desk(crib: Crib, tmp_path: Path) -> Desk:
+def hosts(crib: Crib, tmp_path: Path) -> Hosts:
     (tmp_path / "home").mkdir()
-    return Desk(crib, tmp_path / "home")
+    return Hosts(crib, tmp_path / "home")
 
 
 @pytest.mark.parametrize("host", FILES)
-async def test_a_client_can_use_what_was_written(desk: Desk, host: str) -> None:
-    code, shown, note = desk.connect(host)
+async def test_a_client_can_use_what_was_written(hosts: Hosts, host: str) -> None:
+    code, shown, note = hosts.connect(host)
     assert (code, "+" in shown, "Nothing was written" in note) == (0, True, True)
-    assert not desk.file(host).exists()
+    assert not hosts.file(host).exists()
 
-    assert desk.connect(host, "--write")[0] == 0
-    entry = desk.entry(host)
-    accept(desk.crib.root)
+    assert hosts.connect(host, "--write")[0] == 0
+    entry = hosts.entry(host)
+    accept(hosts.crib.root)
     server = StdioServerParameters(command=entry["command"], args=entry["args"], env=dict(os.environ))
     async with Client(server) as client:
         assert "read" in [tool.name for tool in (await client.list_tools()).tools]
 
-    written = desk.file(host).read_bytes()
-    assert "nothing to change" in desk.connect(host, "--write")[2]
-    assert desk.file(host).read_bytes() == written
-    assert [file.name for file in desk.file(host).parent.glob("*backup*")] == []
+    written = hosts.file(host).read_bytes()
+    assert "nothing to change" in hosts.connect(host, "--write")[2]
+    assert hosts.file(host).read_bytes() == written
+    assert [file.name for file in hosts.file(host).parent.glob("*backup*")] == []
 
 
-def test_the_address_and_the_variable_for_the_token_can_be_written(desk: Desk) -> None:
+def test_the_address_and_the_variable_for_the_token_can_be_written(hosts: Hosts) -> None:
     """Uses each host's entry as it does, with a token in the place of the variable."""
     ping = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": META}
-    with http_server(desk.crib.root) as server:
+    with http_server(hosts.crib.root) as server:
         address = f"{server.address}/mcp"
         for host in sorted(FILES.keys() - {"claude-desktop"}):
-            assert "Nothing was written" in desk.connect(host, "--http", address)[2]
-            assert not desk.file(host).exists()
-            code, _, note = desk.connect(host, "--http", address, "--write")
+            assert "Nothing was written" in hosts.connect(host, "--http", address)[2]
+            assert not hosts.file(host).exists()
+            code, _, note = hosts.connect(host, "--http", address, "--write")
             assert (code, "Set TOOLCRIB_TOKEN" in note) == (0, True)
-            entry = desk.entry(host)
+            entry = hosts.entry(host)
             assert entry.get("httpUrl" if host == "gemini" else "url") == address
             assert entry.get("type") == ("http" if host in {"claude-code", "vscode"} else None)
             sent = entry.get("headers", {}).get("Authorization")
@@ -111,26 +111,26 @@ def test_the_address_and_the_variable_for_the_token_can_be_written(desk: Desk) -
             "Mcp-Method": "server/discover",
         }
         assert server.send("POST", "/mcp", ping, headers).json["result"]["capabilities"]["tools"]
-    code, _, error = desk.connect("claude-desktop", "--http", "--write")
-    assert (code, "names only programs" in error, desk.file("claude-desktop").exists()) == (2, True, False)
-    assert desk.connect("cursor", "--http", "ftp://x")[0] == 2
+    code, _, error = hosts.connect("claude-desktop", "--http", "--write")
+    assert (code, "names only programs" in error, hosts.file("claude-desktop").exists()) == (2, True, False)
+    assert hosts.connect("cursor", "--http", "ftp://x")[0] == 2
 
 
 @pytest.mark.parametrize("host", FILES)
-def test_what_was_in_the_file_stays_and_a_copy_is_kept(desk: Desk, host: str) -> None:
+def test_what_was_in_the_file_stays_and_a_copy_is_kept(hosts: Hosts, host: str) -> None:
     before = 'model = "x" # mine\n[mcp_servers.other]\ncommand = "y"' if host == "codex" else (
         '{\n    "theme": "dark",\n    "mcpServers": {"other": {"command": "é"}}\n}'
     )  # fmt: skip
-    desk.file(host).parent.mkdir(parents=True, exist_ok=True)
-    desk.file(host).write_text(before, newline="\r\n")
-    desk.file(host).chmod(0o640)
-    code, out, _ = desk.connect(host, "--write", "--json")
+    hosts.file(host).parent.mkdir(parents=True, exist_ok=True)
+    hosts.file(host).write_text(before, newline="\r\n")
+    hosts.file(host).chmod(0o640)
+    code, out, _ = hosts.connect(host, "--write", "--json")
     assert code == 0
     assert Path(json.loads(out)["backup"]).read_bytes() == before.replace("\n", "\r\n").encode()
-    after = desk.file(host).read_text()
-    assert desk.file(host).read_bytes() == after.replace("\n", "\r\n").encode()
-    assert desk.file(host).stat().st_mode & 0o777 == 0o640
-    assert desk.entry(host)["args"][-2:] == ["--root", str(desk.crib.root)]
+    after = hosts.file(host).read_text()
+    assert hosts.file(host).read_bytes() == after.replace("\n", "\r\n").encode()
+    assert hosts.file(host).stat().st_mode & 0o777 == 0o640
+    assert hosts.entry(host)["args"][-2:] == ["--root", str(hosts.crib.root)]
     if host == "codex":
         assert after.startswith(before)
     else:
@@ -149,51 +149,51 @@ def test_what_was_in_the_file_stays_and_a_copy_is_kept(desk: Desk, host: str) ->
         ("codex", "mcp_servers = 1\n"),
     ],
 )
-def test_a_file_that_would_lose_something_is_not_changed(desk: Desk, host: str, content: str) -> None:
-    desk.file(host).parent.mkdir(parents=True, exist_ok=True)
-    desk.file(host).write_text(content)
-    code, _, error = desk.connect(host, "--write")
+def test_a_file_that_would_lose_something_is_not_changed(hosts: Hosts, host: str, content: str) -> None:
+    hosts.file(host).parent.mkdir(parents=True, exist_ok=True)
+    hosts.file(host).write_text(content)
+    code, _, error = hosts.connect(host, "--write")
     assert code == 2
     assert "Add this to it yourself" in error
     assert "--root" in error
-    assert desk.file(host).read_text() == content
+    assert hosts.file(host).read_text() == content
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe{\0", None])
-def test_a_file_that_is_no_text_is_left_alone(desk: Desk, content: bytes | None) -> None:
-    file = desk.file("cursor")
+def test_a_file_that_is_no_text_is_left_alone(hosts: Hosts, content: bytes | None) -> None:
+    file = hosts.file("cursor")
     file.parent.mkdir(parents=True)
     if content is None:
         file.mkdir()
     else:
         file.write_bytes(content)
-    code, _, error = desk.connect("cursor", "--write")
+    code, _, error = hosts.connect("cursor", "--write")
     assert (code, f"{file} cannot be read" in error) == (2, True), error
     assert file.is_dir() or file.read_bytes() == content
 
 
-def test_a_python_program_is_added_for_the_folder_it_is_used_in(desk: Desk) -> None:
-    (desk.crib.root / "sums.py").write_text("")
-    code, _, error = desk.connect("cursor", "sums.py:tools", "--write")
+def test_a_python_program_is_added_for_the_folder_it_is_used_in(hosts: Hosts) -> None:
+    (hosts.crib.root / "sums.py").write_text("")
+    code, _, error = hosts.connect("cursor", "sums.py:tools", "--write")
     assert code == 0, error
-    entry = json.loads(desk.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
-    assert entry["args"] == ["serve", f"{desk.crib.root}/sums.py:tools"]
+    entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
+    assert entry["args"] == ["serve", f"{hosts.crib.root}/sums.py:tools"]
     for words, told in ((("gone.py",), "no file gone.py"), (("sums.py", "--http"), "for a project")):
-        assert told in desk.connect("cursor", *words)[2]
+        assert told in hosts.connect("cursor", *words)[2]
 
 
-def test_a_file_that_cannot_be_written_is_named(desk: Desk) -> None:
-    folder = desk.file("codex").parent
+def test_a_file_that_cannot_be_written_is_named(hosts: Hosts) -> None:
+    folder = hosts.file("codex").parent
     folder.write_text("in its place")
-    code, _, error = desk.connect("codex", "--write")
+    code, _, error = hosts.connect("codex", "--write")
     assert (code, f"{folder}/config.toml cannot be written" in error) == (1, True), error
 
 
-def test_a_project_cannot_have_a_file_elsewhere_changed(desk: Desk, tmp_path: Path) -> None:
+def test_a_project_cannot_have_a_file_elsewhere_changed(hosts: Hosts, tmp_path: Path) -> None:
     elsewhere = tmp_path / "settings.json"
     elsewhere.write_text("{}")
-    desk.file("cursor").parent.mkdir()
-    desk.file("cursor").symlink_to(elsewhere)
-    code, _, error = desk.connect("cursor", "--write")
+    hosts.file("cursor").parent.mkdir()
+    hosts.file("cursor").symlink_to(elsewhere)
+    code, _, error = hosts.connect("cursor", "--write")
     assert (code, "symbolic link" in error) == (2, True)
     assert elsewhere.read_text() == "{}"

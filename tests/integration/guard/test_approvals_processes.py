@@ -72,32 +72,32 @@ def retried(call: Callable[[], object]) -> None:
 
 
 def _take(address: Address, gate: Any, queue: Any) -> None:
-    desk = approvals(address)
+    service = approvals(address)
     got = []
     for number in range(ROUNDS):
         gate.wait(30)
-        if isinstance(desk.seek(ask(number)), Permit):
+        if isinstance(service.seek(ask(number)), Permit):
             got.append(number)
     queue.put(got)
 
 
 def test_of_four_processes_that_race_for_one_yes_exactly_one_gets_it(address: Address) -> None:
-    desk = approvals(address)
+    service = approvals(address)
     for number in range(ROUNDS):
-        waiting = desk.seek(ask(number))
+        waiting = service.seek(ask(number))
         assert isinstance(waiting, Approval)
-        desk.approve(waiting.id, "ada")
+        service.approve(waiting.id, "ada")
     got = together(_take, address)
     assert sorted(number for some in got for number in some) == list(range(ROUNDS))
     # Those who came too late asked anew: one question each.
-    assert len(desk.list("pending", 500)) == ROUNDS
-    assert len(desk.list("used", 500)) == ROUNDS
+    assert len(service.list("pending", 500)) == ROUNDS
+    assert len(service.list("used", 500)) == ROUNDS
 
 
 def _ask(address: Address, gate: Any, queue: Any) -> None:
-    desk = approvals(address)
+    service = approvals(address)
     gate.wait(30)
-    found = [desk.seek(ask(number)) for number in range(50)]
+    found = [service.seek(ask(number)) for number in range(50)]
     queue.put([one.id for one in found if isinstance(one, Approval)])
 
 
@@ -108,16 +108,16 @@ def test_four_processes_that_ask_the_same_wait_for_one_approval_each(address: Ad
 
 
 def _decide(address: Address, gate: Any, queue: Any) -> None:
-    desk = approvals(address)
-    waiting = desk.list("pending", 500)
+    service = approvals(address)
+    waiting = service.list("pending", 500)
     gate.wait(30)
     won = 0
     for one in waiting:
         try:
             if os.getpid() % 2:
-                desk.deny(one.id, "x")
+                service.deny(one.id, "x")
             else:
-                desk.approve(one.id, "x")
+                service.approve(one.id, "x")
             won += 1
         except ConflictError:
             continue
@@ -125,43 +125,43 @@ def _decide(address: Address, gate: Any, queue: Any) -> None:
 
 
 def test_of_four_who_decide_one_is_heard(address: Address) -> None:
-    desk = approvals(address)
+    service = approvals(address)
     for number in range(50):
-        desk.seek(ask(number))
+        service.seek(ask(number))
     assert sum(together(_decide, address)) == 50
 
 
 def _ask_and_wait(address: Address, ready: Any) -> None:
-    desk = approvals(address)
-    waiting = desk.seek(ask())
+    service = approvals(address)
+    waiting = service.seek(ask())
     assert isinstance(waiting, Approval)
     ready.set()
-    asyncio.run(desk.wait(waiting.id))
+    asyncio.run(service.wait(waiting.id))
 
 
 def test_a_killed_caller_finds_its_yes_when_it_comes_again(address: Address) -> None:
     worker = aside(_ask_and_wait, address)
     kill(worker)
-    desk = approvals(address)
-    (waiting,) = desk.list("pending")
-    desk.approve(waiting.id, "ada")
+    service = approvals(address)
+    (waiting,) = service.list("pending")
+    service.approve(waiting.id, "ada")
     assert isinstance(approvals(address).seek(ask()), Permit)
 
 
 def test_a_caller_that_waits_in_another_process_is_let_go(address: Address) -> None:
     worker = aside(_ask_and_wait, address)
-    desk = approvals(address)
-    (waiting,) = desk.list("pending")
-    desk.deny(waiting.id, "ada")
+    service = approvals(address)
+    (waiting,) = service.list("pending")
+    service.deny(waiting.id, "ada")
     worker.join(10)
     assert worker.exitcode == 0
     with pytest.raises(ApprovalDenied):
-        desk.seek(ask())
+        service.seek(ask())
 
 
 def test_a_decision_whose_process_died_before_the_project_heard_of_it_counts(address: Address) -> None:
-    desk = approvals(address)
-    waiting = desk.seek(ask())
+    service = approvals(address)
+    waiting = service.seek(ask())
     assert isinstance(waiting, Approval)
     pid = os.fork()
     if pid == 0:
@@ -171,9 +171,9 @@ def test_a_decision_whose_process_died_before_the_project_heard_of_it_counts(add
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
     with state(address).read() as tx:
         assert tx.one("SELECT status FROM approvals") == ("pending",)
-    assert desk.find(waiting.id).status == "approved"
-    assert isinstance(desk.seek(ask()), Permit)
-    again = desk.seek(ask())
+    assert service.find(waiting.id).status == "approved"
+    assert isinstance(service.seek(ask()), Permit)
+    again = service.seek(ask())
     assert isinstance(again, Approval)
     assert again.id != waiting.id
 
@@ -314,15 +314,15 @@ def rss():
     text = Path("/proc/self/smaps_rollup").read_text()
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss_Anon")) * 1024
 
-desk = approvals(Path(sys.argv[1]))
+service = approvals(Path(sys.argv[1]))
 for number in range(100):
-    desk.seek(ask(-1 - number))
+    service.seek(ask(-1 - number))
 before, files = rss(), len(os.listdir("/proc/self/fd"))
 for number in range(2_000 - 100):
-    desk.seek(ask(number, caller=f"mcp:agent{number // 100}"))
+    service.seek(ask(number, caller=f"mcp:agent{number // 100}"))
 after = rss()
 found, last = 0, None
-while page := desk.list("pending", 500, before=last):
+while page := service.list("pending", 500, before=last):
     found, last = found + len(page), page[-1].id
 children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 files = len(os.listdir("/proc/self/fd")) - files

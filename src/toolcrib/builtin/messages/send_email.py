@@ -142,12 +142,12 @@ async def _encrypt(site: Site, client: SMTP, server: _Server, context: ssl.SSLCo
 def _failure(server: _Server, error: Exception) -> ToolFailed:
     """Return the error of the server, or of the connection to it."""
     code = getattr(error, "code", None)
-    said = getattr(error, "message", None) or str(error) or type(error).__name__
+    text = getattr(error, "message", None) or str(error) or type(error).__name__
     # One error for all recipients: the answer about the only one says more.
     refused = getattr(error, "recipients", None)
     if refused and isinstance(refused, list):
-        code, said = refused[0].code, refused[0].message
-    answer = f"{code} {said}" if isinstance(code, int) else said
+        code, text = refused[0].code, refused[0].message
+    answer = f"{code} {text}" if isinstance(code, int) else text
     details = {"host": server.host, "port": server.port}
     if isinstance(code, int):
         details["smtp_code"] = code

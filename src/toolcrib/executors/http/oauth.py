@@ -206,9 +206,9 @@ class AccessTokens:
         return _HttpAnswer(await self._egress.request(request, self._policy))
 
     def _failed(self, what: str, answer: Any) -> HttpFailed:
-        said = answer.get("error_description") or answer.get("error") if isinstance(answer, dict) else None
+        reason = answer.get("error_description") or answer.get("error") if isinstance(answer, dict) else None
         message = f"{urlsplit(self._rule.token_url).netloc} {what}" + (
-            f" ({str(said)[:200]})" if said else ""
+            f" ({str(reason)[:200]})" if reason else ""
         )
         return HttpFailed(message, details={"reason": "oauth"})
 

@@ -195,9 +195,8 @@ def _identity(document: Document, data: dict[str, Any], folder: str | None) -> l
         )
     if isinstance(version, float) and version.is_integer():
         message = f"`version` must be a whole number or text, not the number {version}"
-        found.append(
-            document.diagnostic("version", message, ("version",), hint=f'put it in quotes: "{version}"')
-        )
+        hint = "put it in quotes, as it is written"
+        found.append(document.diagnostic("version", message, ("version",), hint=hint))
     return found
 
 

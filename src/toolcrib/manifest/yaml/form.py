@@ -192,7 +192,9 @@ def _bound(keyword: str, limit: Any) -> str:
 
 
 def _type_hint(wanted: list[str], value: Any) -> str | None:
-    if "string" in wanted and isinstance(value, int | float):
+    if "string" in wanted and isinstance(value, float):
+        return "put it in quotes, as it is written"  # `1.10` is 1.1 by now.
+    if "string" in wanted and isinstance(value, int):
         return f'put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
     if wanted == ["boolean"] and isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
         meant = "true" if value.lower() in ("yes", "on") else "false"

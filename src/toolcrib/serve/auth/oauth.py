@@ -77,8 +77,8 @@ class OAuthResource:
         """Return the header WWW-Authenticate of a refusal (RFC 6750, 3)."""
         parts = urlsplit(self.resource)
         address = f"{parts.scheme}://{parts.netloc}{self.metadata_path}"
-        said = "" if error is None else f'error="{error}", '
-        return f'Bearer {said}scope="invoke", resource_metadata="{address}"'
+        about = "" if error is None else f'error="{error}", '
+        return f'Bearer {about}scope="invoke", resource_metadata="{address}"'
 
 
 class OutsideTokens:

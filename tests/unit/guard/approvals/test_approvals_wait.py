@@ -22,41 +22,41 @@ def wall() -> Wall:
 
 
 @pytest.fixture
-def desk(address: Address, wall: Wall) -> Approvals:
+def service(address: Address, wall: Wall) -> Approvals:
     return approvals(address, clock=wall)
 
 
-def waits(desk: Approvals) -> Approval:
-    found = desk.seek(ask())
+def waits(service: Approvals) -> Approval:
+    found = service.seek(ask())
     assert isinstance(found, Approval)
     return found
 
 
-async def test_who_waits_is_told_at_once(desk: Approvals, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_waits_is_told_at_once(service: Approvals, monkeypatch: pytest.MonkeyPatch) -> None:
     for rhythm in ("_INTERVAL_S", "_RECHECK_S"):  # So that nothing is found by looking again.
         monkeypatch.setattr(watch, rhythm, 600.0)
-    asked = waits(desk)
-    waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]
+    asked = waits(service)
+    waiting = [asyncio.create_task(service.wait(asked.id)) for _ in range(3)]
     await asyncio.sleep(0)
     started = time.monotonic()
-    desk.approve(asked.id, "ada")
+    service.approve(asked.id, "ada")
     assert [one.status for one in await asyncio.gather(*waiting)] == ["approved"] * 3
     assert time.monotonic() - started < 60
-    assert (await desk.wait(asked.id)).status == "approved"
+    assert (await service.wait(asked.id)).status == "approved"
 
 
-async def test_the_time_to_wait_may_be_up(desk: Approvals) -> None:
-    asked = waits(desk)
-    assert (await desk.wait(asked.id, 0.01)).status == "pending"
-    assert (await desk.wait(asked.id, 0)).status == "pending"
+async def test_the_time_to_wait_may_be_up(service: Approvals) -> None:
+    asked = waits(service)
+    assert (await service.wait(asked.id, 0.01)).status == "pending"
+    assert (await service.wait(asked.id, 0)).status == "pending"
 
 
-async def test_nobody_waits_for_what_is_not_there(desk: Approvals, address: Address) -> None:
+async def test_nobody_waits_for_what_is_not_there(service: Approvals, address: Address) -> None:
     for timeout_s in (0, None):
         with pytest.raises(NotFoundError):
-            await desk.wait("nothing", timeout_s)
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id))
+            await service.wait("nothing", timeout_s)
+    asked = waits(service)
+    waiting = asyncio.create_task(service.wait(asked.id))
     await asyncio.sleep(0)
     with state(address).write() as tx:
         tx.run("DELETE FROM approvals")
@@ -65,29 +65,29 @@ async def test_nobody_waits_for_what_is_not_there(desk: Approvals, address: Addr
 
 
 async def test_who_waits_for_what_another_process_decides_hears_of_it(address: Address) -> None:
-    desk, other = approvals(address), approvals(address)
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id, 3))
+    service, other = approvals(address), approvals(address)
+    asked = waits(service)
+    waiting = asyncio.create_task(service.wait(asked.id, 3))
     await asyncio.sleep(0)
     other.deny(asked.id, "ada")
     assert (await waiting).status == "denied"
 
 
 @pytest.mark.parametrize("end", ["void", "expired"])
-async def test_who_waits_hears_that_it_is_over(desk: Approvals, wall: Wall, end: str) -> None:
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id, 3))
+async def test_who_waits_hears_that_it_is_over(service: Approvals, wall: Wall, end: str) -> None:
+    asked = waits(service)
+    waiting = asyncio.create_task(service.wait(asked.id, 3))
     await asyncio.sleep(0)
     if end == "void":
-        desk.void(asked.id)
+        service.void(asked.id)
     else:
         wall.now += 8 * DAY
     assert (await waiting).status == end
 
 
-async def test_who_stops_waiting_leaves_nothing_behind(desk: Approvals) -> None:
-    asked = waits(desk)
-    waiting = [asyncio.create_task(desk.wait(asked.id)) for _ in range(3)]
+async def test_who_stops_waiting_leaves_nothing_behind(service: Approvals) -> None:
+    asked = waits(service)
+    waiting = [asyncio.create_task(service.wait(asked.id)) for _ in range(3)]
     await asyncio.sleep(0)
     for task in waiting:
         task.cancel()
@@ -95,12 +95,12 @@ async def test_who_stops_waiting_leaves_nothing_behind(desk: Approvals) -> None:
     assert all(isinstance(end, asyncio.CancelledError) for end in ends)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    desk.approve(asked.id, "ada")
+    service.approve(asked.id, "ada")
 
 
-async def test_who_waits_is_told_of_a_broken_database(desk: Approvals, address: Address) -> None:
-    asked = waits(desk)
-    waiting = asyncio.create_task(desk.wait(asked.id))
+async def test_who_waits_is_told_of_a_broken_database(service: Approvals, address: Address) -> None:
+    asked = waits(service)
+    waiting = asyncio.create_task(service.wait(asked.id))
     await asyncio.sleep(0)
     with state(address).write() as tx:
         tx.run("DROP TABLE approvals")

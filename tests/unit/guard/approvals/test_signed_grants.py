@@ -11,14 +11,14 @@ from tests.guarded import approvals, ask, vault
 from toolcrib.guard import Approval, Approvals, Permit
 
 
-def waits(desk: Approvals, number: int) -> Approval:
-    found = desk.seek(ask(number))
+def waits(service: Approvals, number: int) -> Approval:
+    found = service.seek(ask(number))
     assert isinstance(found, Approval), found
     return found
 
 
-def runs(desk: Approvals, number: int) -> Permit:
-    found = desk.seek(ask(number))
+def runs(service: Approvals, number: int) -> Permit:
+    found = service.seek(ask(number))
     assert isinstance(found, Permit), found
     return found
 
@@ -43,27 +43,27 @@ def test_a_decision_without_the_key_allows_nothing(address: Address) -> None:
 def test_a_decision_that_was_altered_on_the_server_allows_nothing(
     column: str, new: Any, address: Address
 ) -> None:
-    desk = approvals(address, key=b"k" * 32)
-    asked = waits(desk, 1)
-    desk.approve(asked.id, "ada", "arguments", until=3_000_000_000)
-    assert desk.find(asked.id).status == "approved"
+    service = approvals(address, key=b"k" * 32)
+    asked = waits(service, 1)
+    service.approve(asked.id, "ada", "arguments", until=3_000_000_000)
+    assert service.find(asked.id).status == "approved"
     with vault(address).write() as tx:
         tx.run(f"UPDATE grants SET {column} = ?", new)
-    assert desk.find(asked.id).status == "void"
-    waits(desk, 1)
+    assert service.find(asked.id).status == "void"
+    waits(service, 1)
 
 
 def test_a_decision_that_was_used_cannot_be_made_valid_again(address: Address) -> None:
-    desk = approvals(address, key=b"k" * 32)
-    desk.approve(waits(desk, 1).id, "ada")
-    runs(desk, 1)
+    service = approvals(address, key=b"k" * 32)
+    service.approve(waits(service, 1).id, "ada")
+    runs(service, 1)
     with vault(address).write() as tx:
         tx.run("UPDATE grants SET state = 'live', used_at = NULL")
-    waits(desk, 1)
+    waits(service, 1)
 
 
 def test_what_is_signed_is_the_same_after_it_was_stored(address: Address) -> None:
-    desk = approvals(address, key=b"k" * 32)
-    asked = waits(desk, 1)
-    desk.approve(asked.id, "ada ✓", arguments=b'{"n":2}', note="\x00 fine", until=3_000_000_000)
-    assert runs(desk, 1).arguments == b'{"n":2}'
+    service = approvals(address, key=b"k" * 32)
+    asked = waits(service, 1)
+    service.approve(asked.id, "ada ✓", arguments=b'{"n":2}', note="\x00 fine", until=3_000_000_000)
+    assert runs(service, 1).arguments == b'{"n":2}'

@@ -79,8 +79,8 @@ def command(
     if kind in ("command", "python"):
         read = read or tuple(_asked("Which folders may it read? (such as: src docs)", ask).split())
         write = write or tuple(_asked("Which folders may it write?", ask).split())
-    said = description or name.replace("_", " ").capitalize()
-    made = Scaffold(name, kind, said, runs or "", typed, read, write, database or "data.db")
+    purpose = description or name.replace("_", " ").capitalize()
+    made = Scaffold(name, kind, purpose, runs or "", typed, read, write, database or "data.db")
     paths = write_files(place, made)
     found = lint_tool(paths[0])
     if as_json:
