@@ -28,10 +28,9 @@ _Key = tuple[str, str]
 """Bundle, and name of the file."""
 _KINDS = {"http": "http", "go": "function"}
 _MOST_LOGGED = 10_000
-_FEW = 200
-"""Reading so many records takes no notable time;"""
-_PART = 50
-"""nor does one in so many."""
+_FEW, _PART = 200, 50
+"""The snapshot is written again once more than `_FEW` records, and more than one in `_PART` of all, have
+changed: to read fewer takes no notable time."""
 
 
 # No `gc`: it holds no cycles, and a collection need not walk 100,000 of them.

@@ -14,7 +14,7 @@ from toolcrib.state.private import put_file, unwritable
 
 
 def read_input(source: str, most: int = -1) -> bytes:
-    """Return the bytes of a file, or of standard input for `-`; at most so many."""
+    """Return the bytes of a file, or of standard input for `-`; at most `most` of them."""
     try:
         if source == "-":
             return sys.stdin.buffer.read(most)

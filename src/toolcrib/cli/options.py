@@ -69,7 +69,7 @@ def page_options(noun: str) -> Callable[[F], F]:
 
     def add(command: F) -> F:
         before = click.option("--before", metavar="ID", help=f"Show the next page, after the {noun} ID.")
-        most = click.option("--limit", type=limit, default=100, help="At most so many (default: 100).")
+        most = click.option("--limit", type=limit, default=100, help="At most this many (default: 100).")
         return most(before(command))
 
     return add

@@ -49,7 +49,7 @@ async def run_with_deadline(
 async def _continue(
     work: Coroutine[Any, Any, T], awaited: Any, seconds: float, idle_left: Callable[[], float] | None
 ) -> T:
-    """Finish work that waits for something, within so many seconds."""
+    """Finish work that waits for something, within this many seconds."""
     limit = asyncio.timeout(seconds)
     idle = None
     try:

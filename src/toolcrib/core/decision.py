@@ -10,7 +10,7 @@ from toolcrib.spec.record import record
 
 @record
 class RetryAfter:
-    """Run the tool again in so many seconds. The attempt counts."""
+    """Run the tool again in this many seconds. The attempt counts."""
 
     seconds: float
     error: ToolcribError | None = field(default=None, compare=False)
@@ -19,7 +19,7 @@ class RetryAfter:
 
 @record
 class SnoozeFor:
-    """Run the tool again in so many seconds. The attempt does not count."""
+    """Run the tool again in this many seconds. The attempt does not count."""
 
     seconds: float
     reason: str = field(default="", compare=False)

@@ -89,7 +89,7 @@ class EmbeddedDispatcher:
         return 0
 
     def take(self, handlers: Mapping[str, Take], limit: int = 1) -> list[Work]:
-        """Take at most so many ready rows of these entries, and return the work on them."""
+        """Take at most `limit` ready rows of these entries, and return the work on them."""
         entries = list(handlers)
         if limit <= 0 or not self._is_due(entries):
             return []
@@ -148,7 +148,7 @@ class EmbeddedDispatcher:
             return [], _RETRY_S
 
     async def _sleep(self, woken: asyncio.Event, seen: int | None, seconds: float) -> None:
-        """Wait until something is sent or ends, or another process has written since `seen`, or so long."""
+        """Wait until something is sent or ends, another process wrote after `seen`, or the time is up."""
         # SQLite wakes no other process, so its version is looked at. In this process the event is enough.
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:

@@ -18,7 +18,7 @@ _TOGETHER = 256
 _HINT = "To see all: toolcrib calls list"
 CallState = Literal["ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown"]
 """`ready`: it waits for a worker, or for its time. `waiting`: for a person to decide, or a client to answer.
-`discarded`: the tool said that its input is wrong.
+`discarded`: the tool reported that its input is wrong.
 `unknown`: its worker died, and the tool may not be run twice."""
 ENDED: tuple[CallState, ...] = ("done", "failed", "discarded", "cancelled", "unknown")
 

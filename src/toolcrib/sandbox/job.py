@@ -88,7 +88,7 @@ class Confinement:
     output_limit: int = MIB
     """Bytes kept of each output stream; the rest is read, counted and discarded."""
     result_limit: int = 0
-    """Above 0, descriptor 3 is a pipe; so many of its first bytes are returned as `Completed.result`."""
+    """Above 0, descriptor 3 is a pipe; this many of its first bytes are returned as `Completed.result`."""
     good: bytes = b""
     """The first bytes of a result that is no failure; the limits that a failure reached are reported."""
     cpu_s: int = 3_600

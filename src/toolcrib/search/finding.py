@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _ENOUGH = 5
-"""With so many hits nobody looks further for typing errors."""
+"""Number of hits from which on no search looks for typing errors."""
 _FACETS = {
     "kinds": {"terms": {"field": "kind", "size": 1000}},
     "tags": {"terms": {"field": "tag", "size": 1000}},

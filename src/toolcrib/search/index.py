@@ -316,7 +316,7 @@ def _save_state(folder: Path | None, state: Any) -> None:
 
 
 _MOST_FOREIGN = 64
-"""Tools of other processes, or gone by now, that stay in an index: a query leaves out so many at no cost."""
+"""Tools of other processes, or gone by now, that may stay in an index: to leave out so few costs nothing."""
 _Marks = dict[str, tuple[int, list[Any], str, tuple[str, ...]]]
 """Key of a tool to its rank, mark, kind and tags."""
 

@@ -19,7 +19,7 @@ START_LENGTH = 32
 """Characters of the beginning of a field, or of a word, that are indexed as a whole."""
 _FEW = 64
 _COMMON = 5
-"""A word in more than one tool of so many says little where not all words are found."""
+"""A word in more than one tool of this many says little where not all words are found."""
 _MOST = 4
 """Words that count where not all words are found: the rarest ones."""
 

@@ -152,7 +152,7 @@ class Artifacts:
                 yield found
 
     def _sweep(self, wanted: int) -> None:
-        """Make room for so many bytes, and for those up to the next look."""
+        """Make room for this many bytes, and for those up to the next look."""
         now, used = self._clock(), wanted + self._quota // _SPARE
         # The newest first, so that those beyond the quota are the oldest.
         every = sorted(self._every(), key=lambda one: one.id, reverse=True)

@@ -45,7 +45,7 @@ _WAITING = (
 _PAGE = "SELECT number, body FROM outbox WHERE topic = ? ORDER BY number LIMIT ?"
 _RENEW = "UPDATE readers SET until = ? WHERE topic = ? AND epoch = ?"
 _MESSAGES = 100
-"""Messages between two records of what was delivered; so many may be delivered again after a crash."""
+"""Messages between two records of what was delivered; this many may be delivered again after a crash."""
 _SILENT_S = 60.0
 _RETRY_S = 1.0
 _log = logging.getLogger(__name__)

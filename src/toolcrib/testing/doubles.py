@@ -172,11 +172,11 @@ class FakeClock:
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Move on by so many seconds. Other tasks get their turn, as they would."""
+        """Move on by this many seconds. Other tasks get their turn, as they would."""
         self.slept.append(seconds)
         self.advance(seconds)
         await asyncio.sleep(0)
 
     def advance(self, seconds: float) -> None:
-        """Move on by so many seconds."""
+        """Move on by this many seconds."""
         self._now += seconds

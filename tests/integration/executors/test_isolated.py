@@ -45,13 +45,13 @@ def alive(pid: int) -> bool:
 
 
 def gone(pids: Path, within: float = 30.0) -> bool:
-    """Whether both processes written down end within so many seconds."""
+    """Whether both processes written down end within this many seconds."""
     assert is_written(pids)
     return ended(pids, within)
 
 
 def ended(pids: Path, within: float = 30.0) -> bool:
-    """Whether the processes written down so far end within so many seconds."""
+    """Whether the processes written down so far end within this many seconds."""
     numbers = [int(number) for number in pids.read_text().split()]
     deadline = time.monotonic() + within
     while any(map(alive, numbers)):

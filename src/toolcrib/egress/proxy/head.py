@@ -24,7 +24,7 @@ from toolcrib.egress.proxy.stream import SocketStream, TooLong
 MAX_HEAD_BYTES = 64 * 1024
 
 BodyLength = int | Literal["chunked", "rest"]
-"""The end of a message's body: after so many bytes, with its last chunk, or with the connection."""
+"""The end of a message's body: after this many bytes, with its last chunk, or with the connection."""
 
 _Fields = list[tuple[bytes, bytes]]
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

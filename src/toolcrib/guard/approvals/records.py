@@ -214,7 +214,7 @@ def digest_of(data: bytes) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """Return a text that is shown, not compared, as Unicode without NUL of at most so many characters."""
+    """Return a text that is shown, not compared, as Unicode without NUL of at most this many characters."""
     short = text if len(text) <= length else f"{text[:length]}…"
     return short.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 

@@ -23,7 +23,7 @@ from toolcrib.guard.secrets.sources import (
 _STORE_S = 60.0
 
 StartHelper = Callable[[Sequence[str], float], tuple[int, bytes]]
-"""Runs a command line for at most so many seconds. Returns its exit status (below 0: a signal) and output.
+"""Runs a command line for at most this many seconds. Returns its exit status (below 0: a signal) and output.
 
 Raises UnreadableError or OSError.
 """

@@ -32,9 +32,9 @@ __all__ = ["Bundles", "ToolHits", "ToolPage"]
 _log = logging.getLogger(__name__)
 _MOST = 256
 _LOOK_S = 0.2
-"""Changes of other processes are seen this soon."""
+"""Seconds until changes of other processes are seen."""
 _LATER_S = 5.0
-"""A store that cannot be read is tried again after so long."""
+"""Seconds after which a store that could not be read is tried again."""
 
 
 class Bundles:

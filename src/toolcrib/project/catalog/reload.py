@@ -28,7 +28,7 @@ from toolcrib.spec import Tool
 _log = logging.getLogger(__name__)
 
 _SLICE_S = 0.01
-"""After reading manifests for so long, other work on the event loop has its turn."""
+"""Seconds of reading manifests, after which other work on the event loop has its turn."""
 
 
 class HotReload:

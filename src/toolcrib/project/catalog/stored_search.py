@@ -39,9 +39,9 @@ _MOST_WORDS = 32
 _OFF = "off"
 """The label of tools that are disabled themselves."""
 _WAIT_S = 0.2
-"""A search that is behind waits so long for a process that writes the index; then it does without."""
+"""Seconds that a search waits for a process that writes the index; then it uses the index as it is."""
 _BUILD_S = 60.0
-"""A search waits so long for another process that makes the index for the first time."""
+"""Seconds that a search waits for another process that makes the index for the first time."""
 
 
 class Filter(NamedTuple):

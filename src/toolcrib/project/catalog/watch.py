@@ -99,14 +99,14 @@ def _checked(result: int, what: str) -> int:
 
 
 _QUIET_S = 0.01
-"""A burst of changes is over when nothing came for so long,"""
+"""Seconds without a change after which a burst of changes is over."""
 _LONGEST_S = 0.1
-"""or, if it does not end, after so long."""
+"""Seconds after which a burst that does not end is read all the same."""
 _POLL_S = 0.1
 _POLL_SHARE = 10
-"""A pause is so many times as long as reading all took."""
+"""A pause of polling, as a multiple of the time that reading all took."""
 _SLICE = 200
-"""After so many folders other work on the event loop gets its turn."""
+"""Folders after which other work on the event loop gets its turn."""
 _GIVEN_UP = (
     "changes cannot be watched ({}); all tools are checked again and again instead. To watch them, raise "
     "fs.inotify.max_user_watches and max_user_instances (sysctl)."

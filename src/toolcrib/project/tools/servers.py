@@ -303,7 +303,7 @@ class Servers:
                 mounted.server.start()
 
     async def ready(self, limit_s: float | None = None, names: Sequence[str] | None = None) -> None:
-        """Start all, or these, and wait at most so long until each has listed its tools or failed."""
+        """Start all, or these, and wait until each has listed its tools or failed, or the time is up."""
         if self.trusted:
             chosen = self.mounted.values() if names is None else [self.get(name) for name in names]
             await asyncio.gather(*(one.server.ready(limit_s) for one in chosen))

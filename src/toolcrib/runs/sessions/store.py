@@ -71,7 +71,7 @@ class RunStore:
         self._ends: DatabaseWatch[RunState] = DatabaseWatch(self._ended, self.database)
 
     def send(self, tx: Transaction, run_id: str, delay_s: float) -> None:
-        """Ask, within the transaction, that a worker advances a run in so many seconds."""
+        """Ask, within the transaction, that a worker advances a run in this many seconds."""
         (provider,) = tx.one("SELECT provider FROM runs WHERE id = ?", run_id) or ("",)
         self.calls.dispatcher.send(tx, run_entry(provider), run_id, delay_s=delay_s)
 

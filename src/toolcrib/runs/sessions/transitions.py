@@ -184,7 +184,7 @@ class RunTransitions:
             return end_run(self.store, notes, (run.id, claim.epoch, "running"), "done", answer=answer)
 
     def again(self, claim: ClaimedRun, delay_s: float, error: ToolcribError | None, seconds: float) -> bool:
-        """Give a model step back: after `error` it is tried again in so many seconds.
+        """Give a model step back: after `error` it is tried again in this many seconds.
 
         Without one the worker ends, and another may take it at once.
         """

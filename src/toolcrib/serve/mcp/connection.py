@@ -191,7 +191,7 @@ class Connection:
             self.handle(message, channel, collect, len(line) // len(messages))
 
     def handle(self, message: Any, channel: Channel, reply: Reply, size: int) -> None:
-        """Handle one parsed message of so many bytes. `reply` is called exactly once, now or later."""
+        """Handle one parsed message of this many bytes. `reply` is called exactly once, now or later."""
         request_id = None
         try:
             if not isinstance(message, dict):

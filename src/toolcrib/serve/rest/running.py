@@ -410,7 +410,7 @@ class ServerCalls:
             self._drop(next(iter(self._ended)))
 
     async def settle(self, call: OpenCall, receive: Receive, wait_s: float | None = None) -> None:
-        """Wait until the call has ended, or for so many seconds.
+        """Wait until the call has ended, or for this many seconds.
 
         A client that did not say how long (None) does not wait for a person. If it leaves, nobody can get the
         result, so the call is cancelled; one with an idempotency key continues. Raises ClientDisconnect.

@@ -34,7 +34,7 @@ _MOST_NAMES = 20
 @click.option("--http", is_flag=True, help="Serve REST, and MCP at /mcp, over HTTP.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=8745, help="0 takes a free one [default: 8745]."
+    "--port", type=click.IntRange(0, 65_535), default=8745, help="The port; 0 is a free one [default: 8745]."
 )
 @click.option("--allow-host", "allowed", multiple=True, help="A further name of this server. Repeatable.")
 @click.option("--issuer", help="Take access tokens of this authorization server for MCP.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--disabled", is_flag=True, help="Only tools of bundles, disabled ones too.")
 @data_option
 @click.option(
-    "--limit", type=click.IntRange(1, 256), default=25, show_default=True, help="Show at most so many."
+    "--limit", type=click.IntRange(1, 256), default=25, show_default=True, help="Show at most this many."
 )
 @click.option("--page", metavar="TOKEN", help="Show the next page: the `next` of the page before.")
 def command(

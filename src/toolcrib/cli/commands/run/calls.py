@@ -72,7 +72,7 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
 @command.command("wait")
 @project_options
 @chosen_option
-@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most this many seconds.")
 def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: float | None) -> int:
     """Wait until a call has ended, and print its result.
 

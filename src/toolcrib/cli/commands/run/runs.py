@@ -43,7 +43,7 @@ def command() -> None:
 @click.option("--session", metavar="ID", help="The session to continue (default: a new one).")
 @click.option("--detach", is_flag=True, help="Print the id at once, and let a worker do it.")
 @click.option("--stream", is_flag=True, help="Print the answer as it arrives.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most this many seconds.")
 def run_command(
     agent: str,
     prompt: str,
@@ -140,7 +140,7 @@ def watch_command(
 @command.command("wait")
 @project_options
 @chosen_option
-@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most so many seconds.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Wait at most this many seconds.")
 def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: float | None) -> int:
     """Wait until a run has ended, and print its answer.
 

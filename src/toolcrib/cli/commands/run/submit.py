@@ -24,7 +24,7 @@ from toolcrib.cli.output import print_json, print_note, print_result, print_warn
     help="Higher ones are taken first (default: 0).",
 )
 @click.option(
-    "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after so many seconds."
+    "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after this many seconds."
 )
 @timeout_option
 def command(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, **how: Any) -> None:

@@ -137,7 +137,7 @@ class EventStream:
             self._held.ended[self] = None
 
     async def settle(self, seconds: float) -> None:
-        """Wait until there is something to send, at most so long."""
+        """Wait until there is something to send, at most this many seconds."""
         if not self.done and not self._begun:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
