@@ -16,7 +16,7 @@ from toolcrib.executors.directory import WithSecrets, host_of
 from toolcrib.spec import Catalog, Executor, Tool
 
 _ALONE = tuple(name for name in NAMES if name != READER)
-"""Those that are of use without a project."""
+"""The tools that are useful without a project."""
 
 Roots = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
 

@@ -46,7 +46,7 @@ class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     description: str
     type: str
     kind: str
-    """Of the tool: `http`, `function`, or what the manifest says."""
+    """The kind of the tool: `http`, `function`, or that of the manifest."""
     enabled: bool
     created: str
     modified: str

@@ -67,7 +67,7 @@ class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """JSON Schema of the arguments. Without one the tool takes an empty object."""
     output_schema: dict[str, Any] | None = None
     impl: dict[str, Any]
-    """As in FlexiGPT's `tool.json`; for `native` only `manifest`, the text of the manifest."""
+    """The `impl` of FlexiGPT's `tool.json`; for `native` only `manifest`, the text of the manifest."""
 
 
 class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -108,7 +108,7 @@ _NEWEST = f'"schemaVersion": "{SCHEMA_VERSION}"\n}}\n'.encode()
 _Form = TypeVar("_Form")
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 MIGRATIONS: dict[str, Migration] = {}
-"""By an earlier `schemaVersion`: makes the JSON object of a record one of the next version, named in it."""
+"""An earlier `schemaVersion` to the function that makes a record one of the next version, named in it."""
 
 
 def decode_json(data: bytes, form: type[_Form]) -> _Form:

@@ -100,7 +100,7 @@ class Store:
         self._history = History(data)
         self._by = "local"
         self._counted: dict[str, tuple[Position, int]] = {}
-        """By bundle: the number of its tools, counted behind a place in the journal."""
+        """Bundle to the number of its tools, and the place in the journal up to which they were counted."""
 
     def acting(self, by: str) -> Store:
         """Return this store for changes by another caller: `cli`, `page`, `token:NAME`."""

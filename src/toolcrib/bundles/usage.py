@@ -37,7 +37,7 @@ class UsageOfTool:
 
     calls: int = 0
     failures: int = 0
-    """Of these calls."""
+    """The calls of these that failed."""
     last_called_at: float | None = None
     """Seconds since the epoch."""
 

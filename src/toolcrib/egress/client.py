@@ -49,7 +49,7 @@ Send = Callable[[EgressRequest, HostPolicy], Awaitable[EgressResponse]]
 RECORDER: ContextVar[Callable[[EgressRequest, HostPolicy, Send], Awaitable[EgressResponse]] | None] = (
     ContextVar("toolcrib.recorder", default=None)
 )
-"""For tests: what is set here answers in place of the network. It gets each request, its policy, and what
+"""A double for tests: it answers in place of the network. It gets each request, its policy, and what
 really sends it."""
 
 
@@ -69,7 +69,7 @@ class Egress:
         self._resolver = resolver or SystemResolver()
         self._ssl = ssl_context
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sessions] = WeakKeyDictionary()
-        """For each event loop its pools: of named and of other hosts, for requests and for streams."""
+        """Event loop to its pools: of named and of other hosts, for requests and for streams."""
         self._lock = threading.Lock()
 
     async def __aenter__(self) -> Egress:

@@ -46,7 +46,7 @@ class EgressResponse:
     headers: tuple[tuple[str, str], ...]
     body: bytes
     url: str
-    """Of the last request, after redirects."""
+    """The URL of the last request, after redirects."""
     truncated: bool = False
     redirects: int = 0
 

@@ -24,7 +24,7 @@ _SEND = (
     "INSERT INTO pgqueuer (entrypoint, payload, priority, execute_after, status)"
     " VALUES (?, ?, ?, NOW() + CAST(? AS DOUBLE PRECISION) * INTERVAL '1 second', 'queued')"
 )
-"""As PgQueuer's own, without its import and its log."""
+"""The same as PgQueuer's own statement, without its import and its log."""
 # A message counts while it is queued or its worker was heard of; that of a dead worker does not.
 _LIVE = (
     "SELECT 1 FROM pgqueuer WHERE pgqueuer.entrypoint = ready.entry"

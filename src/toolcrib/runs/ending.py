@@ -46,7 +46,7 @@ _KINDS: dict[str, type[Any]] = {
     "discard": Discard,
     "cancel": Cancel,
 }
-"""By their names in JSON."""
+"""The endings by their names in JSON."""
 
 
 def context_of(claim: ClaimedCall) -> Context:

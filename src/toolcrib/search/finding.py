@@ -39,7 +39,7 @@ class HitPlace(NamedTuple):
     """The place of a hit in the order; the next hit has a higher class, or the same and a lower rank."""
 
     number: int
-    """Of its class."""
+    """The number of its class."""
     rank: int
 
 
@@ -70,7 +70,7 @@ class Hit(NamedTuple):
     """One tool that was found."""
 
     tool: Any
-    """As the caller knows it."""
+    """The tool as the caller knows it."""
     match: str
     """`prefix`, `word`, `fuzzy` or `some`."""
     field: str

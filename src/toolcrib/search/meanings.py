@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LONGEST = 3
 """Words of the longest phrase in the table."""
 _TABLE = Path(__file__).with_name("meanings.txt")
-"""In each line words and phrases of people, and after the colon those of tools."""
+"""A file with words and phrases of people in each line, and after the colon those of tools."""
 _EMPTY = (
     "a an and are as at be been but by can did do does for from had has have how i if in into is it its just"
     " my no not now of on or our out same should so some such than that the their them then there these they"

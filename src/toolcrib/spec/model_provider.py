@@ -16,7 +16,7 @@ class ModelProvider:
     """A server of models."""
 
     name: str
-    """As models name it: the part of `NAME:MODEL` before the colon."""
+    """The name as models use it: the part of `NAME:MODEL` before the colon."""
     api: ModelApi
     base_url: str
     key: str | None = None

@@ -26,7 +26,7 @@ _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 # The port of RFC 8314 on which TLS begins at once; on others STARTTLS asks for it.
 _IMPLICIT_TLS = 465
 _TIMEOUT_S = 20.0
-"""For the connection, and for each answer of the server."""
+"""Seconds for the connection, and for each answer of the server."""
 _VARIABLES = ("SMTP_HOST", "SMTP_PORT", "SMTP_USER", "SMTP_FROM")
 
 

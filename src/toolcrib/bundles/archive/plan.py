@@ -60,7 +60,7 @@ class ImportPlan(Struct, frozen=True, rename="camel"):
     slug: str
     on_conflict: OnConflict
     state: State
-    """Of the bundle's own texts."""
+    """The state of the bundle's own texts."""
     action: Action
     actions: dict[OnConflict, Action]
     is_enabled: bool

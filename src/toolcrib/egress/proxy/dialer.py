@@ -28,9 +28,9 @@ class ProxyLimits:
     """Time limits of a connection, in seconds, and the number of connections."""
 
     header_s: float = 10.0
-    """For a request's head, a SOCKS handshake, and the first message inside a tunnel once it has begun."""
+    """Seconds for a request's head, a SOCKS handshake, or the first message in a tunnel once it has begun."""
     dial_s: float = 10.0
-    """For the name and the connection together."""
+    """Seconds for the name and the connection together."""
     idle_s: float = 60.0
     """Without a byte in either direction; also the time a server has to begin its answer."""
     connections: int = 64

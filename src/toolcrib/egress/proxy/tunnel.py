@@ -36,7 +36,7 @@ class ClientHello:
     """The facts in the first message of a TLS client."""
 
     server_name: str | None
-    """As sent, or None."""
+    """The name as it was sent; None without one."""
     encrypted: bool = False
     """A second hello with another name may be hidden in this one (Encrypted Client Hello, or its grease)."""
 

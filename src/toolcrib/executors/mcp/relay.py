@@ -38,7 +38,7 @@ class CallRelay:
         self._client = client = ctx.client
         given = {} if client is None else client.capabilities
         self.capabilities = {name: given[name] for name in _KNOWN if isinstance(given.get(name), Mapping)}
-        """Those of its client that can be passed on."""
+        """The capabilities of its client that can be passed on."""
         self.session = None if client is None else client.session
         self._asked = 0
         self._over = asyncio.Event()

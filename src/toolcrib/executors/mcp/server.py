@@ -35,8 +35,8 @@ _PATIENCE = 1
 _MAX_STDERR = 2_000
 _RELISTEN_S = 5.0
 _REST = 9
-"""After a list of a changed server, as many times its duration pass before the next, `_RELISTEN_S` at most:
-a server may announce changes without end."""
+"""The pause after a list of a changed server, as a multiple of its duration, `_RELISTEN_S` at most: a server
+may announce changes without end."""
 _CANCEL_S = 5.0
 _COMPLETE_S = 10.0
 _DRAIN_S = 30.0

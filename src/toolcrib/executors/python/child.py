@@ -1,9 +1,9 @@
 """Runs inside the sandbox: imports a tool's module, calls its function, answers on descriptor 3.
 
-Standard library only: the tool's `venv` may have any interpreter from Python 3.8. Standard input is the job as
-JSON: module, function, args, kwargs, path (folders that no tool may write, put first on sys.path), cwd (put
-last, because other tools may write there), returns (`json` or `text`), trace (true to report the hosts and
-variables that the tool asks for).
+Standard library only: the tool's `venv` may have any interpreter from Python 3.8. Standard input is the job
+as JSON: module, function, args, kwargs, path (folders that no tool may write, put first on sys.path), cwd
+(put last, because other tools may write there), returns (`json` or `text`), trace (true to report the hosts
+and variables that the tool asks for).
 """
 
 import inspect

@@ -44,7 +44,7 @@ class Block:
     """The permissions that a run needed, and what else it asked for. A block grants nothing."""
 
     network: Any = False
-    """As in a manifest: false, true, host or {allow: […]}."""
+    """The permission as in a manifest: false, true, host or {allow: […]}."""
     network_why: str = ""
     needed: list[Line] = field(default_factory=list)
     missing: list[Line] = field(default_factory=list)

@@ -71,7 +71,7 @@ class Rules:
     """The `policy` block of a project's settings."""
 
     default: Effect = "allow"
-    """For calls that no rule matches."""
+    """The decision for calls that no rule matches."""
     rules: tuple[Rule, ...] = field(default=())
     self_approval: bool = False
     """True if a token may decide on the calls of its owner's agent."""

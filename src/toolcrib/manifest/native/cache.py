@@ -251,7 +251,7 @@ class ManifestCache:
 
     @cached_property
     def _key(self) -> bytes:
-        """For this folder, this version of the code, and the libraries beside orjson."""
+        """Return the key for this folder, this version of the code, and the libraries beside orjson."""
         return cache_key(_FORM, [self._base, repr(self._files), *_code()])
 
 

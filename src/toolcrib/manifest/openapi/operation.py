@@ -207,7 +207,7 @@ class OperationServer(NamedTuple):
     url: str
     """Scheme, host and base path, without a slash at the end."""
     host: str
-    """As in a permission: with the port unless it is the default of the scheme."""
+    """The host as in a permission: with the port unless it is the default of the scheme."""
 
 
 def base_url(document: OpenApiDocument, path: Node, operation: Node, given: str | None) -> OperationServer:

@@ -39,7 +39,7 @@ class Scaffold:
     kind: str
     description: str
     runs: str
-    """By kind: a command line, a URL, a folder, an SQL statement, another tool; unused for python."""
+    """A command line, a URL, a folder, an SQL statement or another tool, by the kind; unused for python."""
     arguments: Mapping[str, str]
     """Name to JSON type. Placeholders in `runs` that are missing here are texts."""
     read: tuple[str, ...] = ()

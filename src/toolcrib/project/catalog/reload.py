@@ -52,7 +52,7 @@ class HotReload:
             registry.place, external.sources, lambda text: self._report(CatalogChange(warnings=[text]))
         )
         self._known: list[Diagnostic | str] = []
-        """What the last look at everything reported: polling finds it again each time."""
+        """The findings of the last look at everything: polling finds them again each time."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

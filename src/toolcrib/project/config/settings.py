@@ -319,7 +319,7 @@ class Config:
 _SETTINGS: dict[str, _Setting] = {
     one.name: one.metadata["setting"] for one in fields(Config) if "setting" in one.metadata
 }
-"""By the name of the field."""
+"""Name of a field of `Config` to its setting."""
 _FIELDS = {setting.key: name for name, setting in _SETTINGS.items()}
 KEYS = tuple(sorted(_FIELDS))
 """Every setting."""

@@ -18,7 +18,7 @@ from toolcrib.manifest.kinds import CodeFile
 from toolcrib.sandbox.files.paths import Paths
 
 OUTSIDE = "outside of the project"
-"""In place of the digest of a file that is not in the project."""
+"""The text in place of the digest of a file that is not in the project."""
 _UNREADABLE = "cannot be checked"
 
 

@@ -27,7 +27,7 @@ class Weakening:
     """One setting that waits for trust."""
 
     name: str
-    """For example `sandbox.minimum`."""
+    """The setting, such as `sandbox.minimum`."""
     allows: str
     """Its effect if it were trusted, in words."""
 

@@ -121,7 +121,7 @@ class ClaimedRun(NamedTuple):
 
     @property
     def epoch(self) -> int:
-        """Only what is recorded with the newest epoch counts."""
+        """The epoch of the claim: only what is recorded with the newest one counts."""
         return self.run.epoch
 
 

@@ -32,7 +32,7 @@ class PathState(NamedTuple):
     """The file, folder or link at a path."""
 
     kind: int
-    """As of `stat.S_IFMT`; 0 if there is nothing, or it cannot be looked at."""
+    """The type as `stat.S_IFMT` returns it; 0 if there is nothing, or it cannot be looked at."""
     text: str
     """The target of a symbolic link."""
     identity: tuple[int, int] | None

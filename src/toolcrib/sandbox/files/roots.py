@@ -49,7 +49,7 @@ class FolderEntry(NamedTuple):
     name: str
     kind: Literal["file", "dir", "link", "other"]
     size: int
-    """In bytes; of a link, the length of its text."""
+    """The size in bytes; of a link, the length of its text."""
     modified: float
     """Seconds since the epoch."""
 

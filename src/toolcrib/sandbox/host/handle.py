@@ -69,7 +69,7 @@ class SandboxHandle:
         self.spare = False
         """True if it was made before it was needed."""
         self.pidfd = -1
-        """Of its pid 1 or keeper, once it has come."""
+        """The pidfd of its pid 1 or keeper, once it has come."""
         self.fds: dict[str, int] = {}
         """Further descriptors that came: `listener` (on its loopback, for the proxy) and `watch`."""
         self.due = {"pid"}

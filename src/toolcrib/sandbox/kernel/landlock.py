@@ -50,7 +50,7 @@ WRITING = (
 )  # fmt: skip
 """Not MAKE_CHAR and MAKE_BLOCK: a device on a granted folder would outlive the call."""
 USING = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
-"""For device nodes; without a right to a terminal's ioctls, `isatty` fails with a misleading error."""
+"""The rights to device nodes; without that to a terminal's ioctls, `isatty` fails with a misleading error."""
 
 FEATURES: tuple[tuple[str, int, int, int, int], ...] = (
     # name, version of the interface, rights over files, over TCP, scopes

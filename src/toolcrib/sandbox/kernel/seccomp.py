@@ -94,10 +94,10 @@ SHARED: tuple[tuple[int, str], ...] = (
     # Landlock does not check these.
     (errno.ENOTSUP, "getxattr lgetxattr getxattrat listxattr llistxattr listxattrat"),
 )
-"""Also refused where the process shares the machine's IPC objects and files with others."""
+"""Calls that are also refused where the process shares the machine's IPC objects and files with others."""
 MODES = "chmod fchmod fchmodat chown fchown lchown fchownat"
-"""Also refused where a process has no mount tree of its own: Landlock does not check these calls, and whoever
-owns a file may make them."""
+"""Calls that are also refused where a process has no mount tree of its own: Landlock does not check them, and
+whoever owns a file may make them."""
 
 
 INIT_ALLOWED = {

@@ -50,7 +50,7 @@ class HttpRequest(Generic[S]):
     data: bytes
     """The body as it was sent."""
     media_type: str
-    """Of the body: lower case, without parameters; "" without a body."""
+    """The type of the body, in lower case and without parameters; "" without a body."""
 
     @property
     def client(self) -> Client:
@@ -83,7 +83,7 @@ class Route:
 
     method: str
     path: str
-    """With parameters in braces: `/tools/bundles/{bundleID}`."""
+    """The path, with parameters in braces: `/tools/bundles/{bundleID}`."""
     handler: Handler
     """Its name is the operation's id, its docstring the description. A plain function runs in a thread, so it
     may wait for files; a coroutine function runs on the event loop, so it must not."""

@@ -126,7 +126,7 @@ class ClientCalls:
         self._slots = asyncio.Semaphore(settings.max_running)
         self._open: dict[object, ClientCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        """Also those of cancelled calls, until they have ended."""
+        """The tasks of the calls, also of cancelled ones until they have ended."""
         self._ended = ""
         """Says why the calls that ran were ended."""
 

@@ -208,7 +208,7 @@ class ServerCalls:
         self._durable = durable
         durable.on_event = self._add
         self._running: dict[str, OpenCall] = {}
-        """Also those of the store that are followed."""
+        """The calls that run, also those of the store that are followed."""
         self._here = 0
         """The number of the others: those that were begun here."""
         self._ended: dict[str, OpenCall] = {}

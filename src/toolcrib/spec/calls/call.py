@@ -23,17 +23,17 @@ class CallEvent:
     attempt: int = 1
     """Number of the attempt, from 1. The chunks of an attempt that failed are void."""
     done: float | None = None
-    """Of `progress`: how far the tool has come,"""
+    """Of `progress`: the part that the tool has done, on a scale up to `total`."""
     total: float | None = None
-    """and the end of that scale, if it is known."""
+    """The end of that scale, if it is known."""
     message: str = ""
-    """Of `progress`; of `approval`, the reason why a person must decide."""
+    """Of `progress`: its message. Of `approval`: the reason why a person must decide."""
     text: str = ""
     """Of `chunk`: the next part of the tool's output."""
     approval: str | None = None
     """Of `approval`: the id of the approval that the call waits for."""
     status: Literal["ok", "error", "pending", "cancelled"] | None = None
-    """Of `ended`."""
+    """Of `ended`: the status of the call."""
     code: str | None = None
     """The error code of a call that ended with an error."""
     duration_ms: float | None = None

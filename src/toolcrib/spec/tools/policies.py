@@ -34,7 +34,7 @@ class Hmac:
     encoding: Literal["hex", "base64", "base64url"] = "hex"
     key_encoding: Literal["text", "hex", "base64"] = "text"
     value: str = "{signature}"
-    """Also `{timestamp}`, `{nonce}` and `{username}`, the value of `username_secret`."""
+    """The text that is sent: `{signature}`, `{timestamp}`, `{nonce}` and `{username}` are replaced."""
     timestamp: Literal["unix", "unix_ms", "iso"] = "unix"
     timestamp_header: str | None = None
     nonce_header: str | None = None
@@ -47,7 +47,7 @@ class OAuth2:
     token_url: str
     grant: Literal["client_credentials", "refresh_token", "device_code"] = "client_credentials"
     client_id: str | None = None
-    """In clear text; `username_secret` names a secret instead."""
+    """The id in clear text; `username_secret` names a secret instead."""
     client_auth: Literal["basic", "post", "none"] = "basic"
     scope: str | None = None
     refresh_secret: str | None = None
@@ -97,15 +97,15 @@ class Limits:
     output_bytes: int | None = None
     """Bytes of the output that the caller sees; the rest is cut, and a warning says so."""
     memory_bytes: int | None = None
-    """Of a confined tool with all its processes."""
+    """Memory of a confined tool with all its processes."""
     processes: int | None = None
     """Processes and threads of a confined tool at one time."""
     cpu_ms: int | None = None
     """Processor time of each process of a confined tool."""
     file_bytes: int | None = None
-    """Of any one file that a confined tool writes."""
+    """Size of any one file that a confined tool writes."""
     open_files: int | None = None
-    """Of each process of a confined tool."""
+    """Files that each process of a confined tool may have open."""
     calls_per_minute: int | None = None
     """Calls within any 60 seconds, over all processes of the project."""
     min_interval_ms: int | None = None

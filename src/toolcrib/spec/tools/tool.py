@@ -95,7 +95,7 @@ class Tool:
 
 
 HINT_ASKED = "A person has been asked. Once they have approved it, make the same call again."
-"""For callers that may be models: it never says how to approve."""
+"""A hint for callers that may be models: it never says how to approve."""
 
 
 def may_touch(tool: Tool) -> list[str]:

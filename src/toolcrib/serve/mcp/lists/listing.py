@@ -158,7 +158,7 @@ class CallerListing:
         self._revision: int | None = None
         self._tools: dict[str, Tool | memoryview] = {}
         self._kept: dict[str, AdvertisedTool] = {}
-        """Those of the tools that were asked for: with thousands of tools, making all takes long."""
+        """The tools that were asked for: with thousands of tools, making all takes long."""
         self._resources: dict[str, AdvertisedTool] = {}
         self._templates: dict[str, tuple[_Match, AdvertisedTool]] = {}
         self._pages: dict[ListName, Pages] = {}

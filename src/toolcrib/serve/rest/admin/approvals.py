@@ -114,7 +114,7 @@ class Approve(Body, kw_only=True):
     """A decision to let a call run."""
 
     seal: str
-    """Of the approval as it was shown: a decision about something else is refused."""
+    """The seal of the approval as it was shown: a decision about something else is refused."""
     scope: _Scope = "once"
     """`once`; these arguments in this `session`, or always (`arguments`); all that this `rule` asks for."""
     arguments: dict[str, Any] | UnsetType = UNSET

@@ -25,7 +25,7 @@ class BundlesQuery(PageQuery, kw_only=True):
     """The query of a list of bundles."""
 
     bundle_ids: tuple[BundleId, ...] = field(default=(), name="bundleIDs")
-    """Only these."""
+    """Only the bundles with these ids."""
     include_disabled: bool = False
 
 

@@ -57,7 +57,7 @@ class Facets(Struct, kw_only=True):
     tags: dict[str, int]
     types: dict[str, int]
     bundles: dict[str, int]
-    """By the id of the bundle."""
+    """Id of a bundle to the number of its tools."""
 
 
 @ROUTES.add(
