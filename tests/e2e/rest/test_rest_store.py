@@ -291,10 +291,10 @@ def test_a_native_manifest_is_put_by_its_content_type(bundle: Bundle) -> None:
 
 def test_a_tool_says_if_it_can_be_called_here(bundle: Bundle) -> None:
     assert bundle.send_tool("PUT", HTTP).json["availability"] == "available"
-    function = {"type": "go", "displayName": "F", "impl": {"goFunc": "github.com/acme/F"}}
+    function = {"type": "go", "displayName": "F", "impl": {"goFunc": "github.com/acme.F"}}
     record = bundle.send_tool("PUT", function, "f", "1").json
     assert record["availability"] == "unavailable"
-    assert "github.com/acme/F" in record["unavailableBecause"]
+    assert "github.com/acme.F" in record["unavailableBecause"]
     assert record["isEnabled"] is True
     # It counts as disabled, before anybody is asked about its calls.
     for path in (f"/tools?bundleIDs={bundle.id}", f"/tools/search?q=f&bundleIDs={bundle.id}"):
@@ -304,6 +304,7 @@ def test_a_tool_says_if_it_can_be_called_here(bundle: Bundle) -> None:
         assert found == [(True, "unavailable")]
     call = bundle.server.send("POST", f"{bundle.tool('f', '1')}/invoke", {"args": {}})
     assert (call.status, call.code) == (503, "tool_unavailable")
+    assert "`project.functions.register('F', function)`" in call.json["error"]["hint"]
 
 
 def test_a_missing_schema_is_the_empty_object(bundle: Bundle) -> None:

@@ -106,7 +106,7 @@ class Binder:
                     return other.executor
         raise ToolUnavailable(
             f"{tool.name} calls the function {reference!r}, which is not registered in this process",
-            hint="Register it where the project is opened: `project.functions.register(name, function)`.",
+            hint=f"Register it after opening the project: `project.functions.register({name!r}, function)`.",
             details={"reference": reference},
         )
 
