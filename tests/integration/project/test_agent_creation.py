@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,27 @@ timeout_mins: 5
 ---
 You audit.
 """
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("timeout_mins", "", "must be a number, not nothing"),
+        ("timeout_mins", "{}", "must be a number, not a mapping"),
+        ("timeout_mins", "0", "must be greater than 0"),
+        ("max_turns", "many", "must be a whole number, not the text `many`"),
+        ("temperature", "[]", "must be a number, not a list"),
+        ("description", "[a, b]", "must be text, not a list"),
+        ("tools", "true", "must be text or a list, not true"),
+        ("kind", "3", "must be text, not the number 3"),
+    ],
+)
+def test_a_wrong_value_in_an_imported_agent_is_found_at_its_line(
+    crib: Crib, key: str, value: str, message: str
+) -> None:
+    source = crib.write("a.md", f"---\nname: a\nmodel: claude-x\n{key}: {value}\n---\nDo it.\n")
+    with pytest.raises(ManifestError, match=rf"a\.md:4:\d+: .*`{key}` {re.escape(message)}"):
+        import_agent(crib.open(), source)
 
 
 def test_agents_of_claude_and_gemini_are_imported_with_notes(crib: Crib) -> None:

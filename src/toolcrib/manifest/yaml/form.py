@@ -20,7 +20,6 @@ _TYPES = {
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",
-    "null": "nothing",
 }
 
 
@@ -114,9 +113,9 @@ class Form:
     ) -> Diagnostic:
         value, hint = error.instance, None
         if keyword == "type":
-            wanted = " or ".join(_TYPES[name] for name in facts["types"])
-            explanation = f"must be {wanted}, not {_what(value)}"
-            hint = _type_hint(facts["types"], value)
+            wanted = [name for name in facts["types"] if name != "null"]
+            explanation = f"must be {' or '.join(_TYPES[name] for name in wanted)}, not {_what(value)}"
+            hint = _type_hint(wanted, value)
         elif keyword in ("enum", "const"):
             options = facts["options"] if keyword == "enum" else [facts["expected_value"]]
             known = [str(option) for option in options]
@@ -184,6 +183,7 @@ def _bound(keyword: str, limit: Any) -> str:
     bounds = {
         "minimum": f"must be at least {limit}",
         "maximum": f"must be at most {limit}",
+        "exclusiveMinimum": f"must be greater than {limit}",
         "minItems": f"must have at least {limit} item" + ("" if limit == 1 else "s"),
         "uniqueItems": "has the same item twice",
         "minLength": "must not be empty",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from toolcrib.errors import ConflictError, InvalidInput
-from toolcrib.manifest import ANY_FILE, dump, read
+from toolcrib.manifest import ANY_FILE, dump, failure, read
 from toolcrib.manifest.dialects.skill.reader import load_skill
+from toolcrib.manifest.yaml.form import Form
 from toolcrib.project.project import Project
-from toolcrib.runs.agents import Agent, read_agent
+from toolcrib.runs.agents import Agent, agent_schema, read_agent
 from toolcrib.spec.record import record
 
 _FOLDERS = (".claude/agents", ".gemini/agents")
@@ -53,6 +55,22 @@ class ImportedAgent:
         return {**found, "agent": self.agent.document}
 
 
+@cache
+def _form() -> Form:
+    """Return the form of the keys that are taken over."""
+    own = agent_schema()["properties"]
+    text, turns = {"type": ["string", "null"]}, own["budgets"]["properties"]["iterations"]
+    properties = {
+        "name": own["name"],
+        **dict.fromkeys(("description", "model", "kind"), text),
+        "tools": {"type": ["array", "string", "null"], "items": {"type": "string"}},
+        "temperature": own["settings"]["properties"]["temperature"],
+        **dict.fromkeys(("max_turns", "maxTurns"), turns),
+        "timeout_mins": own["budgets"]["properties"]["time_s"],
+    }
+    return Form({"properties": properties})
+
+
 def importable(root: Path) -> list[Path]:
     """Return the files of agents of both programs in a project."""
     return [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.md")) if path.is_file()]
@@ -64,15 +82,17 @@ def import_agent(
     """Write the agent of a file into the project's folder of agents.
 
     `model` (PROVIDER:MODEL) is used where the file names no model by its full name. Raises ManifestError for
-    a file without front matter, InvalidInput for what cannot be an agent here, ConflictError for a name that
-    is taken.
+    a file without front matter or with a wrong value in it, InvalidInput for what cannot be an agent here,
+    ConflictError for a name that is taken.
     """
     files = project.catalog.files if source in importable(project.root) else ANY_FILE
     document = load_skill(read(str(source), files), str(source))
     front = document.data
-    if not isinstance(front, dict) or not isinstance(front.get("name"), str):
+    if not isinstance(front, dict) or front.get("name") is None:
         raise InvalidInput(f"{source} has no `name` in its front matter, so it is not an agent")
-    if front.get("kind", "local") != "local":
+    if misfits := _form().misfits(document, front):
+        raise failure(misfits)
+    if (front.get("kind") or "local") != "local":
         raise InvalidInput(
             f"{source} is an agent of kind {front['kind']!r}, which runs elsewhere",
             hint="Only agents of kind local can be imported.",
@@ -127,7 +147,7 @@ def _tools(project: Project, named: Any, notes: list[str]) -> list[str]:
     if named is None:
         notes.append("it lists no tools, which means all of them there and none here: list those it needs")
         return []
-    names = re.split(r"[,\s]+", named) if isinstance(named, str) else [str(one) for one in named]
+    names = re.split(r"[,\s]+", named) if isinstance(named, str) else named
     known = {name for name, _ in project.described()}
     found = []
     for name in filter(None, names):
