@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.bundles.files import StoreLock, create_file
-from toolcrib.state.private import unwritable
+from toolcrib.errors import StateUnavailable
+from toolcrib.state.private import open_plain, unwritable
 
 _LINE = len(f"{uuid.UUID(int=0)} {uuid.UUID(int=0)}.json\n")
 """Bytes for a tool."""
@@ -61,7 +62,7 @@ class Journal:
             # Of writers that share the lock one creates it: `create_file` leaves one that is there as it is.
             if not self._path.exists():
                 create_file(self._path, secrets.token_hex(8))
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 # One write with O_APPEND: lines of writers that share the lock do not mix. If a full disk
                 # takes a part of the lines only, the change is refused.
@@ -92,7 +93,7 @@ class Journal:
     def _between(self, begin: int, end: int) -> list[Change]:
         if begin == end:
             return []
-        with self._path.open("rb") as file:
+        with open_plain(self._path) as file:
             file.seek(begin)
             lines = file.read(end - begin).decode(errors="replace").splitlines()
         changes: dict[Change, None] = {}
@@ -108,11 +109,13 @@ class Journal:
         try:
             if self._last is not None and _state(self._path.stat()) == self._last[0]:
                 return self._last[1]  # Asked before each list and search
-            with self._path.open("rb") as file:
+            with open_plain(self._path) as file:
                 found = os.fstat(file.fileno())
                 end = Position(file.readline(200).decode(errors="replace"), found.st_size)
         except FileNotFoundError:
             return Position("", 0)
+        except OSError as error:
+            raise StateUnavailable(f"{self._path} cannot be read: {error.strerror}") from None
         self._last = _state(found), end
         return end
 

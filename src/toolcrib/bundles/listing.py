@@ -21,6 +21,7 @@ from toolcrib.bundles.journal import Change, Position
 from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
+from toolcrib.state.private import open_plain
 
 _Order = tuple[str, str, str, str]
 """`createdAt` and id: what was made last comes last. Bundle and file too: copies by hand have the same id."""
@@ -247,7 +248,8 @@ class Listing:
     def _load(self) -> None:
         try:
             assert self._snapshot is not None
-            stored = msgspec.msgpack.decode(self._snapshot.read_bytes(), type=_Snapshot)
+            with open_plain(self._snapshot) as file:
+                stored = msgspec.msgpack.decode(file.read(), type=_Snapshot)
         except (OSError, ValueError, RecursionError, AssertionError):
             return
         self._position = Position(stored.journal, stored.offset)

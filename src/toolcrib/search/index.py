@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolcrib.search.meanings import stemmer
 from toolcrib.search.ranking import FIELDS, START_LENGTH
 from toolcrib.search.words import indexed_words, words_of
+from toolcrib.state.private import open_plain
 
 if TYPE_CHECKING:
     from tantivy import Index
@@ -293,10 +294,16 @@ def _saved_state(folder: Path | None) -> Any:
     """Return the state on disk; None if there is none, or the index was not written to its end."""
     import orjson
 
-    if folder is None or not (folder / "tantivy" / "meta.json").exists():
+    if folder is None:
         return None
     try:
-        stored = orjson.loads((folder / "state.json").read_bytes())
+        with os.scandir(folder / "tantivy") as entries:
+            plain = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
+        # To open a FIFO, tantivy would wait for a writer.
+        if "meta.json" not in plain or not all(plain.values()):
+            return None
+        with open_plain(folder / "state.json") as file:
+            stored = orjson.loads(file.read())
         return stored["state"] if stored["form"] == _FORM else None
     except (OSError, ValueError, TypeError, KeyError):
         return None

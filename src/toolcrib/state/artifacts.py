@@ -18,7 +18,7 @@ from toolcrib.errors import NotFoundError
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
-from toolcrib.state.private import put_private, read_private, write_private
+from toolcrib.state.private import open_plain, put_private, read_private, write_private
 
 KEPT_S = 7 * 86_400.0
 """Seconds that an artifact is kept."""
@@ -123,7 +123,7 @@ class Artifacts:
         """Return a range of an artifact's bytes. Raises as `get`."""
         path = Path(self.get(id, caller).path)
         try:
-            with path.open("rb") as file:
+            with open_plain(path) as file:
                 file.seek(offset)
                 return file.read(limit)
         except OSError as error:
@@ -166,6 +166,6 @@ class Artifacts:
     def _remove_left(self, known: set[str], now: float) -> None:
         """Remove what killed processes have left: outputs without a record, and files not yet renamed."""
         for path in self._folder.iterdir() if self._folder.exists() else ():
-            with suppress(FileNotFoundError):  # Another process removes it too.
+            with suppress(OSError):  # Another process removes it too, or it is a folder.
                 if path.name.lstrip(".")[:36] not in known and path.stat().st_mtime < now - _LEFT_S:
                     path.unlink()

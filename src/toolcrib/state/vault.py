@@ -14,7 +14,7 @@ from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.places import data_home
-from toolcrib.state.private import put_private
+from toolcrib.state.private import open_plain, put_private
 
 _is_key = re.compile(r"[0-9a-f]{64}\Z").match
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -84,7 +84,8 @@ def _made_once(path: Path, size: int) -> str:
     if not path.exists():
         put_private(path, os.urandom(size).hex().encode(), first=True)
     # Read from the file in any case: of two processes that make it at once, one wins.
-    return path.read_text(errors="replace").strip()
+    with open_plain(path) as file:
+        return file.read().decode(errors="replace").strip()
 
 
 def _require_own(folder: Path) -> None:

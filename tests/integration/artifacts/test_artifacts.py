@@ -55,6 +55,7 @@ def test_what_a_killed_process_has_left_is_removed_later(tmp_path: Path) -> None
     killed = [tmp_path / f"{new_id()}.data", tmp_path / f".{new_id()}.data.0123456789abcdef"]
     for path in killed:
         path.write_bytes(b"left")
+    (tmp_path / "folder").mkdir()
     for _ in range(4):
         put()
     assert all(path.exists() for path in killed)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,11 @@ for number in range(100):
     if number % 4 == 1:
         store.switch_tool(sys.argv[2], f"{sys.argv[3]}-{number}", "1", enabled=False)
 """
+
+
+def socket_at(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
 
 
 def every(tool: ListedTool) -> bool:
@@ -163,6 +171,7 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
         lambda path: path.write_bytes(path.read_bytes().replace(b"a1", b"\xff1")),
         lambda path: path.write_bytes(random.Random(1).randbytes(500)),
         lambda path: path.unlink(),
+        lambda path: (path.unlink(), os.mkfifo(path)),
         lambda _: (tmp_path / "journal").unlink(),
     ]
     for harm in harms:
@@ -201,6 +210,18 @@ def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(
     Store(tmp_path).put_tool(bundle, "a", "1", TOOL)
     in_step(store, listing)
     assert [tool.slug for tool in listing.tools()] == ["a"]
+
+
+@pytest.mark.parametrize("special", [os.mkfifo, socket_at])
+def test_a_journal_that_is_no_file_is_an_error_and_no_wait(
+    store: Store, bundle: str, tmp_path: Path, special: Callable[[Path], None]
+) -> None:
+    (tmp_path / "journal").unlink()
+    special(tmp_path / "journal")
+    with pytest.raises(StateUnavailable, match="journal cannot be"):
+        store.put_tool(bundle, "a", "1", TOOL)
+    with suppress(StateUnavailable):
+        in_step(store, Listing(store, tmp_path / "listing"))
 
 
 def test_what_is_built_in_is_listed_with_its_switch(tmp_path: Path) -> None:
@@ -246,7 +267,7 @@ def test_a_change_is_made_only_once_its_line_is_on_disk(
         raise OSError(errno.EIO, "the disk is broken")
 
     monkeypatch.setattr("toolcrib.bundles.journal.os.fdatasync", fail)
-    with pytest.raises(StateUnavailable, match="journal cannot be written"):
+    with pytest.raises(StateUnavailable, match="journal cannot be"):
         store.put_tool(bundle, "a", "1", TOOL)
     assert store.tools(bundle) == []
 

@@ -53,6 +53,13 @@ def test_an_origin_that_was_never_written_is_no_origin(tmp_path: Path) -> None:
         vault.origin()
 
 
+def test_an_origin_that_is_a_fifo_is_no_origin(tmp_path: Path) -> None:
+    vault = Vault(Path("/a"), tmp_path)
+    os.mkfifo(vault.folder / "origin")
+    with pytest.raises(StateUnavailable, match="is empty"):
+        vault.origin()
+
+
 def test_an_origin_that_is_no_text_is_that_of_no_database(tmp_path: Path) -> None:
     vault = Vault(Path("/a"), tmp_path)
     with closing(SqliteDatabase(tmp_path / "state.db", PROJECT, origin=vault.origin())) as database:

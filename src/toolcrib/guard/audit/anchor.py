@@ -34,7 +34,7 @@ from toolcrib.errors import AuditUnavailable, StateUnavailable
 from toolcrib.guard.audit.files import is_at, newest_first
 from toolcrib.guard.audit.line import AuditEntry, Head, parse
 from toolcrib.state import is_alive, this_process, uptime
-from toolcrib.state.private import put_private
+from toolcrib.state.private import open_plain, put_private
 
 ROOM = 4096
 """Bytes reserved for the end of a call, beside those of its start: its end repeats the start's fields."""
@@ -260,7 +260,8 @@ def read_anchor(path: Path) -> Anchored | None:
 def _read_key(anchor: Path) -> str:
     """Return the key beside the anchor: 128 characters, a whole block of BLAKE2b. Empty if there is none."""
     try:
-        return anchor.with_name(_KEY).read_text("ascii", errors="replace")[:128]
+        with open_plain(anchor.with_name(_KEY)) as file:
+            return file.read(128).decode("ascii", errors="replace")
     except FileNotFoundError:
         return ""
 

@@ -123,7 +123,7 @@ def making(project: Project, folder: Path) -> Iterator[Path]:
         folder.mkdir(exist_ok=True)
     path = project.vault.folder / "create.lock"
     try:
-        lock = path.open("ab")
+        lock = path.open("ab+", buffering=0)  # With "ab", opening a FIFO would wait for a reader.
     except OSError as error:
         raise unwritable(path, error) from None
     with lock:

@@ -368,7 +368,21 @@ def file(folder: Path) -> None:
     folder.touch()
 
 
-@pytest.mark.parametrize("harm", [gone, noise, half, unfinished, another, nonsense, link, file])
+def fifo_of_the_state(folder: Path) -> None:
+    (folder / "state.json").unlink()
+    os.mkfifo(folder / "state.json")
+
+
+def fifo_of_a_part(folder: Path) -> None:
+    part = next((folder / "tantivy").glob("*.idx"))
+    part.unlink()
+    os.mkfifo(part)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [gone, noise, half, unfinished, another, nonsense, link, file, fifo_of_the_state, fifo_of_a_part],
+)
 def test_the_index_is_made_anew(crib: Crib, tmp_path: Path, harm: Callable[[Path], None]) -> None:
     before = names(crib, "weather")
     (index,) = (tmp_path / "cache").glob("*/search")
