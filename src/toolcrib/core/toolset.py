@@ -126,8 +126,9 @@ class Toolset:
     def run(self) -> NoReturn:
         """Serve the tools to an MCP client on standard input and output, and end the process with it.
 
-        For the end of a program: `if __name__ == "__main__": tools.run()`. Raises ProgramRead instead while
-        the command line only reads the program.
+        For the end of a program: `if __name__ == "__main__": tools.run()`. While it serves, `print` writes to
+        standard error; what is printed before goes to the client. Raises ProgramRead instead while the
+        command line only reads the program.
         """
         if reading_program.get():
             raise ProgramRead

@@ -39,7 +39,13 @@ for number in range(100):
 """
 
 
+def fifo_at(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 def socket_at(path: Path) -> None:
+    path.unlink()
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
 
@@ -171,7 +177,7 @@ def test_the_snapshot_saves_reading_and_may_be_gone_damaged_or_old(
         lambda path: path.write_bytes(path.read_bytes().replace(b"a1", b"\xff1")),
         lambda path: path.write_bytes(random.Random(1).randbytes(500)),
         lambda path: path.unlink(),
-        lambda path: (path.unlink(), os.mkfifo(path)),
+        fifo_at,
         lambda _: (tmp_path / "journal").unlink(),
     ]
     for harm in harms:
@@ -212,11 +218,10 @@ def test_a_line_that_a_full_disk_cut_off_hides_no_later_one(
     assert [tool.slug for tool in listing.tools()] == ["a"]
 
 
-@pytest.mark.parametrize("special", [os.mkfifo, socket_at])
+@pytest.mark.parametrize("special", [fifo_at, socket_at])
 def test_a_journal_that_is_no_file_is_an_error_and_no_wait(
     store: Store, bundle: str, tmp_path: Path, special: Callable[[Path], None]
 ) -> None:
-    (tmp_path / "journal").unlink()
     special(tmp_path / "journal")
     with pytest.raises(StateUnavailable, match="journal cannot be"):
         store.put_tool(bundle, "a", "1", TOOL)
