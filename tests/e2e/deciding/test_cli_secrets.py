@@ -53,6 +53,14 @@ def test_the_states_are_told_and_no_value(keyed: Crib) -> None:
     assert str(len(VALUE)) not in done.out.replace(str(keyed.root), "")
 
 
+def test_what_a_rule_denies_some_callers_is_pinned_and_its_secrets_are_listed(crib: Crib) -> None:
+    crib.shell("sh", permissions={"secrets": {"A": {}}})
+    crib.write(".toolcrib/config.yml", "policy: {rules: [{effect: deny, tools: [sh], callers: [local]}]}\n")
+    crib.trust()
+    assert [one["name"] for one in cli(crib, "secrets", "check", "--json").document["secrets"]] == ["A"]
+    assert list(cli(crib, "lock", "--json").document["tools"]) == ["sh"]
+
+
 def test_a_short_value_is_warned_of(keyed: Crib) -> None:
     keyed.write(".env", "A=1234567\nB=12345678\n")
     done = cli(keyed, "secrets", "check")

@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     permissions = {"network": {"allow": ["api.example.com"]}, "secrets": {"SHOP_KEY": {"type": "string"}}}
     request = {"url": "https://api.example.com/", "headers": {"Key": "${SHOP_KEY}"}}
     crib.tool("shop", "http", request, permissions=permissions)
-    rules = [{"name": "no-shop", "effect": "deny", "tools": ["shop"], "callers": ["token:*"]}]
+    rules = [{"name": "no-shop", "effect": "deny", "tools": ["shop"], "callers": ["token:*", "local"]}]
     crib.write(".toolcrib/config.yml", json.dumps({"policy": {"rules": rules}}))
     with http_server(crib.root, env={"SHOP_KEY": ""}) as running:
         yield running

@@ -45,7 +45,7 @@ def command(root: str | None, as_json: bool, check: bool) -> int:
 
 def _pins(project: Project) -> Lock:
     """Return the pins of everything as it is now. Raises ManifestError if a tool does not load."""
-    tools = [*project.tools(), *project.agents.reviewed(), *project.workflows.reviewed()]
+    tools = [*project.catalog.every(stored=False), *project.agents.reviewed(), *project.workflows.reviewed()]
     errors = project.errors
     if errors:
         print_diagnostics(errors)

@@ -141,7 +141,7 @@ async def list_secrets(request: RestRequest) -> Answer:
         with suppress(ToolcribError):
             services.project.get(name)
         await asyncio.sleep(0)  # Other requests continue while many tools are made ready.
-    tools = services.project.tools()
+    tools = services.project.catalog.every()
     needs = await run_in_threadpool(secret_needs, tools, services.project.secrets)
     found = [SecretState(**need.as_dict()) for need in needs]
     return Answer(Secrets(ok=not any(need.blocks for need in needs), secrets=found))
