@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -235,6 +236,20 @@ def test_the_call_of_a_silent_worker_is_taken_over_and_its_late_result_refused(
     assert calls.renew([frozen, taken]) == [taken]
     assert calls.finish(taken, b"1")
     assert history(calls, call_id) == ["submitted", "claimed frozen", "lost ready", "claimed other", "done"]
+
+
+def test_a_call_outlives_the_sleep_of_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, other = (DurableCalls(opened(tmp_path), lease_s=1.0) for _ in range(2))
+    call_id = mine.submit("t", {})
+    claim = claimed(mine)
+    awake = time.time
+    monkeypatch.setattr(time, "time", lambda: awake() + 3600)
+    assert other.rescue() == []  # Its worker woke up at the same time, and may renew it first.
+    assert mine.renew([claim]) == [claim]
+    deadline = time.monotonic() + 30
+    while other.rescue() != [call_id]:  # It has died now.
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_what_may_not_run_twice_ends_unknown(calls: DurableCalls, wall: Wall) -> None:

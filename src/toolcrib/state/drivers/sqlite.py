@@ -23,6 +23,8 @@ _WAIT_S = 5.0
 """Seconds a transaction waits for one of another process."""
 _TURN_S = 0.1
 """Seconds until a transaction that was left open for the next one is committed, if none comes."""
+_JUMP_S = 1.0
+"""Seconds by which a clock that is only adjusted never moves at once."""
 _MOST_TOGETHER = 64
 """Transactions of threads that wait for the disk together."""
 _INHERITED: list[sqlite3.Connection] = []
@@ -30,7 +32,11 @@ _INHERITED: list[sqlite3.Connection] = []
 
 
 class _SqliteTransaction(Transaction):
-    __slots__ = ()
+    __slots__ = ("_since",)
+
+    def __init__(self, connection: sqlite3.Connection, since: Callable[[], float]) -> None:
+        super().__init__(partial(_execute, connection))
+        self._since = since
 
     def notify(self) -> None:
         """Do nothing: other processes see each commit in `version`."""
@@ -42,7 +48,7 @@ class _SqliteTransaction(Transaction):
         return time.time()
 
     def since(self) -> float:
-        return 0.0
+        return self._since()
 
     def is_held(self, holder: str) -> bool:
         since, _, process = holder.partition(" ")
@@ -112,6 +118,8 @@ class SqliteDatabase:
         self._group: _Group | None = None
         self._waiting = deque[None]()
         self._version = 0
+        self._clock_set = 0.0, _ahead()
+        """When the clock was seen to have been set, and how far ahead it is of one that nobody sets."""
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -121,7 +129,7 @@ class SqliteDatabase:
             # Deferred: it waits for no writer, and sees the tables as they are at its first SELECT.
             connection.execute("BEGIN")
             try:
-                yield _SqliteTransaction(partial(_execute, connection))
+                yield _SqliteTransaction(connection, self._clock_since)
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -139,7 +147,7 @@ class SqliteDatabase:
         try:
             with self._reporting():
                 with self._turn() as (connection, group):
-                    transaction = _SqliteTransaction(partial(_execute, connection))
+                    transaction = _SqliteTransaction(connection, self._clock_since)
                     yield transaction
                 while not group.ended.wait(_TURN_S):  # Whoever waited to be next has given up.
                     with self._writer.lock:
@@ -215,6 +223,12 @@ class SqliteDatabase:
             finally:
                 self._writer.lock.release()
         return self._version
+
+    def _clock_since(self) -> float:
+        """Return when the clock was last set, or the machine woke up: nobody could renew anything before."""
+        if abs(_ahead() - self._clock_set[1]) > _JUMP_S:
+            self._clock_set = time.time(), _ahead()
+        return self._clock_set[0]
 
     def holder(self) -> str:
         """Return this process's name and the time."""
@@ -311,6 +325,11 @@ def _execute(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) ->
         return connection.execute(sql, values)
     except UnicodeEncodeError:  # A text of a tool or a client; nothing was done.
         return connection.execute(sql, storable(values))
+
+
+def _ahead() -> float:
+    # The second one stands still while the machine sleeps.
+    return time.time() - time.monotonic()
 
 
 def _set_journal(connection: sqlite3.Connection) -> None:
