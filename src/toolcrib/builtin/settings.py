@@ -63,7 +63,7 @@ def root_folders(
 ) -> tuple[RootFolder, ...]:
     """Return the folders of a toolset: one path, or paths by name; `read_only` are names among them.
 
-    None is the working folder. Raises UsageError for a name in `read_only` that is no root.
+    None is the working folder. Raises UsageError for a name in `read_only` that is not a root.
     """
     named = roots if isinstance(roots, Mapping) else {"workspace": "." if roots is None else roots}
     if unknown := set(read_only) - named.keys():

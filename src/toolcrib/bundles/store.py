@@ -230,7 +230,7 @@ class Store:
         return True
 
     def damaged(self, id: str = "") -> list[StateUnavailable]:  # noqa: A002
-        """Return an error for each file, of one bundle or of all, that is no record. Lists leave them out."""
+        """Return an error for each file that is not a record, in one bundle or in all. Lists leave it out."""
         found = []
         for folder in [self._folder / id] if id else _visible(self._folder):
             try:

@@ -216,7 +216,7 @@ def get_variables() -> dict[str, Any]:
 def get_variable(key: str, of: type[T]) -> T | None:
     """Return the run variable `key` if it is set and of this type, else None.
 
-    As in JSON, True is no int, and an int is accepted as a float.
+    As in JSON, True is not an int, and an int is accepted as a float.
     """
     value = get_variables().get(key)
     return value if _is(value, of) else None
@@ -244,7 +244,7 @@ def must_get_variable(key: str, of: type[T]) -> T:
 
 
 def _is(value: Any, of: type) -> bool:
-    # In Python a bool is also an int; in JSON, true is no number.
+    # In Python a bool is also an int; in JSON, true is not a number.
     if isinstance(value, bool):
         return issubclass(bool, of) and of is not int
     return isinstance(value, of) or (of is float and isinstance(value, int))

@@ -232,7 +232,7 @@ class Pipeline:
         try:
             controls.record(ctx, result)
         except ToolcribError as error:
-            # The tool may have run, but a call without a record is no success: the caller gets no value.
+            # The tool may have run, but a call without a record is not a success: the caller gets no value.
             return ctx.failed(error)
         return result
 

@@ -24,7 +24,7 @@ _PADDING = b"\0"
 _NOT_OF_THE_WEB = frozenset(
     {"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7"}
 )
-"""Codecs of Python for other things; some take the square of the length, or make what is no text."""
+"""Codecs of Python for other things: some take quadratic time, or do not return text."""
 
 
 async def decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -80,7 +80,7 @@ class HostPolicy:
         """Return the policy of a tool with this permission whose own URL has `host` and `port`.
 
         `true` and `host` mean the URL's own host, at public addresses only; a list means the list, and its
-        entries without `*` name their host outright. Raises ValueError for an entry that is no host.
+        entries without `*` name their host outright. Raises ValueError for an entry that is not a host.
         """
         rules: tuple[HostRule, ...] = ()
         if network.mode == "hosts":

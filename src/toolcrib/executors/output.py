@@ -233,7 +233,7 @@ def _last(stderr: bytes) -> str:
 
 
 def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: list[str]) -> Any:
-    """Return standard output as text or JSON, or as bytes if it is no text.
+    """Return standard output as text or JSON, or as bytes if it is not text.
 
     Raises ToolFailed for invalid or cut JSON.
     """

@@ -168,7 +168,7 @@ def _inexpressible(tool: Tool, to: str, found: Sequence[Diagnostic]) -> Manifest
 def losses(tool: Tool, back: Tool, to: str) -> Iterator[Loss]:
     """Yield the differences between a tool and the one that is read back.
 
-    Keys that only the other format has are no loss, nor is another way to write the same call.
+    Keys that only the other format has are not losses, nor is another way to write the same call.
     """
     places = differences(tool, back)
     own = tool.extensions.get(to, {})
@@ -249,7 +249,7 @@ def differences(one: Tool, other: Tool) -> tuple[str, ...]:
 
 
 def is_about_calls(path: str, places: tuple[str, ...] = _CALLS) -> bool:
-    """Return True if a place of a manifest is in one of these, and is no limit."""
+    """Return True if a place of a manifest is in one of these, and is not a limit."""
     inside = any(path == place or path.startswith((f"{place}.", f"{place}[")) for place in places)
     return inside and not path.endswith(tuple(f".{name}" for name in LIMITS))
 

@@ -84,7 +84,7 @@ class Project(DurableParts):
         self.on_change = self.toolset.on_change
         """Calls a listener after each change of the list, and returns a function that ends this."""
         self.functions = Toolset()
-        """The functions that manifests of kind `function` name; they are no tools themselves."""
+        """The functions that manifests of kind `function` name; they are not tools themselves."""
         self._preview = preview = Preview(self.bound, steps)
         binder = Binder(setup, self.toolset, self.functions, steps, preview, self.invoke)
         self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)

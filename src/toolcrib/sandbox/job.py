@@ -90,7 +90,7 @@ class Confinement:
     result_limit: int = 0
     """Above 0, descriptor 3 is a pipe; this many of its first bytes are returned as `Completed.result`."""
     good: bytes = b""
-    """The first bytes of a result that is no failure; the limits that a failure reached are reported."""
+    """The first bytes of a result that is not a failure; the limits that a failure reached are reported."""
     cpu_s: int = 3_600
     """CPU seconds of each process."""
     file_size: int = 1024 * MIB

@@ -223,7 +223,7 @@ def _written_out(schema: Mapping[str, Any]) -> dict[str, Any]:
             if word in ("properties", "patternProperties", "dependentSchemas") and isinstance(part, Mapping):
                 made[word] = {name: written(inner, inside) for name, inner in part.items()}
             elif word not in ("$defs", "definitions"):
-                # Values are no schemas: a `$ref` in them is plain data.
+                # Values are not schemas: a `$ref` in them is plain data.
                 value = word in ("enum", "const", "default", "examples")
                 made[word] = part if value else written(part, inside)
         return made

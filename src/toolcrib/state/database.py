@@ -177,7 +177,7 @@ def newest(
 ) -> list[tuple[Any, ...]]:
     """Return rows that match all filters, the greatest id first; `before` is the last id of another page.
 
-    A filter is a column with a value, or a list of them; None is no filter.
+    A filter is a column with a value, or a list of them; None is not a filter.
     """
     clauses, values = [where], list[Any]()
     for column, value in filters.items():

@@ -21,7 +21,7 @@ def respell(value: Any, names: Namespaces, to: Spelling) -> Any:
 
     What is spelled so already is made plain: `${ secret:KEY }` is `${KEY}`.
 
-    Raises ManifestError for a text that is no template, and for what that spelling cannot write.
+    Raises ManifestError for a text that is not a template, and for what that spelling cannot write.
     """
     if isinstance(value, str):
         return _text(value, names, to)

@@ -103,7 +103,7 @@ class Scanner:
         return self._braces(text)
 
     def test(self, name: str) -> Reference | None:
-        """Return the argument that an `{{if …}}` names; None for what is no name."""
+        """Return the argument that an `{{if …}}` names; None for what is not a name."""
         return self._named(name, 0, len(name))
 
     def _report(self, message: str, offset: int, length: int, hint: str | None = None) -> None:
@@ -226,7 +226,7 @@ class Scanner:
         top.last = word == "else"
 
     def _named(self, inner: str, offset: int, length: int) -> Reference | None:
-        """The argument that a tag names; None for what is no name."""
+        """The argument that a tag names; None for what is not a name."""
         name, bar, tail = inner.partition("|")
         match = _NAME.fullmatch(name.strip())
         if match is None:

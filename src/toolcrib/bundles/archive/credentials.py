@@ -1,4 +1,4 @@
-"""Finds values of secrets in a bundle, so that none leaves with it. A name, `${NAME}`, is no value."""
+"""Finds values of secrets in a bundle, so that none leaves with it. A name, `${NAME}`, is not a value."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ async def _connected(address: str, port: int) -> socket.socket:
 async def connect(host: str, port: int, policy: HostPolicy, *, timeout_s: float) -> socket.socket:
     """Return a socket that is connected to a checked address of a host, for a protocol of the caller's own.
 
-    Raises HostNotAllowed, InvalidInput for what is no host, ToolFailed if nobody answers there.
+    Raises HostNotAllowed, InvalidInput for what is not a host, ToolFailed if nobody answers there.
     """
     try:
         destination = Destination("https", normal_host(host), port)

@@ -128,6 +128,6 @@ def _tools(tool: Tool, config: CompositeExec, document: Document) -> Iterator[Di
             yield document.diagnostic("step", "a composite tool cannot call itself", path)
         elif beside and not os.path.isdir(folder.parent / step.tool):
             known = [other.name for other in folder.parent.iterdir()]
-            hint = did_you_mean(step.tool, known, "a function that a program registers is no error")
+            hint = did_you_mean(step.tool, known, "ignore this if a program registers it as a function")
             text = f"there is no manifest of a tool {quoted(step.tool)} beside this one"
             yield document.diagnostic("step-tool", text, path, hint=hint)

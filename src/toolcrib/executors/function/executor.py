@@ -127,7 +127,7 @@ class _Yielded:
 
 
 async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext) -> Any:
-    """Report what an async generator yields, and return its value: the last that is no report."""
+    """Report what an async generator yields, and return its value: the last that is not a report."""
     found = _Yielded(ctx)
     async with aclosing(generator):
         async for item in generator:

@@ -40,7 +40,7 @@ def charset_of(response: EgressResponse) -> str | None:
 
 
 def is_file(response: EgressResponse) -> bool:
-    """Return True if the body is no text. A type that says nothing is decided by the body."""
+    """Return True if the body is not text. A type that says nothing is decided by the body."""
     body, media = response.body, response.content_type
     if media == UNKNOWN:  # All of it counts: an installer is a script with an archive after it.
         return b"\0" in body or bool(_decoded(body, None)[1])

@@ -35,7 +35,7 @@ class CallNetwork:
 
     Raises:
         PermissionDenied: the project's list cannot be enforced.
-        ManifestError: an entry is no host.
+        ManifestError: an entry is not a host.
     """
 
     def __init__(

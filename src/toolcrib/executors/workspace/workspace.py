@@ -97,7 +97,7 @@ class Workspace:
 
         Raises:
             PermissionDenied: the project's list of hosts cannot be enforced with it.
-            ManifestError: an entry of the list is no host.
+            ManifestError: an entry of the list is not a host.
         """
         record = None if self.watch is None else self.watch.record_host
         return CallNetwork(

@@ -38,7 +38,7 @@ class LogEnd(NamedTuple):
     chain: str
     """Its digest, that of any stray bytes after it included: the `prev` of the next line."""
     strays: int = 0
-    """Bytes after it that are no audit line."""
+    """Bytes after it that belong to no audit line."""
     unterminated: bool = False
     """True if the file's last newline is missing."""
     closed: bool = False
@@ -109,7 +109,7 @@ def is_at(path: Path, found: os.stat_result) -> bool:
 
 
 def open_part(path: Path) -> BinaryIO:
-    """Open a file of a log to read it. Never waits; OSError for a link and for what is no regular file."""
+    """Open a file of a log to read it. Never waits; OSError for a link and for what is not a regular file."""
     fd = os.open(path, _READ_FLAGS)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)

@@ -177,7 +177,7 @@ def _json(value: Any) -> str | None:
     """Return the value as one line of JSON without hidden characters; None if that is impossible."""
     try:
         text = orjson.dumps(value, _stand_in, orjson.OPT_PASSTHROUGH_DATACLASS).decode()
-    except TypeError:  # A lone surrogate, an integer beyond 64 bits, a key that is no text, deep nesting.
+    except TypeError:  # A lone surrogate, an integer beyond 64 bits, a key that is not text, deep nesting.
         try:
             plain = _plain(value, _MAX_DEPTH)
             # `json` escapes everything outside of ASCII; DEL is ASCII, and controls a terminal.

@@ -26,7 +26,7 @@ class AuditLine(NamedTuple):
     entry: AuditEntry | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form; of a line that is no audit line, its text as `stray`."""
+        """Return the JSON form; of a line that is not an audit line, its text as `stray`."""
         entry = self.entry
         if entry is None:
             return {"file": self.file, "stray": self.raw.decode(errors="replace")}

@@ -1,4 +1,4 @@
-"""Copies of the code that a digest covers, so that what was hashed is what runs, whatever is on disk by then.
+"""Copies of the code that a digest covers: the hashed code runs, even if files on disk have changed since.
 
 They are in the user's own folder, outside of every grant, by their content. The sandbox mounts them read-only
 in place of the originals. A copy is hashed while it is made, and refused if it is not what the digest says.

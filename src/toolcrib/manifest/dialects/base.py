@@ -236,7 +236,7 @@ _UNITS = {"h": 3_600_000.0, "m": 60_000.0, "s": 1000.0, "ms": 1.0, "us": 1e-3, "
 def milliseconds(value: Any) -> int | None:
     """Return a duration (`1m30s`, `500ms`, or a number of seconds) in whole milliseconds.
 
-    A positive text is rounded up to 1. None for what is no duration, or too long for a number.
+    A positive text is rounded up to 1. None for what is not a duration, or too long for a number.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         total = value * 1000

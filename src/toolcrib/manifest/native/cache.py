@@ -370,7 +370,7 @@ def read_cache(path: Path, key: bytes) -> tuple[Any, int, Any] | None:
 
 
 def write_cache(path: Path, key: bytes, head: Any, parts: Iterable[bytes]) -> None:
-    """Replace the file. An unwritable folder is no error: the next start is only slower."""
+    """Replace the file. An unwritable folder is not an error: the next start is only slower."""
     import orjson
 
     encoded = orjson.dumps(head)

@@ -106,7 +106,7 @@ class ToolBuilder:
         self, request: Request, operation: Operation, parameters: list[Parameter], access: OperationAuth
     ) -> None:
         """Add the parameters, then the body: so parameters keep their names."""
-        # A parameter that a security scheme sends is no argument: a model must not choose the key.
+        # A parameter that a security scheme sends is not an argument: a model must not choose the key.
         keys = {(auth.location, (auth.name or "").lower()) for auth in access.auth}
         bodies: list[Parameter] = []
         for parameter in parameters:

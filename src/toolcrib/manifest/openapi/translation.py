@@ -198,7 +198,7 @@ class Translator:
             if names:
                 out[key] = names
         elif not isinstance(value, bool):
-            # A boolean is no loss: it is the `required` of draft 3, which later drafts do not have.
+            # A boolean is not a loss: it is the `required` of draft 3, which later drafts do not have.
             self._report_loss(node.at(key), "`required` that is not a list")
 
     def _pattern(self, out: Schema, node: Node, key: str, _: int) -> None:
@@ -352,7 +352,7 @@ def _allow_null(out: Schema) -> None:
 def _enum_of_type(out: Schema) -> None:
     """Turn options of a text that YAML has read as numbers back into text."""
     if out["type"] == "string" and any(isinstance(item, int | float) for item in out["enum"]):
-        # An object or a list is no text either, and none of the options that it can have.
+        # An object or a list is not text either, and none of the options that it can have.
         scalars = (item for item in out["enum"] if not isinstance(item, dict | list))
         texts = (str(item).lower() if isinstance(item, int | float) else item for item in scalars)
         out["enum"] = list(dict.fromkeys(texts))

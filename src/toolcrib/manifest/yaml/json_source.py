@@ -15,7 +15,7 @@ from toolcrib.manifest.yaml.source import Document, decode, place_of
 
 _MAX_DEPTH = 128
 """The limit of the YAML parser: deeper data could not be written as a manifest."""
-# Strings are matched first, so that `//` inside one, as in a URL, is no comment.
+# Strings are matched first, so that `//` inside one, as in a URL, is not a comment.
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*+"?|(?P<comment>//[^\n]*|/\*(?:.*?(?P<end>\*/)|.*))', re.DOTALL)
 _NOT_YAML = re.compile("[^\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 

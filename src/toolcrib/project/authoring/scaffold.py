@@ -165,7 +165,7 @@ class Scaffold:
 
 
 def check_argument(name: str, of: str) -> None:
-    """Raise UsageError for what is no name of an argument, or no JSON type."""
+    """Raise UsageError for what is not a name of an argument, or no JSON type."""
     if not _NAME.fullmatch(name) or of not in _TYPES:
         raise UsageError(
             f"{name}:{of} is not an argument", hint=f"Write NAME or NAME:TYPE; types: {', '.join(_TYPES)}"

@@ -238,7 +238,7 @@ class Bundles:
         result = await path(ctx)
         if asked != name:
             result.details = {**(result.details or {}), "tool": name}
-        if id_ is not None and ctx.started:  # What was refused is no call of the tool.
+        if id_ is not None and ctx.started:  # What was refused is not a call of the tool.
             self.usage.count(id_, failed=not result.ok)
         return result
 

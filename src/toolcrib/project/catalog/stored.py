@@ -310,7 +310,7 @@ class StoredTools:
     def why_unavailable(self, record: ToolRecord) -> str | None:
         """Return why a tool cannot be called here though it is enabled; None if it can.
 
-        Its function is not registered in this process, or its record is no usable tool.
+        Its function is not registered in this process, or its record is not a usable tool.
         """
         fault = self._fault(record)
         return None if fault is None else fault.message
@@ -372,7 +372,7 @@ def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | No
     `bundle` is the name of its bundle. The source of the tool is what puts it again: no ids, no
     times, no switch; so a review lasts until the definition changes.
     """
-    # The switch is no part of the definition: a review outlasts it.
+    # The switch is not a part of the definition: a review outlasts it.
     record = msgspec.structs.replace(record, is_enabled=True)
     try:
         entry = entry_of(record)

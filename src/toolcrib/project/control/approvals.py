@@ -182,7 +182,7 @@ class ApprovalService:
                 details={"approval": approval.id},
             )
         edited = None if arguments is None or tool is None else canonical(_checked(tool, arguments))
-        # Unchanged arguments are no edit: an edit can only be approved once, and is written down as one.
+        # Unchanged arguments are not an edit: an edit can only be approved once, and is written down as one.
         if edited == approval.arguments:
             edited = None
         done = self.approvals.approve(id, by, scope, edited, note, until, seal=seal)

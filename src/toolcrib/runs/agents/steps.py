@@ -65,7 +65,7 @@ class AgentSteps(RunSteps):
             model = await self._model(claim, agent)
             if not claim.run.worker:
                 await asyncio.to_thread(self._runs.begin, claim, self._worker)
-            # Again: to load the model's libraries is no work of the run.
+            # Again: loading the model's libraries is not part of the run.
             began = time.perf_counter()
             shaped = self._tools.shaped(agent, self._models.api(agent))
             async with asyncio.timeout(min(_STEP_S, agent.budgets.time_s - run.active_s)):

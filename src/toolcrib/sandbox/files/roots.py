@@ -119,7 +119,7 @@ class Roots:
         """Read up to `limit` bytes of a regular file from byte `offset` on.
 
         Raises:
-            PermissionDenied: the path leads out of the roots, is hidden, or is no regular file.
+            PermissionDenied: the path leads out of the roots, is hidden, or is not a regular file.
             NotFoundError: there is no such file.
             InvalidInput: the path is a folder or cannot be a path.
         """
@@ -142,7 +142,7 @@ class Roots:
 
     def entries(self, path: str) -> list[FolderEntry]:
         """List a folder in the order of names, without what is hidden. Raises as `read`, and InvalidInput
-        for a path that is no folder."""
+        for a path that is not a folder."""
         with self._open(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
             real = self._check_read(fd, os.fstat(fd), path) or real_path_of(fd)
             found = []

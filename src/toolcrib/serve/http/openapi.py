@@ -96,7 +96,7 @@ class _RouteTypes:
         for struct in set(_structs(msgspec.inspect.multi_type_info(list(listed.values())))):
             self._explain(struct)
         self.path_types = path_types
-        # A query is no record of its own: its fields are the parameters of an operation.
+        # A query is not a record of its own: its fields are the parameters of an operation.
         queries = {route.query.__name__ for route in routes if route.query is not None}
         self._queries = {name: self.components.pop(name) for name in queries}
 

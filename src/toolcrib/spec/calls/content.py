@@ -121,7 +121,7 @@ UNKNOWN = "application/octet-stream"
 
 
 def is_binary(data: bytes, media_type: str) -> bool:
-    """Return True if data of this type is no text. A type that says nothing is decided by the data."""
+    """Return True if data of this type is not text. A type that says nothing is decided by the data."""
     # `image/svg+xml` is text.
     if media_type.startswith(_BINARY) and not media_type.endswith("+xml"):
         return True

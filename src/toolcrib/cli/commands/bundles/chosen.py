@@ -44,7 +44,7 @@ def open_store(data: str | None) -> Store:
 
 
 def print_damaged(store: Store, id: str = "") -> None:  # noqa: A002
-    """Warn about each file, of one bundle or of all, that a list leaves out because it is no record."""
+    """Warn about each file, of one bundle or of all, that a list leaves out because it is not a record."""
     for error in store.damaged(id):
         print_note(f"warning: {one_line(error.message)}" + (f"\nhint: {error.hint}" if error.hint else ""))
 

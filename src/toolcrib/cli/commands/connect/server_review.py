@@ -37,9 +37,9 @@ def require_client() -> None:
 
 
 def network_of(hosts: Sequence[str]) -> Network:
-    """Return the permission that these hosts make: `*` is every public host, `none` alone is no host.
+    """Return the permission that these hosts make: `*` is every public host, `none` alone is no host at all.
 
-    Raises UsageError for an entry that is no host.
+    Raises UsageError for an entry that is not a host.
     """
     from toolcrib.egress import HostRule
     from toolcrib.spec import Network

@@ -53,7 +53,7 @@ def started(spec: ServerSpec, root: str) -> tuple[Launch, tuple[str, ...]]:
 
 
 def _line_of(spec: ServerSpec) -> Launch:
-    """Return the command line as it is written, with the variables that are no secrets filled in."""
+    """Return the command line as it is written, with the variables that are not secrets filled in."""
     values = spec.permissions.environment(os.environ)
 
     def filled(text: str) -> str:

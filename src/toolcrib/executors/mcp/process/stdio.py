@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
 _FREE_LINES, _PAUSE_S = 1_000, 0.001
-"""Lines that are no messages and are skipped at once; after each further one comes a pause in seconds."""
+"""Lines that are not messages and are skipped at once; after each further one comes a pause in seconds."""
 _SHOWN = 200
-"""Characters shown of a line that is no message."""
+"""Characters shown of a line that is not a message."""
 _SAMPLE = 65_536
 """Bytes kept of such a line: secrets are masked in these before the line is cut to what is shown."""
 _MAX_SECRET = 4_096

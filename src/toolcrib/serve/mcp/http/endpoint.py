@@ -137,7 +137,7 @@ class McpEndpoint:
             self._host = host
 
     async def _client(self, headers: Mapping[bytes, bytes]) -> Client:
-        """Return the client by its token. A session of a browser is no client of MCP."""
+        """Return the client by its token. A session of a browser is not a client of MCP."""
         given = headers.get(b"authorization", b"").decode("latin-1")
         client = self._access.verified_before(given)  # Calls and lists verify it once more.
         if client is None:

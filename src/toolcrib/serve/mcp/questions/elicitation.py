@@ -102,7 +102,7 @@ def opens_page(answers: Any) -> bool:
 
 
 def accepts(value: Any) -> bool:
-    """Return True if an `ElicitResult` is no refusal."""
+    """Return True if an `ElicitResult` is not a refusal."""
     return isinstance(value, dict) and value.get("action") == "accept"
 
 
@@ -125,7 +125,7 @@ def read_answer(value: Any) -> UserAnswer | None:
     if value.get("action") == "decline":
         return UserAnswer(False, reason)
     approved = content.get("approve")
-    # `cancel` is no denial: the user closed the question without a decision, so the approval stays open.
+    # `cancel` is not a denial: the user closed the question without a decision, so the approval stays open.
     if value.get("action") != "accept" or not isinstance(approved, bool):
         return None
     return UserAnswer(approved, reason, content.get("dont_ask_again") is True)
