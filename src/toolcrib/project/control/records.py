@@ -45,6 +45,10 @@ class SecretsStep:
 
         return step
 
+    def require(self, tool: Tool) -> None:
+        """Raise SecretMissing if a required secret of the tool has no value."""
+        resolve(tool.permissions, self._source)
+
     def know(self, tools: Iterable[Tool]) -> None:
         """Mask the secrets that these tools declare from now on, whichever tool prints them."""
         self.know_names({secret.name for tool in tools for secret in tool.permissions.secrets})

@@ -65,7 +65,7 @@ class ProjectSteps:
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
-        self.approval = ApprovalStep(self.access, first_use, store, code, log)
+        self.approval = ApprovalStep(self.access, first_use, store, code, log, self.secrets)
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise, acceptance.require),
@@ -211,9 +211,11 @@ class ApprovalStep:
         store: DecisionStore,
         code: ApprovedCode,
         log: AuditLog,
+        secrets: SecretsStep,
     ) -> None:
         self._access, self._first_use = access, first_use
         self._store, self._code, self._log = store, code, log
+        self._secrets = secrets
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
@@ -280,6 +282,11 @@ class ApprovalStep:
         approvals = self._store.approvals
         asked = self._asked(ctx, question)
         while True:
+            if ctx.bound.tool.permissions.secrets:
+                found = await ask(self._store.state, lambda: approvals.about(asked))
+                # Else the call that is refused for its missing secret would have used up the approval.
+                if found and all(grant.answer == "approved" for grant in found):
+                    self._secrets.require(ctx.bound.tool)
             try:
                 # Again after each wait: only this uses up an approval; another call may be faster.
                 answer = await ask(self._store.state, lambda: approvals.seek(asked))

@@ -144,6 +144,16 @@ def test_a_caller_may_get_pending_instead(crib: Crib) -> None:
     assert crib.call("count", COUNT, wait="pending").value.strip() == "1"
 
 
+def test_a_missing_secret_uses_up_no_approval(crib: Crib) -> None:
+    crib.shell(**ASKS, permissions={"secrets": {"KEY": {"type": "string"}}})
+    script = {"c": "echo ran"}
+    approve(crib, crib.call("sh", script))
+    failed(crib.call("sh", script), "secret_missing")
+    crib.secrets["KEY"] = "a-long-value"
+    assert crib.call("sh", script).value.strip() == "ran"
+    failed(crib.call("sh", script), "approval_required")
+
+
 async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
     counting(crib, **ASKS)
     async with crib.open() as project:
