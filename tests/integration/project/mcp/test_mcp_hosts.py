@@ -135,3 +135,15 @@ async def test_an_entry_that_states_its_network_decides(crib: Crib, site: str) -
         assert not mounted.waits_for_hosts
         with pytest.raises(UsageError, match="the entry of web decides"):
             mounted.allow(Network.parse({"allow": [site]}))
+
+
+async def test_an_error_about_a_missing_module_asks_for_no_host(crib: Crib) -> None:
+    said = "No module named 'sums'. See https://example.com/migration"
+    mount(crib, "web", f'raise ModuleNotFoundError("{said}")')
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        error = project.servers.get("web").server.error
+        assert error is not None
+        assert said in error.message
+        assert "example.com" not in (error.hint or "")

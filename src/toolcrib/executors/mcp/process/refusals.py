@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _READ_ONLY = re.compile(r"EROFS|read-only file ?system|unable to open database", re.IGNORECASE)
 _ABSENT = re.compile(r"EACCES|EPERM|ENOENT|permission denied|not permitted|no such file", re.IGNORECASE)
 _OFFLINE = re.compile(
-    r"EAI_AGAIN|ENOTFOUND|ENETUNREACH|ECONNREFUSED|getaddrinfo|name resolution|name or service not known"
+    r"EAI_AGAIN|\bENOTFOUND|ENETUNREACH|ECONNREFUSED|getaddrinfo|name resolution|name or service not known"
     r"|unreachable|connect|fetch|request", re.IGNORECASE,
 )  # fmt: skip
 _QUOTED = re.compile(r"""['"`](\.{0,2}[^'"`\n]*/[^'"`\n]*)['"`]""")
