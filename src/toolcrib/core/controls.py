@@ -47,7 +47,7 @@ class Controls:
     mask: Mask | None = None
     """Masks secrets in every result, refusal and progress message."""
     keep: Callable[[Context, Result], None] | None = None
-    """Keep what a masked result cannot hold, and note in it where that is."""
+    """Keep what a masked result cannot contain, and note in it where that is."""
     record: Callable[[Context, Result], None] | None = None
     """Write down a call that ran or was refused; raise a ToolcribError when that is not possible."""
 

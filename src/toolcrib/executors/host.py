@@ -1,4 +1,4 @@
-"""The surroundings of an executor: what the project or toolset that holds a tool provides."""
+"""The surroundings of an executor: what the tool's project or toolset provides."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Host:
     """The surroundings of one tool. What is heavy is a function that makes it on first use."""
 
     catalog: Catalog
-    """The toolset that holds the tool."""
+    """The toolset that has the tool."""
     invoke: Invoke
     """The call path to other tools."""
     workspace: Callable[[], Workspace]

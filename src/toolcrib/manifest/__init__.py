@@ -1,4 +1,4 @@
-"""Manifests: read from disk, held to the format, explained where they break it."""
+"""Manifests: read from disk and checked against the format; every misfit is explained."""
 
 from toolcrib.manifest.dialects.base import Draft as Draft
 from toolcrib.manifest.dialects.base import Entry as Entry

@@ -1,7 +1,7 @@
 """The search index of tools, by tantivy. It is derived: missing or damaged, it is made again.
 
 Only one process can write an index at a time, so the writer holds a lock; a process that dies loses it. The
-file `state.json` says what the index holds, in the words of whoever keeps it.
+file `state.json` describes the content of the index, in the words of whoever keeps it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Update(NamedTuple):
     """Tools to add, each with its key and its rank: of two equally good hits the higher one comes first. No
     two tools of one index have the same rank."""
     state: Any
-    """Describes what the index holds then, as JSON."""
+    """Describes the content of the index then, as JSON."""
     whole: bool = False
     """True if nothing that was in it stays."""
 

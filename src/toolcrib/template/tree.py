@@ -134,7 +134,7 @@ class Branch:
 
 @record
 class ConditionNode:
-    """The first branch whose test holds. Where none does, the entry it is the value of is dropped."""
+    """The first branch whose test is true. Where none does, the entry it is the value of is dropped."""
 
     branches: tuple[Branch, ...]
     offset: int = 0
@@ -149,7 +149,7 @@ class ConditionNode:
 
 @record
 class ConditionalText:
-    """A string with conditions in it. For each call it is settled to the `TextTemplate` that holds for it."""
+    """A string with conditions in it. For each call it is reduced to the `TextTemplate` that applies."""
 
     parts: tuple[LiteralText | Reference | ConditionNode, ...]
 

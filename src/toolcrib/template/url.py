@@ -51,7 +51,7 @@ class UrlTemplate:
 
     @property
     def literal_host(self) -> str | None:
-        """The host as written, lower case, or None when it holds a placeholder."""
+        """The host as written, lower case, or None when it contains a placeholder."""
         literal = self.host.literal
         return None if literal is None else literal.lower()
 

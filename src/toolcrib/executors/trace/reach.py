@@ -111,7 +111,7 @@ class Reach:
         return any(within(place, folder) for place in (self.cwd, *self.read, *self.write, *self.free))
 
     def above_system(self, folder: str) -> bool:
-        """Return True if a folder holds programs or libraries that every tool sees."""
+        """Return True if a folder contains programs or libraries that every tool sees."""
         return any(within(place, folder) for place in (*BASE, *BASE_ETC))
 
     def granted(self, path: str) -> Access | None:

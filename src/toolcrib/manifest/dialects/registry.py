@@ -128,7 +128,7 @@ def _spelled(entry: Entry, dialect: Dialect) -> Entry:
 def read_dialect(
     path: str, raw: bytes | None = None, dialect: str | None = None, files: SourceFiles = ANY_FILE
 ) -> Loaded:
-    """Return the usable tools of a file, and the findings. Never raises for what the file holds."""
+    """Return the usable tools of a file, and the findings. Never raises for the content of the file."""
     try:
         made = entries(path, read(path, files) if raw is None else raw, dialect)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -159,7 +159,7 @@ def read_dialect(
 
 
 def reread(tool: Tool) -> Document | None:
-    """Return the document of a tool again, with its positions; None if its file no longer holds the tool."""
+    """Return the document of a tool again, with its positions; None if the tool is no longer in its file."""
     if tool.source is None:
         return None
     dialect = dialect_named(tool.source.dialect)
@@ -193,7 +193,7 @@ def load_tools(tools_dir: Path, files: SourceFiles = ANY_FILE) -> Loaded:
 
 
 def joined(parts: Iterable[Loaded]) -> Loaded:
-    """Join what several files hold; of two tools with one name the first is used."""
+    """Join the tools of several files; of two tools with one name the first is used."""
     found: list[Diagnostic] = []
     tools: dict[str, Tool] = {}
     broken: dict[str, tuple[Diagnostic, ...]] = {}

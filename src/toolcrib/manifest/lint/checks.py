@@ -205,7 +205,7 @@ def grants(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def wording(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Check that texts for the model hold no hidden characters and no instructions."""
+    """Check that texts for the model contain no hidden characters and no instructions."""
     for path, text in texts(tool):
         hidden = hidden_characters(text)
         if hidden:

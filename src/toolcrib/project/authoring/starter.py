@@ -107,7 +107,7 @@ def review(made: Made, by: str) -> int:
 
 
 def _is_new(root: Path) -> bool:
-    """Return True if the folder holds nothing of a project: no settings, tools, agents or workflows."""
+    """Return True if the folder contains nothing of a project: no settings, tools, agents or workflows."""
     there = [home for name in HOMES if os.path.lexists(home := root / name)]
     empty = (home.is_dir() and not home.is_symlink() and not any(home.iterdir()) for home in there)
     return not os.path.lexists(root / FILE) and all(empty)

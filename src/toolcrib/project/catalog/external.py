@@ -1,7 +1,7 @@
 """Tools of other formats: those of `sources`, and of folders beside the manifests.
 
 Each place, a source or such a folder, is read as a whole. A tool of it that can no longer be used stays as
-it was. A tool that its file no longer holds is removed.
+it was. A tool that its file no longer contains is removed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ExternalTools:
         return f"tools/{name}"
 
     def may_be_in(self, name: str, reading: Reading | None) -> bool:
-        """Return True if a folder may hold a file of another format, or did so."""
+        """Return True if a folder may contain a file of another format, or did so."""
         place = self.folder(name)
         empty = reading is not None and reading.tool is None and not reading.found
         return empty or place in self._tools or place in self._errors
 
     @property
     def places(self) -> list[str]:
-        """Every place that holds, or held, something; all sources."""
+        """Every place that has, or had, tools; all sources."""
         return list(dict.fromkeys((*self._tools, *self._errors, *self.sources)))
 
     def sort(self, names: list[str]) -> None:
@@ -57,7 +57,7 @@ class ExternalTools:
         names.sort(key=lambda name: ranks.get(name, (3, "", 0)))
 
     def read(self, places: Iterable[str]) -> dict[str, Loaded]:
-        """Return what these places hold now, and change nothing. May run in another thread."""
+        """Return the content of these places now, and change nothing. May run in another thread."""
         found: dict[str, Loaded] = {}
         for place in places:
             source = self.sources.get(place)

@@ -176,7 +176,7 @@ class ToolRegistry:
     def set_external_findings(
         self, place: str, found: Iterable[Diagnostic], broken: Mapping[str, Sequence[Diagnostic]]
     ) -> None:
-        """Set the findings in a place that holds such tools, and by name those of tools that do not load."""
+        """Set the findings in a place with such tools, and by name those of tools that do not load."""
         self._external_findings[place] = (list(found), broken)
 
     def _forget(self, name: str) -> None:
@@ -187,7 +187,7 @@ class ToolRegistry:
     # -- tools with a manifest -------------------------------------------------------------------
 
     def load(self) -> LazyTools:
-        """Read the folder of tools and put in what it holds. Comes first."""
+        """Read the folder of tools and put in its tools. Comes first."""
         loaded = self._cache.load()
         for finding in loaded.found:
             self._found.setdefault(self._name_of(finding), []).append(finding)

@@ -114,7 +114,7 @@ _GIVEN_UP = (
 
 
 class Watch:
-    """Watches folders that can hold a manifest, and nothing below them.
+    """Watches folders that can contain a manifest, and nothing below them.
 
     If the kernel's limits do not allow that, `warn` is called with the reason, and all keys are reported
     again and again.

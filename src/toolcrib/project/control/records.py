@@ -204,7 +204,7 @@ def owner_of(caller: str, identity: Caller | None) -> str:
 
 
 class KeptOutputs:
-    """Keeps what a result cannot hold. `began` is called whenever an output was kept."""
+    """Keeps what a result cannot contain. `began` is called whenever an output was kept."""
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault

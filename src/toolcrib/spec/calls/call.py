@@ -14,7 +14,7 @@ from toolcrib.spec.record import record
 
 @dataclass(slots=True)  # Not frozen: that would triple the time to make one.
 class CallEvent:
-    """One event of one call, with secrets masked. Only `chunk` holds anything of the call's value."""
+    """One event of one call, with secrets masked. Only `chunk` contains anything of the call's value."""
 
     kind: Literal["started", "progress", "chunk", "approval", "ended"]
     call_id: str

@@ -1,1 +1,1 @@
-"""The databases that can hold a project's state: a SQLite file, a Postgres server."""
+"""The databases for a project's state: a SQLite file, a Postgres server."""

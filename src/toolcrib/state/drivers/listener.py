@@ -1,4 +1,4 @@
-"""The thread that hears from other processes on a Postgres server, and keeps up what this process holds."""
+"""The thread that hears from other processes on a Postgres server, and renews the name of this process."""
 
 from __future__ import annotations
 

@@ -214,7 +214,13 @@ def test_devices_and_files_of_the_kernel_end(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="not a regular file"):
         read("/dev/zero")
     assert read("/proc/self/status").startswith(b"Name:")
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LONG": "x" * 100_000}) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["cat"], stdin=pipe, stdout=pipe, env={"LONG": "x" * 100_000}) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"it runs\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"it runs\n"  # Before that, its environment may be missing.
         assert read(f"/proc/{process.pid}/environ") == b"LONG=" + b"x" * 100_000 + b"\0"
         process.communicate()
     large = tmp_path / "tool.yml"
