@@ -24,7 +24,7 @@ COMMANDS = {
     "audit": ("look.audit", "Verify, show and search the audit log."),
     "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
     "calls": ("run.calls", "Follow, cancel and retry the calls that were submitted."),
-    "completion": ("connect.completion", "Print the completion of commands for a shell."),
+    "completion": ("connect.completion", "Print the completion script for a shell."),
     "connect": ("connect.connect", "Let an agent host use the project's tools over MCP."),
     "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),

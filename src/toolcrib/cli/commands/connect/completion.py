@@ -10,7 +10,7 @@ from toolcrib.cli.output import print_result
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion of commands for a shell.
+    """Print the completion script for a shell.
 
     It completes commands, options and names of tools. bash: add `eval "$(toolcrib completion bash)"` to
     ~/.bashrc. zsh: add the same line with zsh to ~/.zshrc, below compinit. fish: write the output to

@@ -27,13 +27,13 @@ _QUESTIONS = {
 @click.command("new")
 @click.argument("name")
 @click.option("--kind", type=click.Choice(_KINDS), help="How it runs (default: asked for, or command).")
-@click.option("--description", help="What it does, for the model that chooses it.")
+@click.option("--description", help="Its purpose, for the model that chooses it.")
 @click.option("--run", "runs", help="The command line, URL, folder, SQL statement or tool.")
 @click.option(
     "--argument", "arguments", multiple=True, metavar="NAME[:TYPE]", help="An argument. Repeatable."
 )
-@click.option("--read", multiple=True, metavar="PATH", help="What it may read. Repeatable.")
-@click.option("--write", multiple=True, metavar="PATH", help="What it may write. Repeatable.")
+@click.option("--read", multiple=True, metavar="PATH", help="A path that it may read. Repeatable.")
+@click.option("--write", multiple=True, metavar="PATH", help="A path that it may write. Repeatable.")
 @click.option("--sqlite", "database", help="The SQLite file of an SQL tool (default: asked for, or data.db).")
 @project_options
 def command(

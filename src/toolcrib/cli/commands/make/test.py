@@ -27,7 +27,9 @@ _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 @click.argument("names", nargs=-1)
 @project_options
 @click.option("--live", is_flag=True, help="Also run tools that use the network.")
-@click.option("--record", type=_CASSETTE, help="The same, and keep what HTTP servers answer in this file.")
+@click.option(
+    "--record", type=_CASSETTE, help="As --live, and keep the answers of HTTP servers in this file."
+)
 @click.option("--replay", type=_CASSETTE, help="Take the answers of HTTP servers from this file.")
 def command(
     names: tuple[str, ...],

@@ -179,7 +179,7 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration
 @project_options
 @chosen_option
 @click.option("--from", "iteration", type=click.IntRange(min=0), help="Continue after this iteration.")
-@click.option("--prompt", help="What the model gets next.")
+@click.option("--prompt", help="The next message to the model.")
 def fork_command(
     root: str | None, as_json: bool, chosen: str | None, iteration: int | None, prompt: str | None
 ) -> None:
