@@ -1,6 +1,6 @@
 """Names of signals, and signals to a pidfd, also where a filter denies pidfd_send_signal(2).
 
-Then the signal is sent by number, right after the kernel confirmed that the pidfd still stands for its
+Then the signal is sent by number, right after the kernel confirmed that the pidfd still refers to its
 process: a number is not used again before the process was waited for, and then the kernel reports none.
 """
 
@@ -33,7 +33,7 @@ def sender() -> Callable[[int, int], None]:
 
 
 def by_number(pidfd: int, number: int) -> None:
-    """Send a signal to the process that a pidfd stands for now (proc(5), /proc/PID/fdinfo)."""
+    """Send a signal to the process that a pidfd refers to now (proc(5), /proc/PID/fdinfo)."""
     with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
         fields = dict(line.split(":", 1) for line in file if ":" in line)
     pid = int(fields.get("Pid", 0))

@@ -451,7 +451,7 @@ _NO_TABLES = ("42P01", "3F000")
 _HINTS = {
     "28": "Check the user and the password in the address of the database.",
     "3D": "Create the database on the server first: createdb NAME",
-    **dict.fromkeys(_NO_TABLES, "The tables are gone, as on a new server. Try again: they are made anew."),
+    **dict.fromkeys(_NO_TABLES, "The tables are gone, as on a new server. Try again: they are made again."),
     "42501": "Give this user the right to create a schema in the database, and to use its tables.",
     "40": "Try again.",
     "53": "The server has no room or no connections left.",
