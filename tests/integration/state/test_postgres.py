@@ -83,7 +83,7 @@ def test_an_empty_server_in_place_of_the_one_before_gets_the_tables(
     with pytest.raises(StateUnavailable, match="does not exist") as caught:
         note(db, "lost")
     assert caught.value.retryable
-    assert caught.value.hint == "The tables are gone, as on a new server. Try again: they are made anew."
+    assert caught.value.hint == "The tables are gone, as on a new server. Try again: they are made again."
     note(db, "b")
     assert notes(db) == ["b"]
     version = db.version
