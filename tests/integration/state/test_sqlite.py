@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,17 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     assert value(db) == 1
+
+
+def test_a_disk_that_is_full_at_the_start_is_reported_at_once(tmp_path: Path) -> None:
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        time.sleep = lambda _: os._exit(2)
+        try:
+            value(database(tmp_path))
+        except StateUnavailable as error:
+            os._exit(0 if error.hint and "disk" in error.hint else 3)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0

@@ -338,8 +338,9 @@ def _set_journal(connection: sqlite3.Connection) -> None:
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
+        except sqlite3.OperationalError as error:
+            full = error.sqlite_errorname.startswith(("SQLITE_FULL", "SQLITE_IOERR"))
+            if full or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
         else:
