@@ -337,7 +337,7 @@ def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
     assert document["digest"] in unasked.out
     done = cli(crib, "review", "far", "--yes")
     assert (done.code, "reviewed: far" in done.err) == (0, True)
-    assert "No tool needs a review" in cli(crib, "review").err
+    assert "No tool of the project needs a review" in cli(crib, "review").err
     (folder / "tool.yml").write_text((folder / "tool.yml").read_text().replace("Does far.", "Does evil."))
     changed = cli(crib, "review")
     assert "changed since its last review" in changed.out
@@ -371,7 +371,7 @@ def test_an_approval_of_a_run_is_a_review_of_its_tool(crib: Crib, data: str) -> 
     agreed = cli(crib, "run", "far", "c=echo ran", "--approve")
     assert (agreed.code, agreed.out) == (0, "ran\n")
     assert cli(crib, "run", "far", "c=echo ran").out == "ran\n"
-    assert "No tool needs a review" in cli(crib, "review").err
+    assert "No tool of the project needs a review" in cli(crib, "review").err
 
 
 def test_what_init_writes_is_reviewed(tmp_path: Path, data: str) -> None:

@@ -39,9 +39,9 @@ def command(
     Shows the digest of each, its permissions and its changes since the last review, then asks once for all of
     them. The answer is stored for them exactly as they are.
 
-    NAME is a tool, `agent:NAME` or `workflow:NAME`. Without one it shows those that need a review: they
-    write, reach outside the project, or were created by an agent. With --json and without --yes they are only
-    shown.
+    NAME is a tool, `agent:NAME` or `workflow:NAME`. Without one it shows those of the project that need a
+    review: they write, reach outside the project, or were created by an agent. With --json and without --yes
+    they are only shown.
     """
     if names and everything:
         raise UsageError("give names, or --all")
@@ -72,7 +72,7 @@ def command(
         ]
         print_json({"tools": shown})
     elif not sheets and not exit_code:
-        print_note("No tool needs a review.")
+        print_note("No tool of the project needs a review.")
     if watch and (accepted or not waiting):
         return _watch(root, names)
     return exit_code
