@@ -110,7 +110,7 @@ def test_what_an_agent_may_not_make_is_refused_and_writes_nothing(crib: Crib) ->
         assert agents(crib) == there, definition
 
     create_agent(project, "one", HELPER, "claude")
-    create_agent(project, "two", {**HELPER, "agents": ["one"]}, "claude")
+    create_agent(project, "two", {**HELPER, "agents": ["one", "two"]}, "claude")
     with pytest.raises(RateLimited, match="2 agents here"):
         create_agent(project, "three", HELPER, "claude")
 

@@ -61,7 +61,7 @@ def create_agent(project: Project, name: str, definition: Mapping[str, Any], cre
 
 def _beyond(project: Project, agent: Agent) -> Iterator[Violation]:
     """Yield each permission beyond the ceiling of the tools that the agent and those below it may call."""
-    agents = project.agents.all()
+    agents = {**project.agents.all(), agent.name: agent}
     # A sub-agent may call its own tools, so an agent could reach by it what it may not list itself.
     team = AgentTeam.gather(agent, agents.__getitem__)
     for member in (team.agent, *team.others.values()):
