@@ -334,7 +334,7 @@ async def test_an_unknown_tool_is_an_error_of_the_protocol_with_the_error_object
     await session(client)
     answer = await client.ask("tools/call", {"name": "ad"})
     assert error_of(answer) == -32602
-    assert answer["error"]["message"] == "there is no tool named 'ad' Did you mean add?"
+    assert answer["error"]["message"] == "there is no tool named 'ad'. Did you mean add?"
     assert answer["error"]["data"]["error"]["code"] == "tool_not_found"
     assert len(client.catalog.calls) == 1  # the catalog has seen, and so recorded, the refusal
 

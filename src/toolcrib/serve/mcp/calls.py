@@ -370,7 +370,7 @@ class ClientCalls:
         """
         client, error = one.call.client, result.error
         if one.listed is None and isinstance(error, ToolNotFound):
-            message = f"{error.message} {error.hint}" if error.hint else error.message
+            message = f"{error.message}. {error.hint}" if error.hint else error.message
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, message, {"error": error.as_dict()})
         if (refused := (protocol_error if one.request.modern else url_needed)(error)) is not None:
             raise refused
