@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from operator import getitem
@@ -53,7 +54,7 @@ class SchemaCheck:
             )
         except (ValueError, TypeError) as error:
             where = json_path(getattr(error, "instance_path", ()))
-            reason = str(getattr(error, "message", error)).splitlines()[0]
+            reason = _fault(str(getattr(error, "message", error)).splitlines()[0])
             raise DefinitionError(
                 f"not a valid JSON Schema 2020-12: {reason}", violations=[Violation(where, reason)]
             ) from None
@@ -74,6 +75,15 @@ class SchemaCheck:
             more = len(found) - _LIMIT
             found = [*found[:_LIMIT], Violation("$", f"and {more} more violations")]
         return found
+
+
+def _fault(message: str) -> str:
+    """Return the library's message about a schema, in words for its author where it speaks of itself."""
+    pattern = message.removesuffix(' is not a "regex"')
+    if pattern != message:
+        return f"{pattern} is not a regex, or has look-ahead, look-behind or back-references"
+    resource = re.match("Resource '(.*?)' is not present in a registry", message)
+    return message if resource is None else f"{resource[1]!r} is another document, which is not fetched"
 
 
 def _explain(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> list[Violation]:
