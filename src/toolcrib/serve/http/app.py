@@ -21,9 +21,9 @@ from starlette.routing import Route as PathRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import MethodNotAllowed, NotFoundError, PreconditionFailed, ToolcribError
+from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError
 from toolcrib.serve.auth import Access
-from toolcrib.serve.http.problems import problem
+from toolcrib.serve.http.problems import no_such_method, problem
 from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
@@ -118,8 +118,7 @@ class _Address:
         http = Request(scope, receive)
         route = self._methods.get(http.method)
         if route is None:
-            allow = ", ".join(sorted(self._methods))
-            response = problem(MethodNotAllowed(hint=f"Allowed: {allow}."), {"allow": allow})
+            response = no_such_method(self._methods)
         else:
             answer = await self._handled(route, http)
             response = answer if isinstance(answer, Response) else _response(answer, http)

@@ -16,13 +16,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolcrib.errors import (
     DeniedError,
     InvalidToken,
-    MethodNotAllowed,
     ToolcribError,
     UnsupportedMediaType,
     UsageError,
 )
 from toolcrib.serve.auth import Access, Client, OutsideTokens
-from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, problem
+from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, no_such_method, problem
 from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange, Incoming
@@ -112,7 +111,8 @@ class McpEndpoint:
             self._check_origin(headers)
             method = self._methods.get(scope["method"])
             if method is None:
-                raise MethodNotAllowed(hint="Allowed: DELETE, GET, POST.")
+                await _respond(no_such_method(self._methods), scope, receive, send)
+                return
             await method(Exchange(headers, await self._client(headers), receive, send, self._incoming))
         except JsonRpcError as error:
             status = 404 if isinstance(error, _NoSession) else _STATUS.get(error.code, 400)
