@@ -2,7 +2,8 @@
 
 Each change adds a line, `<bundle id> <file name>` or `<bundle id> -`. It is on disk before the record itself,
 and both are written under the lock of the store. A reader that takes the lock alone therefore finds
-every change whose line it read. The journal is no truth: when it is gone, readers look at every record.
+every change whose line it read. The journal is no truth: when it is gone, or begun anew, readers look at
+every record.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 import os
 import secrets
 import uuid
+from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.bundles.files import StoreLock, create_file
+from toolcrib.bundles.files import StoreLock, create_file, replace_file
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.private import open_plain, unwritable
 
 _LINE = len(f"{uuid.UUID(int=0)} {uuid.UUID(int=0)}.json\n")
 """Bytes for a tool."""
+_LONGEST = 64 << 20
+"""Bytes from which on a new journal is begun."""
 
 
 class Change(NamedTuple):
@@ -85,6 +89,9 @@ class Journal:
         No writer is at work when the position is taken.
         """
         with self._lock.alone():
+            if self.end.offset > _LONGEST:
+                with suppress(StateUnavailable):  # for a reader who may not write
+                    replace_file(self._path, secrets.token_hex(8))
             end = self.end
         if since is None or since.journal != end.journal or since.offset > end.offset:
             return None, end

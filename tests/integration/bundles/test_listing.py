@@ -229,6 +229,20 @@ def test_a_journal_that_is_no_file_is_an_error_and_no_wait(
         in_step(store, Listing(store, tmp_path / "listing"))
 
 
+def test_a_long_journal_is_begun_anew(store: Store, bundle: str, tmp_path: Path) -> None:
+    first, second = Listing(store, tmp_path / "first"), Listing(Store(tmp_path), tmp_path / "second")
+    for listing in first, second:
+        listing.refresh()
+    with (tmp_path / "journal").open("r+b") as journal:
+        journal.truncate(65 << 20)
+    store.put_tool(bundle, "a", "1", TOOL)
+    in_step(store, first)
+    assert (tmp_path / "journal").stat().st_size < 1000
+    store.put_tool(bundle, "b", "1", TOOL)
+    in_step(store, first)
+    in_step(store, second)
+
+
 def test_what_is_built_in_is_listed_with_its_switch(tmp_path: Path) -> None:
     facts = {"slug": "now", "version": "1", "type": "go", "impl": {}}
     a, b = new_id(), new_id()

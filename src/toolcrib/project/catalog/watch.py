@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, FILE_NAME, mark_of
 from toolcrib.project.config.sources import ToolSource, place_of
 from toolcrib.project.root import Place
 
@@ -132,6 +132,7 @@ class Watch:
         self._touched: set[str] = set()
         self._woken = asyncio.Event()
         self._polled_at: float | None = None
+        self._config = mark_of(self._path("config"))
 
     async def start(self) -> None:
         """Begin. Changes from now on are reported, earlier ones are not."""
@@ -288,12 +289,16 @@ class Watch:
     # -- polling ---------------------------------------------------------------------------------
 
     async def _poll(self) -> set[str]:
-        """Return every key, each time after a pause: what has changed is found where all is read again."""
+        """Return every key, each time after a pause: what has changed is found where all is read again.
+
+        Nobody reads the settings again, so their key is there only if the file has changed.
+        """
         now = time.monotonic()
         if self._polled_at is not None:
             await asyncio.sleep(max(_POLL_S, (now - self._polled_at) * _POLL_SHARE))
         self._polled_at = time.monotonic()
-        return {"tools", *self._sources}
+        before, self._config = self._config, mark_of(self._path("config"))
+        return {"tools", *self._sources, *(["config"] if self._config != before else [])}
 
 
 def _listed(folder: str) -> list[str]:

@@ -392,5 +392,8 @@ async def test_where_the_kernel_watches_no_more_every_manifest_is_looked_at(
         await until(lambda: "b" not in project.toolset)
         assert sum("function" in text for change in seen for text in change.warnings) == 1
         assert sum("wrong" in change.added for change in seen) == 1
+        crib.write(".toolcrib/config.yml", "limits: {timeout_ms: 1000}\n")
+        await until(lambda: any("config.yml" in text for change in seen for text in change.warnings))
+        assert sum("config.yml" in text for change in seen for text in change.warnings) == 1
         assert not any(change.fixed for change in seen)
         assert project.catalog.binder.workspace() is space
