@@ -66,16 +66,17 @@ class Translator:
             self._report_loss(node, f"a schema nested more than {_MAX_DEPTH} deep")
             return {}
         ref = value.get("$ref", value.get("$dynamicRef", value.get("$recursiveRef")))
-        if isinstance(ref, str):
-            return self._reference(node, ref, depth, in_place)
         # Restored below: the handlers translate schemas inside this one.
         outer, self._place = self._place, in_place
         out: Schema = {}
-        for key in value:
-            handler = _HANDLERS.get(key)
-            if handler is not None:
-                handler(self, out, node, key, depth)
-        self._combine(out, node)
+        if isinstance(ref, str):
+            out = self._reference(node, ref, depth, in_place)
+        else:
+            for key in value:
+                handler = _HANDLERS.get(key)
+                if handler is not None:
+                    handler(self, out, node, key, depth)
+            self._combine(out, node)
         self._place = outer
         return out
 

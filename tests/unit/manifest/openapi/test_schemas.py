@@ -161,6 +161,24 @@ def test_a_schema_that_is_itself_is_opened(word: str) -> None:
     assert "refers to itself in a circle" in str(found.losses)
 
 
+def test_a_property_that_refers_to_its_schema_beside_another_reference_is_no_circle_in_place() -> None:
+    node = {"$ref": "#/components/schemas/Node"}
+    schemas = {
+        "Node": {
+            "type": "object",
+            "properties": {
+                "next": {"$ref": "#/components/schemas/Base", "allOf": [node]},
+                "v": {"type": "integer"},
+            },
+        },
+        "Base": {"type": "object"},
+    }
+    tool = tool_of(one(body({"type": "array", "items": node}), "3.1.0", components={"schemas": schemas}))
+    check = SchemaCheck(tool.input_schema)
+    assert check.is_valid({"body": [{"next": {"next": {"v": 1}}}]})
+    assert not check.is_valid({"body": [{"next": {"next": {"v": "x"}}}]})
+
+
 def test_read_only_goes_into_no_request_and_write_only_is_not_asked_of_an_answer() -> None:
     thing = {
         "type": "object",
