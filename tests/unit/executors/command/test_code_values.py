@@ -100,6 +100,7 @@ CODE = [
     ("docker exec box ls {{x}}", "docker"),
     ("kubectl -n a exec p -- /bin/bash -lc {{x}}", "kubectl"),
     ("env PATH={{x}} ls", "env"),
+    ("env GCONV_PATH={{x}} iconv -l", "env"),
     ("env -S {{x}}", "env -S"),
     ("[ -v {{x}} ]", "[ -v"),
     ("echo {{x}} | sh", "sh"),
@@ -224,6 +225,8 @@ def test_the_words_of_a_command_are_read_by_the_same_rule() -> None:
     assert [found.path for found in code_values(words("ls", env={"LD_PRELOAD": "${x}"}))] == [
         ("env", "LD_PRELOAD")
     ]
+    for name in ("AWS_CONFIG_FILE", "DOTNET_STARTUP_HOOKS", "RUSTFLAGS", "CC"):
+        assert code_reason(words("ls", env={name: "${x}"})), name
     assert code_values(words("ls", env={"NOTE": "${x}"}, stdin="${x}")) == []
     assert code_values(words("sh", "-c", "ls ${x}", allow_code=True)) == []
 
