@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -30,11 +31,7 @@ def as_middleware(function: Callable[..., Any]) -> Middleware:
     """
     # Those that must be given by position: a partial, or a class with `__call__`, may have others.
     count = len(
-        [
-            one
-            for one in inspect.signature(function).parameters.values()
-            if one.default is one.empty and one.kind < 2
-        ]
+        [one for one in _signature(function).parameters.values() if one.default is one.empty and one.kind < 2]
     )
     if count == 1:
         return function
@@ -46,6 +43,15 @@ def as_middleware(function: Callable[..., Any]) -> Middleware:
         f"{middleware_name(function)} cannot be a middleware",
         hint="It takes (following), (call, ctx), or as an async function (call, ctx, proceed).",
     )
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        # It would evaluate annotations, which may name what is only imported for type checkers.
+        return inspect.signature(function, annotation_format=annotationlib.Format.STRING)
+    return inspect.signature(function)
 
 
 def only(middleware: Middleware, *patterns: str) -> Middleware:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -86,6 +87,16 @@ async def test_it_may_change_the_arguments() -> None:
     tools.use(adding_one)
 
     assert [await tools.execute("echo", {"n": 2}), await tools.execute("echo")] == [4, 3]
+
+
+async def test_its_annotations_may_name_what_is_only_imported_for_type_checkers() -> None:
+    future = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+    source = future + "async def over(call: Unknown, ctx: Unknown, proceed: Unknown):\n    return 'over'"
+    names: dict[str, Any] = {}
+    exec(compile(source, "middleware.py", "exec", dont_inherit=True), names)
+    tools = toolset()
+    tools.use(names["over"])
+    assert await tools.execute("echo") == "over"
 
 
 async def test_it_may_refuse_or_answer_itself() -> None:
