@@ -122,7 +122,7 @@ async def test_a_cost_budget_refuses_a_model_without_a_price(api: str, opened: O
     with model_server(Turn("", BOTH[:1]), Turn("done")) as server:
         async with opened(server) as project:
             unknown = Agent("a", "fake:nobody-knows-1", tools=("weather",), budgets=Budgets(cost_usd=5))
-            with pytest.raises(BudgetExceeded, match="nobody knows"):
+            with pytest.raises(BudgetExceeded, match="is unknown"):
                 await project.runs.run(None, unknown, "go")
             free = Agent("b", "fake:nobody-knows-1", tools=("weather",))
             run = await project.runs.run(None, free, "go")
