@@ -127,8 +127,14 @@ class ExternalTools:
             self._errors[place] = errors
             change.broken += [finding for finding in errors if finding not in before]
         elif before:
-            reported = {*change.added, *change.changed}
-            change.fixed += [name for name in self._tools.get(place, ()) if name not in reported]
+            paths = {finding.path for finding in before}
+            change.fixed += [
+                name
+                for name, tool in self._tools.get(place, {}).items()
+                if name not in (*change.added, *change.changed)
+                and tool.source is not None
+                and tool.source.path in paths
+            ]
         self._registry.set_external_findings(place, found, loaded.broken)
 
 

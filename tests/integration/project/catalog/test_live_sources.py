@@ -145,7 +145,8 @@ async def test_a_call_runs_what_the_file_says_now(crib: Crib) -> None:
         await until(lambda: seen[-1].broken)
         assert names(project) == ["look", "more"]
         (crib.root / "defs/look.yaml").unlink()
-        await until(lambda: "look" not in project.toolset)
+        await until(lambda: seen[-1].removed == ["look"])
+        assert seen[-1].fixed == []
         assert (await project.call("more")).unwrap() == "c"
 
 
