@@ -6,13 +6,17 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_SH, flock
+from fcntl import LOCK_EX, LOCK_SH
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from toolcrib.errors import StateUnavailable
 from toolcrib.state.private import put_file, sync_folder, unwritable
+
+_WAIT_S = 30.0
+"""Seconds until a process that holds the lock is taken for stopped; a large import takes some of them."""
 
 
 class StoreLock:
@@ -20,11 +24,12 @@ class StoreLock:
 
     Who only creates a file shares it. Who changes or removes something has it alone: so no tool can get into
     a bundle while that bundle is deleted. Everybody waits in one line (`turn`), else a stream of creations
-    could keep a change waiting for ever, as flock(2) is not fair.
+    could keep a change waiting for ever, as flock(2) is not fair. After `wait_s` seconds StateUnavailable.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wait_s: float = _WAIT_S) -> None:
         self._lock, self._turn = folder / "lock", folder / "turn"
+        self._wait_s = wait_s
 
     def shared(self) -> AbstractContextManager[None]:
         """Hold the lock together with others that create files."""
@@ -40,9 +45,22 @@ class StoreLock:
         # other too. `turn` is held while waiting only, so one at most waits for `lock`, and nobody overtakes.
         with _opened(self._lock) as lock:
             with _opened(self._turn) as turn:
-                flock(turn, LOCK_EX)
-                flock(lock, how)
+                self._acquire(turn, LOCK_EX)
+                self._acquire(lock, how)
             yield
+
+    def _acquire(self, descriptor: int, how: int) -> None:
+        from toolcrib.guard.audit.files import lock_file
+
+        try:
+            lock_file(descriptor, how, self._wait_s)
+        except OSError:
+            raise StateUnavailable(
+                f"another process has had {self._lock} locked for {self._wait_s:g} s",
+                hint="Look for a process of Toolcrib that is stopped; let it go on, or end it.",
+                details={"path": str(self._lock)},
+                retryable=True,
+            ) from None
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord, log_of
+from toolcrib.bundles.files import StoreLock
 from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
 from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
@@ -365,6 +366,14 @@ def test_the_revisions_go_with_their_bundle(store: Store, clock: Clock, tmp_path
     clock.now += REAP_AFTER_S
     assert store.reap() == [A]
     assert not (tmp_path / "bundles" / A).exists()
+
+
+def test_a_process_that_keeps_the_lock_is_reported(tmp_path: Path) -> None:
+    late = StoreLock(tmp_path, wait_s=0.05)
+    with StoreLock(tmp_path).alone(), pytest.raises(StateUnavailable, match="another process"), late.shared():
+        pass
+    with StoreLock(tmp_path).shared(), late.shared():
+        pass
 
 
 def test_a_change_that_cannot_be_recorded_is_refused(store: Store, tmp_path: Path) -> None:
