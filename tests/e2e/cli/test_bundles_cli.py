@@ -503,7 +503,7 @@ def test_search_in_a_project_finds_its_tools_and_those_of_bundles(bundles: Bundl
 
 
 def test_names_are_completed(bundles: Bundles) -> None:
-    bundles.ok("bundle", "create", "weather")
+    made = bundles.ok("bundle", "create", "weather")["id"]
     bundles.put("weather")
 
     def completed(*words: str) -> list[str]:
@@ -512,7 +512,9 @@ def test_names_are_completed(bundles: Bundles) -> None:
         return [line.partition(",")[2] for line in done.out.splitlines() if line]
 
     assert completed("bundle", "show", "we") == ["weather"]
+    assert completed("bundle", "show", made[:13]) == [made]
     assert completed("tool", "get", "we") == ["weather/"]
+    assert completed("tool", "get", f"{made}/f") == [f"{made}/forecast"]
     assert completed("tool", "get", "weather/f") == ["weather/forecast"]
     assert completed("tool", "get", "weather/forecast@") == ["weather/forecast@v1"]
     assert completed("tool", "get", "nothing/f") == []

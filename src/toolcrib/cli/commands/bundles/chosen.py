@@ -160,8 +160,10 @@ def tool_name(bundle: BundleRecord, tool: ToolRecord) -> str:
 
 
 def _bundle_names(ctx: click.Context, begun: str) -> list[str]:
-    bundles = open_store(ctx.params.get("data")).bundles()
-    return sorted({one.slug for one in bundles if one.soft_deleted_at is None and one.slug.startswith(begun)})
+    """Return the slugs that begin like this, or else the ids."""
+    bundles = [one for one in open_store(ctx.params.get("data")).bundles() if one.soft_deleted_at is None]
+    slugs = sorted({one.slug for one in bundles if one.slug.startswith(begun)})
+    return slugs or sorted(one.id for one in bundles if one.id.startswith(begun))
 
 
 def _complete_bundle(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001
