@@ -539,6 +539,10 @@ def test_revisions_and_history_of_a_tool(full: Bundle) -> None:
     for path in (f"{full.tool()}/revisions", f"{full.path}/tools/weather/history"):
         assert full.server.send("GET", path, token=one).code == "tool_not_found"
     assert full.server.send("GET", f"{full.path}/tools/none/history").code == "tool_not_found"
+    bundles = full.server.send("GET", "/tools/bundles?pageSize=256").json["bundles"]
+    (built_in,) = (one["id"] for one in bundles if one["isBuiltIn"])
+    unchanged = f"/tools/bundles/{built_in}/tools/read-file/history"
+    assert full.server.send("GET", unchanged).json == {"changes": []}
     assert full.server.send("GET", f"{full.tool('none')}/revisions").code == "tool_not_found"
 
 

@@ -105,7 +105,8 @@ def list_changes(request: RestRequest) -> Answer:
     except OSError as error:
         raise AuditUnavailable(f"the log of the bundles cannot be read: {error.strerror}") from None
     seen = [one for one in found if _covers(request, bundle_id, slug, one.version)]
-    if not seen:
+    present = _versions(request.services, bundle_id, slug)
+    if not seen and not any(_covers(request, bundle_id, slug, one.version) for one in present):
         raise ToolNotFound(f"the bundle {bundle_id} has no tool {slug!r}")
     return Answer(History(changes=seen))
 
