@@ -50,7 +50,7 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
             created += _copy(_FILES / "examples", root, _home(root))
             created += _environment(root)
     except OSError as error:
-        message = f"{error.filename or root}: {error.strerror}"
+        message = f"{error.filename or root} cannot be written: {error.strerror}"
         if error.errno in _NO_FOLDER:
             raise UsageError(message, hint="Name a folder, or where one can be made.") from None
         hint = "Fix that and run it again: existing files stay, and missing ones are made."

@@ -167,8 +167,10 @@ class ProjectTasks:
     def _best(self, prompt: str, caller: str, identity: Caller | None) -> str:
         found = self.choose(prompt, 1, caller=caller, identity=identity)
         if not found:
-            there = ", ".join(self.candidates(caller, identity)) or "none"
-            raise UsageError("no agent's description fits this task", hint=f"Name one of these: {there}.")
+            there = ", ".join(self.candidates(caller, identity))
+            none = "There are no agents. To add one: toolcrib agents add --help"
+            hint = f"Name one of these: {there}." if there else none
+            raise UsageError("no agent's description fits this task", hint=hint)
         return found[0].name
 
     def _context(self) -> str:

@@ -28,7 +28,8 @@ _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> str:
     if value != "openapi":
-        raise UsageError(f"{value!r} is not a kind of document", hint=f"toolcrib import openapi {value}")
+        hint = f"Write: toolcrib import openapi {value}"
+        raise UsageError(f"{value!r} is not a kind of document", hint=hint)
     return value
 
 
