@@ -45,6 +45,10 @@ _KNOWN = (
     Misfit(("description",), rule="description"),
     Misfit(("version",), rule="version"),
     Misfit(("approval", "reason"), rule="approval-reason"),
+    Misfit(("approval", "required"), "type"),
+    Misfit(("approval",), "type", hint="write `approval: {required: true, reason: …}`"),
+    Misfit(("permissions", "network", "allow"), "type"),
+    Misfit(("permissions", "network"), "type", hint="write `network: {allow: [api.example.com]}`"),
     Misfit(("inputs", "schema"), rule="input-schema"),
     Misfit(("outputs", "schema"), rule="output-schema"),
     *(
