@@ -6,7 +6,14 @@ import errno
 
 import pytest
 
-from toolcrib.errors import InvalidInput, PermissionDenied, SandboxUnavailable, ToolcribError, ToolUnavailable
+from toolcrib.errors import (
+    InvalidInput,
+    PermissionDenied,
+    SandboxUnavailable,
+    ToolcribError,
+    ToolUnavailable,
+    UnavailableError,
+)
 from toolcrib.sandbox.host.failures import explain, why
 
 
@@ -28,6 +35,7 @@ from toolcrib.sandbox.host.failures import explain, why
         (f"kernel mount\0{errno.EPERM}\0/p/proc\0proc", PermissionDenied, "file system proc: /p/proc"),
         (f"link\0{errno.EINVAL}\0/p\0", PermissionDenied, "inside a writable folder: /p"),
         (f"user namespace\0{errno.EPERM}\0\0", SandboxUnavailable, "user namespace: Operation not permitted"),
+        (f"set-up\0{errno.EAGAIN}\0\0", UnavailableError, "could not be started: Resource temporarily"),
         ("set-up\0" + "0\0\0KeyError('x')", SandboxUnavailable, "KeyError"),
     ],
 )

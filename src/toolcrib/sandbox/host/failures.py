@@ -40,6 +40,7 @@ ANY_NAMESPACE = (
     "ordinary user where user namespaces are allowed"
 )
 SCARCE = "too many processes, open files or too little memory"
+_SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 def not_started(what: str, reason: str | None) -> UnavailableError:
@@ -71,6 +72,8 @@ def explain(message: str) -> ToolcribError:
             hint="Replace it by a real file or folder, or do not grant write there.",
             details={"path": path, "errno": errno.errorcode.get(code, str(code))},
         )
+    if code in _SHORTAGES:
+        return not_started("the command could not be started", os.strerror(code))
     reason = why(stage, code) if code else text
     return unavailable(stage, f"{reason}: {path}" if path else reason)
 
