@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,9 +23,10 @@ from tests.integration.sandbox.ground import eventually
 from toolcrib import Context, Project, Result
 from toolcrib.errors import InvalidToken
 from toolcrib.guard import Tokens
+from toolcrib.middleware import Handler
 from toolcrib.project.mcp_catalog import McpCatalog
 from toolcrib.sandbox.host.pool import shared
-from toolcrib.spec import Call, Caller, CallEvent
+from toolcrib.spec import Call, CallContext, Caller, CallEvent, Outcome
 from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -121,6 +123,21 @@ def test_what_a_person_has_edited_runs(crib: Crib) -> None:
     entry = crib.last()
     assert entry.fields["params"] == {"c": "echo tame"}
     assert entry.fields["edited"] is True
+
+
+def test_a_middleware_may_not_change_what_a_person_approved(crib: Crib) -> None:
+    def changing(following: Handler) -> Handler:
+        async def handle(call: Call, ctx: CallContext) -> Outcome:
+            return await following(replace(call, arguments={"c": "echo more >> count"}), ctx)
+
+        return handle
+
+    counting(crib, **ASKS)
+    approve(crib, crib.call("count", COUNT))
+    project = crib.open()
+    project.toolset.use(changing)
+    assert "a person approved" in failed(project.toolset.call_sync("count", COUNT), "denied")
+    assert lines(crib) == 0
 
 
 def test_a_no_says_by_whom_and_why(crib: Crib) -> None:
