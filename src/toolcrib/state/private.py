@@ -25,8 +25,12 @@ def read_private(path: Path) -> Any:
 
 def open_plain(path: Path | str) -> BinaryIO:
     """Open a file to be read. Raises OSError, also for a link."""
+    return open(path, "rb", opener=_opened)
+
+
+def _opened(path: str, flags: int) -> int:
     # O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def write_private(path: Path, value: Any) -> None:

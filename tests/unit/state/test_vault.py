@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.descriptors import descriptors
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import PROJECT, SqliteDatabase, Vault
+from toolcrib.state.private import open_plain
 
 
 def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -104,3 +106,10 @@ def test_a_place_where_no_folder_can_be_made_says_so(tmp_path: Path) -> None:
         _ = Vault(Path("/a"), blocked).folder
     assert "TOOLCRIB_DATA" in (caught.value.hint or "")
     assert os.fspath(blocked) in caught.value.details["path"]
+
+
+def test_a_folder_in_place_of_a_file_is_named_and_not_left_open(tmp_path: Path) -> None:
+    before = descriptors()
+    with pytest.raises(IsADirectoryError) as caught:
+        open_plain(tmp_path)
+    assert (caught.value.filename, descriptors()) == (str(tmp_path), before)
