@@ -169,6 +169,7 @@ def bind_all(old: int, new: int, job: dict[str, Any]) -> list[tuple[int, int] | 
         else:
             seen = bind(old, new, source, target, mode, make, place)
         found.append(seen)
+    # Last: once attached it is read-only, so no place for a mount can be made in it.
     for number, place in attach.items():
         _, target, _, make = job["mounts"][number]
         try:

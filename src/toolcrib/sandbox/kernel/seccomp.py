@@ -324,6 +324,7 @@ def compile_condition(condition: Condition, skip: int) -> list[Instruction]:
         return [*code, (bpf.ANY_BIT, 0, skip, mask)]
     if mask != WORD:
         code.append((bpf.AND, 0, 0, mask))
+    # The value that is met jumps over the other comparisons: past the block (`other`), or to it (`among`).
     left = range(len(values) - 1, -1, -1)
     if kind == "other":
         return code + [(bpf.EQUAL, skip + n, 0, value) for n, value in zip(left, values, strict=True)]
