@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from toolcrib.builtin.names import NAMES
@@ -30,17 +30,18 @@ def project_findings(place: Place) -> list[Diagnostic]:
     except ConfigError as error:
         return [*diagnostics_of(error), *lint_tree(place.tools, source_files(place.root, place.home))]
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
+    tools = _manifests(place)
     return [
         *lint_tree(place.tools, files),
         *_name_conflicts(place),
-        *lint_sources(config, place),
-        *_lint_runs(place, files),
+        *lint_sources(config, place, tools),
+        *_lint_runs(place, files, tools),
         *_misnamed(place.home),
     ]
 
 
-def _lint_runs(place: Place, files: SourceFiles) -> list[Diagnostic]:
-    """Return the findings about agents, and about the form of workflows."""
+def _lint_runs(place: Place, files: SourceFiles, tools: Iterable[str]) -> list[Diagnostic]:
+    """Return the findings about agents that may list these tools, and about the form of workflows."""
     if not place.agents.is_dir() and not place.workflows.is_dir():
         return []
     from toolcrib.runs.agents import check_agents, read_agent, read_files
@@ -48,8 +49,10 @@ def _lint_runs(place: Place, files: SourceFiles) -> list[Diagnostic]:
 
     agents, found = read_files(place.agents, files, read_agent)
     found = [*found, *read_files(place.workflows, files, read_workflow)[1]]
-    tools = [one.name for one in place.tools.iterdir() if one.is_dir()] if place.tools.is_dir() else []
-    return [*found, *check_agents(agents, {*tools, *NAMES})]
+    # The tools of MCP servers and bundles are not known here.
+    listed = {name for agent, _ in agents.values() for name in agent.tools}
+    elsewhere = {name for name in listed if "__" in name or "/" in name}
+    return [*found, *check_agents(agents, {*tools, *NAMES, *elsewhere})]
 
 
 def _name_conflicts(place: Place) -> Iterator[Diagnostic]:
@@ -69,9 +72,9 @@ def _manifests(place: Place) -> list[str]:
     return [name for name, at in places if (at / FILE_NAME).exists() or (at / OTHER_NAME).exists()]
 
 
-def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
+def lint_sources(config: Config, place: Place, tools: list[str] | None = None) -> list[Diagnostic]:
     """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have
-    it."""
+    it. The names of these tools are added to `tools`."""
     counts, _ = config.effective(Trust(Vault(place.root)))
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
     found = _lint_servers(config.servers.wrong, str(place.root / FILE), files)
@@ -85,6 +88,8 @@ def lint_sources(config: Config, place: Place) -> list[Diagnostic]:
             if other is not None and tool.source is not None:
                 found.append(name_conflict(tool.source.path, tool.name, other))
             taken[wire_name(tool.name)] = other or tool.name
+        if tools is not None:
+            tools += [tool.name for tool in loaded.tools]
     return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column))
 
 
