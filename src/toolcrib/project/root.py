@@ -90,13 +90,18 @@ def _at(folder: Path) -> Place | None:
     if len(homes) > 1:
         # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
         raise ConflictError(f"{folder} has both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
-    home = homes[0].resolve()
-    if not home.is_relative_to(folder):
+    return Place(folder, require_inside(folder, homes[0]))
+
+
+def require_inside(root: Path, folder: Path) -> Path:
+    """Return the real path of a folder. Raises ConflictError if a link takes it out of the project."""
+    real = Path(os.path.realpath(folder))
+    if not real.is_relative_to(root):
         raise ConflictError(
-            f"{homes[0]} is a symbolic link that leads out of the project, to {home}",
+            f"{folder} is a symbolic link that leads out of the project, to {real}",
             hint="Make it a folder of the project, or open the project that it leads to.",
         )
-    return Place(folder, home)
+    return real
 
 
 def require_own_folder(place: Place) -> None:

@@ -232,3 +232,31 @@ def test_a_project_mounted_from_a_config_map_runs(tmp_path: Path) -> None:
             return (await project.call("hello")).unwrap()
 
     assert asyncio.run(call()) == "hello\n"
+
+
+API = {
+    "openapi": "3.1.0",
+    "info": {"title": "a", "version": "1"},
+    "servers": [{"url": "https://api.example.com"}],
+    "paths": {"/x": {"get": {"operationId": "look", "responses": {"200": {"description": "x"}}}}},
+}
+
+
+@pytest.mark.parametrize("linked", [".toolcrib", ".toolcrib/tools", ".toolcrib/agents"])
+def test_no_command_writes_through_a_folder_that_leads_out_of_the_project(
+    tmp_path: Path, linked: str
+) -> None:
+    root, outside = tmp_path / "clone", tmp_path / "outside"
+    outside.mkdir()
+    (root / linked).parent.mkdir(parents=True)
+    (root / linked).symlink_to(outside)
+    (root / "api.json").write_text(json.dumps(API))
+    (root / "agent.md").write_text("---\nname: a\ndescription: d\nmodel: inherit\n---\nhello\n")
+    for command in (
+        "init",
+        "new look --kind command --description d --run ls --argument a",
+        "import openapi api.json",
+        "agents import agent.md --model anthropic:claude-sonnet-5",
+    ):
+        commands.run(command.split(), root, {**os.environ}, b"")
+        assert list(outside.iterdir()) == [], command

@@ -305,6 +305,11 @@ def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
     assert creators(server)["get_pet"].startswith("token:admin-")
     assert server.send("POST", "/import/openapi", {**body, "write": True}).code == "conflict"
     assert server.send("POST", "/import/openapi", {"text": "{}"}).code == "invalid_manifest"
+    tools, outside = server.root / ".toolcrib/tools", server.root.parent / "outside"
+    tools.rename(outside)
+    tools.symlink_to(outside)
+    assert server.send("POST", "/import/openapi", {**body, "prefix": "b_", "write": True}).code == "conflict"
+    assert not (outside / "b_get_pet").exists()
 
 
 def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from toolcrib.manifest import ANY_FILE, dump, failure, read
 from toolcrib.manifest.dialects.skill.reader import load_skill
 from toolcrib.manifest.yaml.form import Form
 from toolcrib.project.project import Project
+from toolcrib.project.root import require_inside
 from toolcrib.runs.agents import Agent, agent_schema, read_agent
 from toolcrib.spec.record import record
 
@@ -121,6 +122,7 @@ def import_agent(
             f"there is an agent named {agent.name!r} already", hint=f"Remove or rename {path}."
         )
     if write:
+        require_inside(project.root, path.parent)
         path.parent.mkdir(exist_ok=True)
         with path.open("xb") as file:
             file.write(raw)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from toolcrib.errors import ConflictError, UsageError
 from toolcrib.manifest import FILE_NAME, dump
-from toolcrib.project.root import Place
+from toolcrib.project.root import Place, require_inside
 from toolcrib.spec.record import record
 from toolcrib.state.private import unwritable
 
@@ -183,6 +183,7 @@ def write(place: Place, tool: Scaffold) -> list[Path]:
     made = {FILE_NAME: _HEAD + dump(tool.manifest()), **tool.code()}
     files = {place.tools / tool.name / name: text for name, text in made.items()}
     require_free(place, tool.name, made)
+    require_inside(place.root, place.tools / tool.name)
     for path, text in files.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

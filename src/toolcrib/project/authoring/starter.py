@@ -15,7 +15,7 @@ from toolcrib.manifest import FILE_NAME, tool_schema
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
 from toolcrib.project.project import Project
-from toolcrib.project.root import HOMES, Place, find
+from toolcrib.project.root import HOMES, Place, find, require_inside
 from toolcrib.spec.record import record
 from toolcrib.state import Vault
 
@@ -127,14 +127,15 @@ def _copy(source: Path, root: Path, home: Path) -> Iterator[Path]:
         in_home = inside.parts[0] == "home"
         target = home.joinpath(*inside.parts[1:]) if in_home else root / inside
         target = target.with_name({"gitignore": ".gitignore"}.get(target.name, target.name))
-        if _put(target, path.read_bytes()):
+        if _put(root, target, path.read_bytes()):
             if path.suffix == ".sh":
                 target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
             yield target.relative_to(root)
 
 
-def _put(target: Path, data: bytes) -> bool:
-    """Write a new file, whole or not at all, and never through a link; False if it is there already."""
+def _put(root: Path, target: Path, data: bytes) -> bool:
+    """Write a new file, whole or not at all, and by no link out of the root; False if it is there already."""
+    require_inside(root, target.parent)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         file = target.open("xb")
@@ -154,7 +155,7 @@ def _schema(home: Path, root: Path) -> list[Path]:
     """Write the JSON Schema of manifests, so that editors can complete them offline."""
     target = home / SCHEMA_FILE
     text = json.dumps(tool_schema(), indent=2, ensure_ascii=False) + "\n"
-    return [target.relative_to(root)] if _put(target, text.encode()) else []
+    return [target.relative_to(root)] if _put(root, target, text.encode()) else []
 
 
 def _environment(root: Path) -> list[Path]:

@@ -90,6 +90,7 @@ def command(
         write_manifests,
     )
     from toolcrib.project import find
+    from toolcrib.project.root import require_inside
 
     place = None if only_list else find(root)
     names = dict(_pair("--secret", _SCHEME, "SCHEME=NAME with the name of a secret", one) for one in secrets)
@@ -104,7 +105,9 @@ def command(
     if how["only"] and not found.operations:
         raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(how['only'])}")
     drafts = new_manifests(found, source)
-    written = [] if place is None else write_manifests(drafts, place.tools, replace=replace)
+    written = []
+    if place is not None:
+        written = write_manifests(drafts, require_inside(place.root, place.tools), replace=replace)
     if as_json:
         paths = [str(path) for path in written]
         print_json({**found.as_json(), "seconds": round(seconds, 3), "written": paths})

@@ -11,6 +11,7 @@ from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, entries, r
 from toolcrib.manifest.convert import convert, read_all
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
 from toolcrib.project import project_findings
+from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, noting_makers
@@ -159,8 +160,10 @@ def import_openapi(request: RestRequest) -> Answer:
     drafts = new_manifests(found, "openapi")
     written = []
     if body.write:
+        place = request.services.project.place
+        tools = require_inside(place.root, place.tools)
         with noting_makers(request, {one.name: one.text for one in drafts}):
-            written = write_manifests(drafts, request.services.project.place.tools, replace=body.replace)
+            written = write_manifests(drafts, tools, replace=body.replace)
     return Answer(ImportedTools(**found.as_json(), written=[str(path) for path in written]))
 
 
