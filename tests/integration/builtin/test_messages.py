@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import email
 import email.policy
+import socket
 import ssl
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,14 @@ class Inbox:
         self.mail: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
         self.encrypted: list[bool] = []
+        self.stays = False
+        """True to leave it to the client to close the connection."""
+
+    async def handle_QUIT(self, server: SMTP, _session: Session, _envelope: Envelope) -> str:  # noqa: N802
+        if self.stays:
+            await server.push("221 Bye")
+            await asyncio.Event().wait()
+        return "221 Bye"
 
     async def handle_DATA(self, _server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         assert isinstance(envelope.content, bytes)
@@ -131,6 +140,17 @@ async def test_a_message_goes_out_over_starttls_with_login(
     (await send(tmp_path, body="<b>x</b>", is_html=True)).unwrap()
     assert inbox.mail[1]["From"] == "Reporter <bot@sender.example>"
     assert inbox.mail[1].get_content_type() == "text/html"
+
+
+async def test_the_loop_reads_nothing_of_a_socket_that_is_closed(serve: Serve, tmp_path: Path) -> None:
+    (await serve()).stays = True
+    loop = asyncio.get_running_loop()
+    with ExitStack() as later:
+        (await send(tmp_path)).unwrap()
+        for _ in range(20):  # One of them has the number of the connection, if that is free.
+            for one in map(later.enter_context, socket.socketpair()):
+                loop.add_reader(one, str)
+                loop.remove_reader(one)
 
 
 async def test_port_465_is_encrypted_from_the_start(serve: Serve, tmp_path: Path) -> None:

@@ -119,9 +119,8 @@ async def _deliver(site: Site, server: _Server, message: EmailMessage, to: str) 
     except (aiosmtplib.SMTPException, OSError) as error:
         raise _failure(server, error) from None
     finally:
-        if client.transport is None:
-            sock.close()
-        client.close()  # The transport closes the socket.
+        # Its transport closes the socket, later: it would go on reading from the next one of that number.
+        client.close()
 
 
 async def _encrypt(site: Site, client: SMTP, server: _Server, context: ssl.SSLContext) -> None:
