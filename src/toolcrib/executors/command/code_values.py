@@ -161,8 +161,18 @@ def _code_words(words: list[str], first: int, seen: set[int], *, fed: bool) -> I
         starts = [at for at in range(first + 2, len(words)) if words[at - 1] in FIND_COMMANDS]
         for at in starts:
             yield from _code_words(words, at, seen, fed=fed)
+        yield from _after_dashes(name, words, first)
     else:
         yield from _of_program(name, program, words, first + 1, seen, fed=fed)
+
+
+def _after_dashes(name: str, words: list[str], first: int) -> Iterator[_CodeWord]:
+    """Values after the `--` of `find`, which ends no expression: each can be an action such as `-delete`."""
+    if name == "find" and "--" in words[first:]:
+        for at in range(words.index("--", first) + 1, len(words)):
+            before = words[at - 1]
+            if words[at].startswith(VALUE) and (before == "--" or before[:1] != "-"):
+                yield _CodeWord(at, "find --")
 
 
 def _unknown(name: str, words: list[str], first: int, seen: set[int], *, fed: bool) -> Iterator[_CodeWord]:

@@ -141,6 +141,7 @@ CODE = [
     ("echo {{x}} | ssh host", "ssh"),
     ("echo {{x}} | ssh host bash -s", "bash"),
     ("echo {{x}} | find . -exec sh \\;", "sh"),
+    ("find -- {{x}} -name '*.log'", "find --"),
     ("find . " + "-exec find " * 40 + "-exec sh -c {{x}}", "find"),
 ]
 NAMES_THE_PROGRAM = ["ls | xargs {{x}}", "env {{x}}", "timeout 5 {{x}}", "exec {{x}}", "find . -exec {{x}} +"]
@@ -150,6 +151,7 @@ ORDINARY = [
     "grep -n bash {{x}}",
     "find . -exec grep {{x}} {} +",
     "find {{x}} -name {{y}}",
+    "find -- src -name {{y}}",
     "ls | xargs -n 1 grep {{x}}",
     "sh -c 'echo \"$1\"' _ {{x}}",
     "bash -eu script.sh {{x}}",
