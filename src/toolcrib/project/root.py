@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import stat
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, NotTrusted, ProjectNotFound
@@ -84,13 +86,23 @@ def project_above(folder: Path) -> Path | None:
 
 
 def _at(folder: Path) -> Place | None:
-    homes = [folder / name for name in HOMES if (folder / name).is_dir()]
+    homes = [home for name in HOMES if _is_folder(home := folder / name)]
     if not homes:
         return None
     if len(homes) > 1:
         # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
         raise ConflictError(f"{folder} has both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
     return Place(folder, require_inside(folder, homes[0]))
+
+
+def _is_folder(path: Path) -> bool:
+    # From Python 3.14 `is_dir` is False for what cannot be looked at: a project would seem to be missing.
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 def require_inside(root: Path, folder: Path) -> Path:
