@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+import pytest
 from starlette.types import Receive, Scope, Send
 
 from toolcrib.serve.http.server import MAX_HEAD, open_socket, serve_app
@@ -72,4 +73,50 @@ async def test_a_long_head_is_refused_while_it_comes() -> None:
             writer.write(line)
             await asyncio.sleep(0)
         assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
+        writer.close()
+
+
+async def answered_early(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection whose request was answered before its body of 5 bytes came."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+    assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+    return reader, writer
+
+
+async def flood(writer: asyncio.StreamWriter) -> None:
+    for _ in range(256):
+        writer.write(b"a" * MAX_HEAD)
+        await writer.drain()
+
+
+async def test_a_head_after_a_body_that_came_too_late_has_its_limits_too() -> None:
+    release = asyncio.Event()
+    release.set()
+    async with served(30, release) as port:
+        _, writer = await answered_early(port)
+        writer.write(b"12345" + GET + b"X-A: ")
+        with pytest.raises(ConnectionError):
+            await flood(writer)
+        writer.close()
+
+
+async def test_the_rest_of_a_body_is_not_taken_for_ever() -> None:
+    release = asyncio.Event()
+    release.set()
+    async with served(0.1, release) as port:
+        for sent in (b"1", b"12345" + GET):
+            reader, writer = await answered_early(port)
+            writer.write(sent)
+            assert await reader.read() == b""
+            writer.close()
+
+
+async def test_a_request_after_an_early_answer_is_answered() -> None:
+    release = asyncio.Event()
+    release.set()
+    async with served(30, release) as port:
+        reader, writer = await answered_early(port)
+        writer.write(b"12345" + GET + b"\r\n")
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
         writer.close()

@@ -51,17 +51,24 @@ class HeadLimits(asyncio.Protocol):
         before = self.cycle
         in_body = before is not None and before.more_body
         super().data_received(data)
-        if self.cycle is not before or in_body:
+        if self.cycle is not before:
             self._head = 0
             self._stop_timer()
             return
-        self._head += len(data)
+        if not in_body:
+            self._head += len(data)
         if self._head > MAX_HEAD:
             if not self._is_answering:
                 self.transport.write(_TOO_LARGE)
             self.transport.close()
-        elif self._timer is None:
+        elif self._timer is None and not (in_body and self._is_answering):
+            # Also for the rest of a body whose request is answered: nobody else limits it.
             self._start_timer()
+
+    def on_message_complete(self) -> None:
+        """Note the end of a body, which uvicorn does not where its request was answered before."""
+        super().on_message_complete()  # type: ignore[misc]  # httptools calls it
+        self.cycle.more_body = False
 
     @property
     def _is_answering(self) -> bool:
