@@ -183,7 +183,7 @@ class Size(NamedTuple):
 
 
 SMALL = Size(runs=6, kills=3, least=2, every=15)
-FULL = Size(runs=125, kills=10, least=8, every=150)
+FULL = Size(runs=125, kills=10, least=8, every=60)
 """500 calls, and 250 runs."""
 KILLS = [
     pytest.param("sqlite", SMALL, False, id="sqlite"),
@@ -230,7 +230,8 @@ async def test_runs_of_all_kinds_survive_random_kills(
             due = size.every
             async with asyncio.timeout(300 + size.kills * 30):
                 while any(one.state not in ENDED for one in project.runs.page(limit=500)):
-                    for view in project.approval_service.list("pending"):
+                    # A few: while many are decided, workers go through too much for a kill to be due in time.
+                    for view in project.approval_service.list("pending")[:5]:
                         project.approval_service.approve(view.approval.id, "olga")
                     if left and (now := project.runs.store.events.last) >= due:
                         due, victim = now + chance.randint(1, 2 * size.every), chance.randrange(4)
