@@ -58,6 +58,8 @@ def modules() -> list[str]:
     """Files of every module that a project with its tools takes."""
     with tempfile.TemporaryDirectory() as room:
         attempt(named("controls/project"), "ours", Path(room), None)
+    import ruamel.yaml  # noqa: F401 - loaded only to say where an error is
+
     files = (getattr(module, "__file__", None) for module in sys.modules.values())
     return sorted({file for file in files if file})
 
