@@ -30,7 +30,7 @@ def project_findings(place: Place) -> list[Diagnostic]:
     except ConfigError as error:
         return [*diagnostics_of(error), *lint_tree(place.tools, source_files(place.root, place.home))]
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
-    tools = _manifests(place)
+    tools = folders(str(place.tools), [])
     return [
         *lint_tree(place.tools, files),
         *_name_conflicts(place),

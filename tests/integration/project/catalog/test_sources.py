@@ -239,11 +239,12 @@ def test_lint_reports_tools_with_the_same_name_for_clients(crib: Crib) -> None:
     ]
 
 
-def test_lint_knows_the_tools_of_sources_that_an_agent_lists(crib: Crib) -> None:
+def test_lint_knows_the_tools_in_other_formats_that_an_agent_lists(crib: Crib) -> None:
     crib.write("look.yaml", VEGA)
+    crib.write(".toolcrib/tools/guide/SKILL.md", "---\nname: guide\ndescription: d\n---\nRead it.\n")
     sources(crib, {"file": "look.yaml"})
     agent = "name: a\ndescription: d\nmodel: scripted\nscript: [text: x]\n"
-    crib.write(".toolcrib/agents/a.yml", agent + "tools: [look, web__get, shop/list@v1, lok]\n")
+    crib.write(".toolcrib/agents/a.yml", agent + "tools: [look, guide, web__get, shop/list@v1, lok]\n")
     found = [one.message for one in project_findings(find(crib.root)) if one.rule == "agent"]
     assert found == ["there is no tool `lok`"]
 
