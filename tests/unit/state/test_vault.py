@@ -11,7 +11,7 @@ import pytest
 from tests.descriptors import descriptors
 from toolcrib.errors import StateUnavailable
 from toolcrib.state import PROJECT, SqliteDatabase, Vault
-from toolcrib.state.private import open_plain
+from toolcrib.state.private import open_plain, sync_folder
 
 
 def test_the_folder_is_made_for_its_user_alone(tmp_path: Path) -> None:
@@ -113,3 +113,7 @@ def test_a_folder_in_place_of_a_file_is_named_and_not_left_open(tmp_path: Path) 
     with pytest.raises(IsADirectoryError) as caught:
         open_plain(tmp_path)
     assert (caught.value.filename, descriptors()) == (str(tmp_path), before)
+
+
+def test_a_folder_of_a_file_system_without_sync_is_no_error() -> None:
+    sync_folder(Path("/proc/self"))  # fsync(2) gives EINVAL there

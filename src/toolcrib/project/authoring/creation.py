@@ -143,8 +143,9 @@ def making(project: Project, folder: Path) -> Iterator[Path]:
                 details={"path": str(folder)},
             ) from None
         try:
-            yield Path(f"/proc/self/fd/{opened}")
-            os.fsync(opened)
+            place = Path(f"/proc/self/fd/{opened}")
+            yield place
+            sync_folder(place)
         finally:
             os.close(opened)
 
