@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import shlex
 import sys
@@ -86,8 +87,9 @@ class Scaffold:
             return {}
         parameters = ", ".join(f"{name}: {_TYPES[of]}" for name, of in self.arguments.items())
         shown = "".join(f'"{name}": {name}, ' for name in self.arguments).removesuffix(", ")
+        about = self.description.replace("\\", r"\\").replace('"', r"\"")
         return {
-            f"{self._module}.py": f'"""{self.description}."""\n\n\ndef run({parameters}) -> dict:\n'
+            f"{self._module}.py": f'"""{about}."""\n\n\ndef run({parameters}) -> dict:\n'
             f'    """Return what the tool answers, as JSON."""\n    return {{{shown}}}\n'
         }
 
@@ -115,6 +117,8 @@ class Scaffold:
     def _python(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
         if self.runs:
             raise UsageError("a Python tool runs a file of its own", hint="Leave out --run.")
+        if word := next(filter(keyword.iskeyword, arguments), None):
+            raise UsageError(f"`{word}` is a keyword of Python", hint="Give the argument another name.")
         args = [f"${{{name}}}" for name in arguments]
         return {"module": self._module, "function": "run", "args": args, "return": "json"}, {}
 
@@ -127,7 +131,10 @@ class Scaffold:
         return [*self.read] or [self.runs or "."]
 
     def _http(self, arguments: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-        host = urlsplit(self.runs).hostname
+        try:
+            host = urlsplit(self.runs).hostname
+        except ValueError:  # such as an unclosed bracket
+            host = None
         if not self.runs.startswith(("https://", "http://")) or not host or "$" in host:
             hint = "--run 'https://api.example.com/v1/${id}'"
             raise UsageError("an HTTP tool needs a URL that begins with https:// and a host", hint=hint)
@@ -148,6 +155,8 @@ class Scaffold:
             raise UsageError("an SQL tool needs a statement", hint="--run 'SELECT * FROM t WHERE id = ${id}'")
         if named := _SQL_NAME.search(_SQL_TEXT.sub("", self.runs)):
             raise UsageError(f"`{named[0]}` has no value", hint=f"Write ${{{named[1]}}} in its place.")
+        if quoted := _PLACEHOLDER.search("".join(_SQL_TEXT.findall(self.runs))):
+            raise UsageError(f"{quoted[0]} in quotes is not a value", hint="Remove the quotes around it.")
         values = [f"${{{name}}}" for name in _PLACEHOLDER.findall(self.runs)]
         values += [f"${{{name}}}" for name in arguments if f"${{{name}}}" not in values]
         statement = _PLACEHOLDER.sub("?", self.runs)
