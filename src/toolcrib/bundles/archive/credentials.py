@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -95,12 +95,10 @@ def _is_credential(path: _Path, text: str) -> bool:
         return True
     if not text.startswith(("http://", "https://")):
         return False
-    try:
-        parts = urlsplit(text)
-        entries = parse_qsl(parts.query)
-    except ValueError:
-        return False
-    return ("@" in parts.netloc and "${" not in parts.netloc) or any(_is_literal(*entry) for entry in entries)
+    # Not by `urlsplit`, which raises for an address that is valid only once its placeholders are filled in.
+    address, _, query = text.partition("#")[0].partition("?")
+    user = address.split("/")[2].rpartition("@")[0]
+    return _is_literal("password", user) or any(_is_literal(*entry) for entry in parse_qsl(query))
 
 
 def _is_literal(name: str, text: str) -> bool:

@@ -70,6 +70,7 @@ def test_variables_that_are_named_like_secrets_count_without_a_tool_that_names_t
         {"urlTemplate": URL, "headers": {"Authorization": "Bearer abc"}},
         {"urlTemplate": URL, "headers": {"X-API-Key": "abc"}},
         {"urlTemplate": "https://ann:pass@example.com"},
+        {"urlTemplate": "https://ann:pass@[${address}]"},
         {"urlTemplate": URL + "?q=${q}&api_key=abc"},
         {"urlTemplate": URL, "bodyTemplate": "token ghp_" + "a" * 36},
         {"urlTemplate": URL, "bodyTemplate": "-----BEGIN RSA PRIVATE KEY-----\nabc"},
