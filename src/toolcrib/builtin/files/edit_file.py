@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolcrib.builtin.definition import Builtin, boolean, string
-from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
 from toolcrib.errors import InvalidInput, TooLarge, Violation
 from toolcrib.sandbox import Roots
@@ -31,7 +30,7 @@ async def edit_file(site: Site, _ctx: CallContext, path: str, edits: Sequence[di
         except UnicodeDecodeError:
             raise InvalidInput(f"{path} is not UTF-8 text, so it cannot be edited") from None
         text, count = _edited(text, edits)
-        roots.write(place, encoded(text))
+        roots.write(place, text.encode())
         return count
 
     count = await site.in_files(path, "write", edit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from toolcrib.builtin.definition import Builtin, string
-from toolcrib.builtin.files.text import encoded
 from toolcrib.builtin.site import Site
 from toolcrib.sandbox import Roots
 from toolcrib.spec import Annotations, CallContext, Example, Permissions
@@ -11,7 +10,7 @@ from toolcrib.spec import Annotations, CallContext, Example, Permissions
 
 async def write_file(site: Site, _ctx: CallContext, path: str, content: str) -> str:
     """Write a file whole; missing folders are made."""
-    data = encoded(content)
+    data = content.encode()
 
     def write(roots: Roots, place: str) -> int:
         with roots.alone(place, mkdir=True):  # An edit that has read the file would undo this.
