@@ -82,6 +82,18 @@ async def test_a_stream_is_notified_until_the_end() -> None:
     assert client.catalog.listeners == []
 
 
+async def test_a_stream_is_notified_of_the_resources_that_it_names() -> None:
+    client = Client()
+    wanted = {"resourceSubscriptions": ["b://2", "a://1"]}
+    assert (await listening(client, wanted))["params"]["notifications"] == wanted
+    client.catalog.add(make_tool("a"))
+    updated = [await client.next(), await client.next()]
+    assert [one["method"] for one in updated] == ["notifications/resources/updated"] * 2
+    assert [one["params"] for one in updated] == [
+        {"uri": uri, "_meta": {ID: "s1"}} for uri in ("a://1", "b://2")
+    ]
+
+
 async def test_a_cancelled_stream_is_not_notified() -> None:
     client = Client()
     await listening(client)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import Any
 
 import orjson
 import pytest
 
+from toolcrib.serve.mcp.questions.state import StateSeal
 from toolcrib.serve.mcp.wire import JsonRpcError, is_request_id, read_batch, read_message, to_json
 
 
@@ -106,3 +108,12 @@ def test_unwritable_values_are_an_error() -> None:
     for value in (circle, {(1, 2): 3}):
         with pytest.raises((TypeError, ValueError)):
             to_json(value)
+
+
+def test_the_state_of_a_request_counts_for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    seal, now = StateSeal(b"key"), time.time()
+    text = seal.seal({"approval": "a"}, b"call")
+    assert seal.open(text, b"call") == {"approval": "a"}
+    monkeypatch.setattr(time, "time", lambda: now + 86_402)
+    with pytest.raises(JsonRpcError, match="is too old"):
+        seal.open(text, b"call")

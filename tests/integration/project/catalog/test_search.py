@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -346,8 +347,14 @@ def half(folder: Path) -> None:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def write_state(folder: Path, state: Any) -> None:
+    """Write another state in the form of this version."""
+    path = folder / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"state": state}))
+
+
 def unfinished(folder: Path) -> None:
-    (folder / "state.json").write_text('{"form": 2, "state": null}')
+    write_state(folder, None)
 
 
 def another(folder: Path) -> None:
@@ -355,7 +362,11 @@ def another(folder: Path) -> None:
 
 
 def nonsense(folder: Path) -> None:
-    (folder / "state.json").write_text('{"form": 2, "state": {"x": 7}}')
+    write_state(folder, {"x": 7})
+
+
+def open_to_others(folder: Path) -> None:
+    folder.chmod(0o770)
 
 
 def link(folder: Path) -> None:
@@ -381,7 +392,19 @@ def fifo_of_a_part(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "harm",
-    [gone, noise, half, unfinished, another, nonsense, link, file, fifo_of_the_state, fifo_of_a_part],
+    [
+        gone,
+        noise,
+        half,
+        unfinished,
+        another,
+        nonsense,
+        open_to_others,
+        link,
+        file,
+        fifo_of_the_state,
+        fifo_of_a_part,
+    ],
 )
 def test_the_index_is_made_anew(crib: Crib, tmp_path: Path, harm: Callable[[Path], None]) -> None:
     before = names(crib, "weather")
@@ -390,6 +413,7 @@ def test_the_index_is_made_anew(crib: Crib, tmp_path: Path, harm: Callable[[Path
     harm(index)
     assert names(crib, "weather") == before
     assert names(crib, "weather") == before
+    assert index.stat().st_mode & 0o777 == 0o700
 
 
 def test_an_index_that_another_process_writes_is_left_alone(crib: Crib, tmp_path: Path) -> None:
