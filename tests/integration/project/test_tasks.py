@@ -14,6 +14,7 @@ from toolcrib import Agent, Project
 from toolcrib.errors import ConflictError, NotFoundError, StateUnavailable, ToolFailed, UsageError
 from toolcrib.project.authoring.starter import PROGRAMS, add_program
 from toolcrib.project.durable.tasks import AgentOutput
+from toolcrib.spec import Caller
 
 PROGRAM = Path(__file__).parents[2] / "data" / "agents" / "program.py"
 KEYS = ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY")
@@ -100,6 +101,9 @@ async def test_an_agent_gets_the_task_that_its_description_fits(own: Crib) -> No
             await project.tasks.run("Hm", "reviewr")
         with pytest.raises(NotFoundError, match="no session"):
             await project.tasks.run("Hm", "reviewer", "../../config")
+        other = Caller("other", frozenset({"invoke"}))
+        with pytest.raises(NotFoundError, match="of tasks"):  # it is not this caller's
+            await project.tasks.run("Hm", "reviewer", done["session"], caller="token:other", identity=other)
 
     assert (done["agent"], again["agent"], moved["agent"]) == ("forecaster", "forecaster", "reviewer")
     assert (again["answer"], moved["answer"]) == ("forecaster: And security?", "reviewer: Check that.")
@@ -126,6 +130,10 @@ async def test_one_task_of_a_session_runs_at_a_time(own: Crib) -> None:
             record.write_text(damaged)
             with pytest.raises(StateUnavailable, match="is damaged"):
                 await project.tasks.run("Go on", "a", started["session"])
+        record.parent.rename(own.root / "elsewhere")
+        record.parent.symlink_to(own.root / "elsewhere")
+        with pytest.raises(StateUnavailable, match="is a link"):
+            await project.tasks.run("Begin", "a")
 
 
 def test_output_that_is_no_event_is_passed_over_and_no_session_is_an_option() -> None:

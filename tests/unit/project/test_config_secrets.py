@@ -76,6 +76,7 @@ def test_every_kind_of_source(tmp_path: Path) -> None:
         ("{sources: [{command: {}}]}", "needs `argv`"),
         ("{sources: [{command: {argv: pass show}}]}", "must be a list of texts"),
         ("{sources: [{command: {argv: [x], timeout_ms: 0}}]}", "from 1 to 60,000"),
+        ("{sources: [{command: {argv: [x], permissions: {fs: {write: [a]}}}}]}", "cannot be granted"),
         ("{sources: [{command: {argv: [x], cache_s: -1}}]}", "from 0 to 86,400"),
     ],
 )

@@ -333,6 +333,10 @@ async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
         assert [tool.name for tool in project.tools("token:ci")] == ["count"]
         assert [tool.name for tool in project.tools("cli")] == ["count", "secret_count"]
     assert lines(crib) == 1
+    crib.write(".toolcrib/config.yml", "policy: {default: ask, rules: [{effect: allow, tools: [count]}]}\n")
+    crib.trust()
+    assert (await invoke(crib, "count", COUNT, "cli")).ok
+    failed(await invoke(crib, "secret_count", {"c": "echo"}, "cli"), "approval_required")
 
 
 async def test_a_token_is_held_to_its_scopes_and_tools(crib: Crib) -> None:

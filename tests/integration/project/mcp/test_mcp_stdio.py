@@ -19,7 +19,7 @@ import pytest
 import toolcrib
 from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
-from toolcrib.errors import ConfigError
+from toolcrib.errors import ConfigError, NotTrusted
 from toolcrib.project import Project
 from toolcrib.project.tools.servers import Mounted
 from toolcrib.spec import CallEvent
@@ -443,6 +443,8 @@ async def test_nothing_is_started_without_trust(crib: Crib) -> None:
         assert error.code == "not_trusted"
         assert "toolcrib trust" in (error.hint or "")
         assert [weak.name for weak in project.waiting] == ["mcp_servers", "review"]
+        with pytest.raises(NotTrusted):
+            await project.servers.login("raw", print)
     assert not (crib.root / "started").exists()
 
 
