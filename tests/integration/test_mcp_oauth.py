@@ -197,6 +197,14 @@ def test_an_open_stream_ends_when_its_token_expires(
     assert ask(server, token).status == 401
 
 
+def test_its_keys_come_over_https_only() -> None:
+    from toolcrib.errors import UsageError
+    from toolcrib.serve.auth import OAuthResource
+
+    with pytest.raises(UsageError, match="is not an https address"):
+        OAuthResource("http://issuer.example", RESOURCE)
+
+
 def test_keys_may_be_rotated(issuer: AuthorizationServer, tmp_path: Path) -> None:
     """In the process itself, where the time between two readings of the keys can be passed over."""
     import asyncio

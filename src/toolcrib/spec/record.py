@@ -43,7 +43,9 @@ def _at_first_use(cls: type, name: str) -> Callable[..., Any]:
 def _compile(cls: type) -> None:
     """Replace the methods that stand for compiled ones by those of a dataclass with the same fields."""
     # The methods of a dataclass refer to fields by name only, so those of a twin fit.
-    twin = make_dataclass(cls.__name__, [(one.name, one.type, one) for one in fields(cls)], frozen=True)
+    checks = {"__post_init__": cls.__post_init__} if hasattr(cls, "__post_init__") else {}
+    parts = [(one.name, one.type, one) for one in fields(cls)]
+    twin = make_dataclass(cls.__name__, parts, namespace=checks, frozen=True)
     for name in _COMPILED:
         # Methods that the class defines itself, and those that another thread has just compiled, have no mark
         # and stay.

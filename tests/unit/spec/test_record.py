@@ -23,6 +23,10 @@ def _make(decorator: Callable[[type], type]) -> tuple[type, type]:
         marks: list[str] = field(default_factory=list)
         note: str = field(default="", compare=False, repr=False)
 
+        def __post_init__(self) -> None:
+            if self.size < 0:
+                raise ValueError("too small")
+
     Part.__qualname__ = "Part"
     base = decorator(Part)
 
@@ -51,6 +55,7 @@ USES: dict[str, Callable[[Any, Any], Any]] = {
     "repr": lambda part, long: (repr(part(3, ["a"])), repr(long(3))),
     "equal": lambda part, long: (part(3) == part(3, note="x"), part(3) == part(4), part(3) == long(3)),
     "hash": lambda part, _: (hash(part(3, ())) == hash(part(3, ())), _raised(lambda: hash(part(3)))),
+    "checked": lambda part, long: (_raised(lambda: part(-1)), _raised(lambda: long(-1))),
     "missing": lambda part, _: _raised(part),
     "unknown": lambda part, _: _raised(lambda: part(1, color="red")),
     "too many": lambda part, _: _raised(lambda: part(1, [], "", 4)),
