@@ -36,6 +36,10 @@ _SHAPE = re.compile(
 )
 _INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 """Names of the standard input."""
+_is_flag = re.compile(
+    r"--no-[\w-]+|-[Pq]|--(?:bare|debug|disable-pip-version-check|frozen|insecure-skip-tls-verify|locked|offline"
+    r"|paginate|quiet|silent|verbose)"
+).fullmatch  # Options before a subcommand that take no argument
 _MOST_COMMANDS = 20
 """Commands that one command may start, as in `env nohup sh`; of more, each value counts as code."""
 
@@ -232,7 +236,11 @@ def _takes_any(program: Program, words: list[str]) -> bool:
         return True
     # The subcommand is the first word that is neither an option nor possibly the argument of one.
     pairs = pairwise(("", *words))
-    operands = (word for before, word in pairs if word[:1] != "-" and (before[:1] != "-" or "=" in before))
+    operands = (
+        word
+        for before, word in pairs
+        if word[:1] != "-" and (before[:1] != "-" or "=" in before or _is_flag(before))
+    )
     return bool(program.subcommands) and program.script is None and VALUE in next(operands, "")
 
 
