@@ -247,6 +247,7 @@ async def test_a_local_index_finds_text_markdown_and_html(site: Site, tmp_path: 
     (docs / "deep" / "b.html").write_text("<title>Pears</title><script>apple</script><p>A pear.</p>")
     (docs / "c.txt").write_text("Nothing here.")
     (docs / "binary.bin").write_text("apple")
+    (docs / ".hidden.md").write_text("An apple of mine.")
     os.utime(docs / "a.md", (0, 0))
     tools = toolset(site, tmp_path, web_search={"provider": "index", "folder": str(docs)})
 

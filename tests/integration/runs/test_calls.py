@@ -233,6 +233,7 @@ def test_the_call_of_a_silent_worker_is_taken_over_and_its_late_result_refused(
     assert (taken.epoch, taken.attempt) == (2, 1)
     assert not calls.finish(frozen, b"late")
     assert not calls.hand_back(frozen)
+    assert not calls.suspend(frozen, Waits(room="w"))
     assert calls.renew([frozen, taken]) == [taken]
     assert calls.finish(taken, b"1")
     assert history(calls, call_id) == ["submitted", "claimed frozen", "lost ready", "claimed other", "done"]

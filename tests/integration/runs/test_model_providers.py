@@ -127,6 +127,9 @@ async def test_a_cost_budget_refuses_a_model_without_a_price(api: str, opened: O
             free = Agent("b", "fake:nobody-knows-1", tools=("weather",))
             run = await project.runs.run(None, free, "go")
             assert (run.answer, run.cost_usd) == ("done", None)
+            server.turns[:] = [Turn("", BOTH[:1])]
+            with pytest.raises(BudgetExceeded, match="cost_usd"):
+                await project.runs.run(None, agent(api, budgets=Budgets(cost_usd=1e-6)), "go")
 
 
 async def test_keys_stay_with_their_provider(api: str, opened: Opened, crib: Crib) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
 import time
 from pathlib import Path
 
@@ -102,6 +103,17 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
         os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     assert value(db) == 1
+
+
+def test_a_commit_that_fails_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
+    child = "CREATE TABLE child (of TEXT REFERENCES counter DEFERRABLE INITIALLY DEFERRED)"
+    db = SqliteDatabase(tmp_path / "state.db", (*TABLE, child))
+    with pytest.raises(sqlite3.IntegrityError), db.write() as tx:
+        tx.run(COUNT, "n")
+        tx.run("INSERT INTO child VALUES ('nobody')")  # checked when it is committed
+    with db.write() as tx:
+        tx.run(COUNT, "m")
+    assert (value(db), value(db, "m")) == (0, 1)
 
 
 def test_a_disk_that_is_full_at_the_start_is_reported_at_once(tmp_path: Path) -> None:

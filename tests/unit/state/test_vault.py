@@ -55,6 +55,13 @@ def test_an_origin_that_was_never_written_is_no_origin(tmp_path: Path) -> None:
         vault.origin()
 
 
+def test_a_key_that_was_cut_off_is_no_key(tmp_path: Path) -> None:
+    vault = Vault(Path("/a"), tmp_path)
+    (tmp_path / "grants-key").write_text(vault.key().hex()[:32])
+    with pytest.raises(StateUnavailable, match="is damaged"):
+        vault.key()
+
+
 def test_an_origin_that_is_a_fifo_is_no_origin(tmp_path: Path) -> None:
     vault = Vault(Path("/a"), tmp_path)
     os.mkfifo(vault.folder / "origin")
