@@ -108,9 +108,14 @@ def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
 def test_a_commit_that_fails_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     child = "CREATE TABLE child (of TEXT REFERENCES counter DEFERRABLE INITIALLY DEFERRED)"
     db = SqliteDatabase(tmp_path / "state.db", (*TABLE, child))
-    with pytest.raises(sqlite3.IntegrityError), db.write() as tx:
-        tx.run(COUNT, "n")
-        tx.run("INSERT INTO child VALUES ('nobody')")  # checked when it is committed
+
+    def write() -> None:
+        with db.write() as tx:
+            tx.run(COUNT, "n")
+            tx.run("INSERT INTO child VALUES ('nobody')")  # checked when it is committed
+
+    with pytest.raises(sqlite3.IntegrityError):
+        write()
     with db.write() as tx:
         tx.run(COUNT, "m")
     assert (value(db), value(db, "m")) == (0, 1)
