@@ -122,6 +122,7 @@ description: Reviews code.
 tools: Read, Grep, Bash, mcp__github__get_issue
 model: sonnet
 color: red
+maxTurns:
 ---
 
 You review code.

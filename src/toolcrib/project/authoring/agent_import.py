@@ -60,7 +60,8 @@ class ImportedAgent:
 def _form() -> Form:
     """Return the form of the keys that are taken over."""
     own = agent_schema()["properties"]
-    text, turns = {"type": ["string", "null"]}, own["budgets"]["properties"]["iterations"]
+    text = {"type": ["string", "null"]}
+    turns = {**own["budgets"]["properties"]["iterations"], "type": ["integer", "null"]}
     properties = {
         "name": own["name"],
         **dict.fromkeys(("description", "model", "kind"), text),
