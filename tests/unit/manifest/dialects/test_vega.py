@@ -188,8 +188,9 @@ def test_the_printed_file_implementations(mode: str, number: int) -> None:
 
 
 def test_an_octal_mode_is_read_in_flow_style_too() -> None:
-    written = tool(definition(implementation="  {type: file_write, path: a, content: b, mode: 0o640}\n"))
-    assert written.config == FileExec("write", "a", "b", mode=0o640)
+    block = '  {type: file_write, path: a, content: "b, mode: 640", mode: 0o640}\n'
+    written = tool(definition(implementation=block))
+    assert written.config == FileExec("write", "a", "b, mode: 640", mode=0o640)
 
 
 def test_the_printed_builtin_implementation() -> None:

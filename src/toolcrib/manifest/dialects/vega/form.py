@@ -32,7 +32,6 @@ _KNOWN = (
 _LONGEST_DURATION = 40
 _DAY = 86_400_000
 _MODE = re.compile(r"0?o?[0-7]{3,4}")
-_MODE_LINE = re.compile(r"(?:^|[{,])\s*mode\s*:\s*(\S+)", re.MULTILINE)
 _CHOOSING = ("headers", "query", "body", "env")
 """The keys whose entries may be conditional."""
 
@@ -97,9 +96,9 @@ def form_faults(document: Document) -> Iterator[Diagnostic]:
         if isinstance(url, str) and "{" in re.sub(r"^\w+://([^/?#]*).*", r"\1", url, flags=re.DOTALL):
             message = "the host of `url` must be literal: it decides which host the tool may reach"
             yield document.diagnostic("url", message, ("implementation", "url"))
-        if not _is_mode(mode, document.text):
+        place = ("implementation", "mode")
+        if not _is_mode(mode, document, place):
             message = f"{quoted(mode)} is not a file mode"
-            place = ("implementation", "mode")
             yield document.diagnostic("wrong-value", message, place, hint="write it in octal, as 0644")
 
 
@@ -158,11 +157,11 @@ def _entries(document: Document, name: str, value: Any) -> Iterator[Diagnostic]:
             yield document.diagnostic("wrong-type", message, ("implementation", name, key))
 
 
-def _is_mode(mode: Any, text: str) -> bool:
+def _is_mode(mode: Any, document: Document, place: KeyPath) -> bool:
     """Return True for octal digits; YAML reads `0o644` as a number, and so it does `644`."""
     if isinstance(mode, int):
-        written = _MODE_LINE.search(text)
-        return written is not None and written.group(1).lower().startswith("0o")
+        line, column = document.locate(place)
+        return document.text.splitlines()[line - 1].startswith(("0o", "0O"), column - 1)
     return isinstance(mode, str) and _MODE.fullmatch(mode.lower()) is not None
 
 
