@@ -54,13 +54,15 @@ class StoreLock:
 
         try:
             lock_file(descriptor, how, self._wait_s)
-        except OSError:
+        except BlockingIOError:
             raise StateUnavailable(
                 f"another process has had {self._lock} locked for {self._wait_s:g} s",
-                hint="Look for a process of Toolcrib that is stopped; let it go on, or end it.",
+                hint="Look for a process of Toolcrib that is stopped; let it continue, or end it.",
                 details={"path": str(self._lock)},
                 retryable=True,
             ) from None
+        except OSError as error:  # Such as ENOLCK of NFS.
+            raise unwritable(self._lock, error) from None
 
 
 @contextmanager
