@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -63,6 +64,25 @@ def test_the_digest_of_the_settings_changes_with_the_code_and_with_no_data(
         file.write_text("x\n")
     assert changing == CODE[line]
     assert digest(root) == before
+
+
+@pytest.mark.parametrize("program", ["sh", "node"])
+def test_a_pipe_or_a_link_in_place_of_a_missing_script_changes_the_digest(root: Path, program: str) -> None:
+    (root / ".toolcrib/config.yml").write_text(
+        json.dumps({"mcp_servers": {"x": {"command": program, "args": ["missing"]}}})
+    )
+    before = digest(root)
+    place = root / "missing"
+    os.mkfifo(place)
+    assert digest(root) != before
+    place.unlink()
+    place.symlink_to("/dev/stdin")
+    assert digest(root) != before
+    place.unlink()
+    assert digest(root) == before
+    place.mkdir()
+    (place / "index.js").touch()
+    assert (digest(root) != before) == (program == "node")
 
 
 def test_the_digest_is_the_same_in_every_folder_and_for_every_program_outside(

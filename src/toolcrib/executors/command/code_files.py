@@ -13,7 +13,7 @@ import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from toolcrib.executors.command.imports import IMPORTING, imported_files, module_files
+from toolcrib.executors.command.imports import IMPORTING, imported_files, javascript_files, module_files
 from toolcrib.executors.command.programs import (
     ASSIGNED,
     FIND_COMMANDS,
@@ -47,6 +47,8 @@ _OPTIONS_IN = {"NODE_OPTIONS": "node", "RUBYOPT": "ruby"}
 """Variables with options of an interpreter."""
 _STARTED = ("sitecustomize", "usercustomize")
 """Modules that Python imports at its start."""
+_NODE = ("bun", "node", "nodejs", "ts-node", "tsx", "vite-node")
+"""Programs that start a folder, or a file without its ending."""
 _TEXTS = {"node": ".js", "nodejs": ".js", "pypy": ".py", "python": ".py"}
 """The endings of files of languages whose imports are followed, by the programs that take code as a word."""
 
@@ -102,7 +104,7 @@ class _Reader:
             return
         for folder in PROGRAM_FOLDERS:
             # The first that has it, as the shell searches PATH.
-            if self._is_file(path := f"{folder}/{name}"):
+            if stat.S_ISREG(self._paths.leads_to(path := f"{folder}/{name}")):
                 yield CodeFile("entrypoint", path)
                 return
 
@@ -185,6 +187,7 @@ class _Reader:
         elif reading.program.module:
             self.module(word, folders)
         elif not reading.program.text:
+            self._loaded(reading, word, folders)
             return self.file(word, folders) or not (reading.unsure or word == "-")
         return True
 
@@ -192,6 +195,7 @@ class _Reader:
         """Read the argument of an option. Return the working folders after it."""
         program = reading.program
         if option in program.files:
+            self._loaded(reading, text, folders)
             for name in (text, *(text + suffix for suffix in _SUFFIXES)):
                 self.file(name, folders)
         elif option in program.modules:
@@ -207,6 +211,16 @@ class _Reader:
         elif option in program.chdir:
             return self.entered(text, folders)
         return folders
+
+    def _loaded(self, reading: CommandReading, word: str, folders: Sequence[str]) -> None:
+        """Count what Node would load by a name without an ending, or by that of a folder."""
+        if base_name(reading.words[0]) not in _NODE or "\0" in word:
+            return
+        for folder in folders:
+            path = os.path.join(self._root, folder, word)
+            if not self._paths.is_source(path):
+                for one in javascript_files(path, self._paths):
+                    self._count(os.path.relpath(one, self._root), folders)
 
     def line(self, text: str, folders: list[str]) -> None:
         """Collect the files of a shell line."""
@@ -249,19 +263,24 @@ class _Reader:
                 if not self._is_file(path):
                     continue
             known = True
-            # Each file once, or two scripts that source each other would be read without end.
-            if path not in self.found:
-                self.found[path] = None
-                start = self._interpreter(path, folders)
-                named = path.endswith(IMPORTING) or "." not in os.path.basename(path)
-                # A file without an ending may be a script in any language.
-                scripted = named or any(one in start for one in (b"python", b"node", b"sh"))
-                if scripted and self._is_inside(path):
-                    real = self._paths.real(os.path.join(self._root, path))
-                    # By both names: some languages start from the link, others from what it leads to.
-                    for one in dict.fromkeys((os.path.join(self._root, path), real)):
-                        self._imported([one], os.path.dirname(one), folders)
+            self._count(path, folders)
         return known
+
+    def _count(self, path: str, folders: Sequence[str]) -> None:
+        """Count a file that is there, with its interpreter and what it imports."""
+        # Each file once, or two scripts that source each other would be read without end.
+        if path in self.found:
+            return
+        self.found[path] = None
+        start = self._interpreter(path, folders)
+        named = path.endswith(IMPORTING) or "." not in os.path.basename(path)
+        # A file without an ending may be a script in any language.
+        scripted = named or any(one in start for one in (b"python", b"node", b"sh"))
+        if scripted and self._is_inside(path):
+            real = self._paths.real(os.path.join(self._root, path))
+            # By both names: some languages start from the link, others from what it leads to.
+            for one in dict.fromkeys((os.path.join(self._root, path), real)):
+                self._imported([one], os.path.dirname(one), folders)
 
     def text(self, code: str, ending: str, folders: Iterable[str]) -> None:
         """Count the modules that code on the command line imports; its language is that of the ending."""
@@ -320,7 +339,7 @@ class _Reader:
     def _is_file(self, path: str) -> bool:
         if not path or "\0" in path or "${" in path or "{{" in path:
             return False
-        return stat.S_ISREG(self._paths.leads_to(os.path.join(self._root, path)))
+        return self._paths.is_source(os.path.join(self._root, path))
 
     def _is_inside(self, path: str) -> bool:
         """Return True for a file that is in the project, or is named as if it were."""

@@ -71,21 +71,23 @@ def _javascript(text: bytes, file: str, paths: Paths) -> Iterator[str]:
     for name in {match[1].decode(errors="surrogateescape") for match in _IMPORTED.finditer(text)}:
         if name.startswith(("./", "../")):
             path = os.path.normpath(os.path.join(os.path.dirname(file), name))
-            yield from _module(path, paths)
+            yield from javascript_files(path, paths)
         else:
             yield from _package(name, file, paths)
 
 
-def _module(path: str, paths: Paths) -> Iterator[str]:
-    ends = ("", *_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS))
-    # Each that is there, not only the one that Node would take: which it is depends on its settings.
-    yield from (f"{path}{end}" for end in ends if _is_file(f"{path}{end}", paths))
+def javascript_files(path: str, paths: Paths) -> Iterator[str]:
+    """Yield the files that JavaScript could load by a path, which may leave out the ending or be a folder."""
+    places = [path]
     described = f"{path}/package.json"
-    if _is_file(described, paths):
+    if paths.is_source(described):
         yield described
         main = re.search(rb'"main"\s*:\s*"([^"\\\0]+)"', beginning(paths.real(described), _LARGEST))
-        if main is not None and (name := os.path.normpath(main[1].decode(errors="surrogateescape"))) != ".":
-            yield from _module(os.path.join(path, name), paths)
+        if main is not None:
+            places.append(os.path.normpath(os.path.join(path, main[1].decode(errors="surrogateescape"))))
+    ends = ("", *_SCRIPTS, *(f"/index{end}" for end in _SCRIPTS))
+    # Each that is there, not only the one that Node would take: which it is depends on its settings.
+    yield from (file for place in places for end in ends if paths.is_source(file := f"{place}{end}"))
 
 
 def _package(name: str, file: str, paths: Paths) -> Iterator[str]:
@@ -94,10 +96,10 @@ def _package(name: str, file: str, paths: Paths) -> Iterator[str]:
     folder = os.path.dirname(file)
     while folder.rpartition("/")[0]:
         described = f"{folder}/node_modules/{own}/package.json"
-        if _is_file(described, paths):
+        if paths.is_source(described):
             yield described
             locks = (*_LOCKS, "node_modules/.package-lock.json")
-            yield from (f"{folder}/{lock}" for lock in locks if _is_file(f"{folder}/{lock}", paths))
+            yield from (f"{folder}/{lock}" for lock in locks if paths.is_source(f"{folder}/{lock}"))
             return
         folder = os.path.dirname(folder)
 
@@ -111,12 +113,8 @@ def _sourced(text: bytes, file: str, paths: Paths, working: Sequence[str]) -> It
         for name in _PATH.findall(_VARIABLE.sub(b"", line[1])):
             for folder in (os.path.dirname(file), *working):
                 path = os.path.normpath(os.path.join(folder, name.decode(errors="surrogateescape")))
-                if _is_file(path, paths):
+                if paths.is_source(path):
                     yield path
-
-
-def _is_file(path: str, paths: Paths) -> bool:
-    return stat.S_ISREG(paths.leads_to(path))
 
 
 def _imports(text: bytes, file: str, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -153,6 +151,7 @@ def module_files(module: str, folder: str, paths: Paths, *, main: bool = False) 
         names = [f"{base}/__init__.py", f"{base}.py", f"{base}.pyc"]
         names += [f"{base}/__main__.py"] if main and depth == len(parts) - 1 else []
         names += _extensions(base, paths)
+        # Python skips a pipe, or a link to nothing, and looks further.
         found += [path for path in names if stat.S_ISREG(paths.leads_to(path))]
         if not paths.is_folder(base):
             break

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.manifest.kinds import CodeFile, kind_of
-from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
+from toolcrib.sandbox.files.paths import SETTLED_NS, Paths, within
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
@@ -317,6 +317,9 @@ def code_parts(files: Iterable[CodeFile], root: str, paths: Paths) -> Iterator[t
             yield part, real
         elif part == "venv":
             yield from ((part, one) for one in _environment(path, real, paths))
+        elif paths.is_source(written := os.path.join(root, path)) and not within(written, "/dev", "/proc"):
+            # A pipe, or a link to one. Those of the system are others for each process.
+            yield part, written
         # Any other file is missing: adding it changes the digest.
 
 

@@ -35,6 +35,8 @@ IMPORTS = {
     "uses.js": "require('left-pad/x'); require('fs'); require('./part')",
     "part/package.json": '{"name": "p", "main": "dist/a"}',
     "node_modules/left-pad/package.json": "{}",
+    "ring/package.json": '{"main": "s"}',
+    "ring/s/package.json": '{"main": ".."}',
 } | dict.fromkeys(("more", "unused.txt", "part/dist/a.js", "package-lock.json", "deep.py", "json.py"), "")
 IMPORTS |= dict.fromkeys(("pack/other.py", "above.py", "unused.py", "pack/unused.py"), "")
 """In the folder `app`."""
@@ -47,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text("x\n")
     (root / "app/pack").mkdir(parents=True)
-    for folder in ("lib/deep", "part/dist", "node_modules/left-pad"):
+    for folder in ("lib/deep", "part/dist", "ring/s", "node_modules/left-pad"):
         (root / "app" / folder).mkdir(parents=True)
     (root / "above.mjs").write_text("")
     (root / "site/sitecustomize.py").write_text("import deep\n")
@@ -69,6 +71,9 @@ CASES = {
     "node app/uses.js": "app/uses.js app/node_modules app/node_modules/left-pad/package.json"
     " app/package-lock.json"
     " app/part/package.json app/part/dist/a.js",
+    "node app/part": "app/part/package.json app/part/dist/a.js",
+    "node app/ring": "app/ring/package.json",
+    "node -r ./app/lib/deep s": "app/lib/deep/index.ts s.js",
     "sh s.sh data/x.py": "s.sh",
     "sh -o errexit s.sh": "s.sh",
     "bash --rcfile rc -ic 'true'": "rc",
