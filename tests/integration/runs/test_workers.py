@@ -69,6 +69,10 @@ def every(project):
     project.toolset.register("hold", hold, timeout_ms=300)
 
 
+def large(project):
+    bytearray(200 << 20)
+
+
 def some(*letters):
     def register(project):
         for letter in letters:
@@ -141,6 +145,13 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(100):
         while not holds():  # noqa: ASYNC110 - what is awaited is in a database
             await asyncio.sleep(0.05)
+
+
+def test_a_project_that_takes_more_than_its_memory_is_reported(workers: Workers) -> None:
+    worker = workers.start("large", "--concurrency", "1", "--memory-mb", "128")
+    assert worker.stderr is not None
+    said = worker.stderr.read()
+    assert ("more memory than --memory-mb" in said, "Traceback" in said) == (True, False), said
 
 
 @pytest.mark.timeout(120)

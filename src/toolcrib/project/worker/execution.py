@@ -36,6 +36,9 @@ def main(number: str) -> None:
     except ToolcribError as error:
         sys.stderr.write(f"executor: error[{error.code}]: {error}\n")
         sys.exit(1)
+    except MemoryError:
+        sys.stderr.write("executor: the project takes more memory than --memory-mb; make it larger\n")
+        sys.exit(1)
     os._exit(0)  # A tool that hangs in a thread cannot be stopped.
 
 

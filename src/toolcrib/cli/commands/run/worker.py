@@ -23,7 +23,7 @@ _MB = 1_048_576
 @click.option(
     "--grace", "grace_s", type=click.FloatRange(min=0), default=10.0, help="Seconds to drain at SIGTERM."
 )
-@click.option("--memory-mb", type=click.IntRange(min=64), help="Memory of one executor process.")
+@click.option("--memory-mb", type=click.IntRange(min=128), help="Memory of one executor process.")
 def command(root: str | None, concurrency: int, memory_mb: int | None, **how: Any) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
