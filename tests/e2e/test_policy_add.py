@@ -167,6 +167,7 @@ def test_without_a_terminal_the_value_comes_from_standard_input(crib: Crib, tmp_
     env = {"TOOLCRIB_DATA": str(tmp_path / "data")}
     crib.tool("keyed", "command", {"entrypoint": "true"}, SH, permissions={"secrets": {"KEY": {}}})
     assert cli(crib, "secrets", "set", "KEY", stdin=b"", env=env).code == 2
+    assert cli(crib, "secrets", "set", "KEY", stdin=b"x\0y", env=env).code == 2
     assert cli(crib, "secrets", "set", "../KEY", stdin=b"x", env=env).code == 2
     assert cli(crib, "secrets", "set", "KEY", stdin=VALUE.encode() + b"\n", env=env).code == 0
     assert cli(crib, "secrets", "check", env=env).code == 0

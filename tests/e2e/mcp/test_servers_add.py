@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.commands import run, text
+from tests.commands import PROGRAM, run, text
 from tests.crib import Crib
+from tests.e2e.terminal import Terminal, terminal
 from tests.mcp_servers import RAW, write
 from toolcrib.cli.hosts import add_server
 
@@ -29,6 +31,10 @@ def crib(tmp_path: Path) -> Crib:
 def add(crib: Crib, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     place = ["servers", "add", "--root", str(crib.root)]
     return text(run([*place, *words], crib.root, env={**os.environ, **env}))
+
+
+def asked(crib: Crib, *words: str) -> AbstractContextManager[Terminal]:
+    return terminal([PROGRAM, "servers", *words], crib.root, os.environ, 200)
 
 
 def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
@@ -67,6 +73,10 @@ def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
         return text(run(["servers", "remove", *words, "--root", str(crib.root)], crib.root))
 
     assert remove("one").returncode == 5  # nobody is there to ask
+    with asked(crib, "remove", "one") as screen:
+        screen.read_until("Remove one from")
+        screen.type("n\n")
+        assert (screen.end(), "nothing was removed" in screen.text) == (5, True), screen.text
     missing = remove("tow", "--yes")
     assert (missing.returncode, "Did you mean two?" in missing.stderr) == (3, True), missing.stderr
     done = remove("one", "--yes", "--json")
@@ -85,6 +95,18 @@ def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
 
 def test_nothing_is_added_without_trust_or_a_person_or_to_a_file_with_comments(crib: Crib) -> None:
     assert add(crib, "x", "--", sys.executable, "server.py").returncode == 5  # nobody is there to ask
+    words = ["add", "x", "--", sys.executable, "server.py"]
+    with asked(crib, *words) as screen:
+        screen.read_until("Start x now, and list its tools?")
+        screen.type("n\n")
+        assert (screen.end(), "nothing was added" in screen.text) == (5, True), screen.text
+    assert not (crib.root / ".mcp.json").exists()
+    with asked(crib, *words) as screen:
+        screen.read_until("Start x now, and list its tools?")
+        crib.write(".toolcrib/config.yml", "policy: {self_approval: true}\n")
+        screen.type("y\n")
+        assert (screen.end(), "the settings have changed meanwhile" in screen.text) == (5, True), screen.text
+    (crib.root / ".toolcrib/config.yml").unlink()
     crib.write(".mcp.json", '{\n  // ours\n  "mcpServers": {}\n}\n')
     done = add(crib, "x", "--yes", "--", sys.executable, "server.py")
     assert done.returncode == 2
