@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.errors import HostNotAllowed, ManifestError
-from toolcrib.spec import Auth, HttpExec, Network, OAuth2, Tool
+from toolcrib.spec import Auth, Choice, Hmac, HttpExec, Network, OAuth2, Tool
 from toolcrib.template import STYLES, Namespaces, UrlTemplate, escape, parse_url, problems, references
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ SET_BY_CLIENT = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "proxy-authorization"}
     | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Headers that no tool can give."""
+"""Headers that no tool can give: with a second length, a request could look like two."""
+_OF_CLIENT = "the header {} is set by the client and cannot be given"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HTTP = ("exec", "http")
 _URL = (*_HTTP, "url")
 _LONE = re.compile(r"\$\{[^{}]+\}")
@@ -89,6 +91,7 @@ def request_faults(tool: Tool, names: Namespaces) -> Iterator[RequestFault]:
     assert isinstance(config, HttpExec)
     if config.styles:
         yield from _styles(config, names)
+    yield from _headers(config)
     yield from _body(config)
     yield from _cookies(tool, config)
     for at, auth in enumerate(tool.auth):
@@ -163,6 +166,31 @@ def _places(config: HttpExec) -> dict[str, set[str]]:
     except ManifestError:
         return found
     return found
+
+
+def _headers(config: HttpExec) -> Iterator[RequestFault]:
+    """Check the names of headers, and that no text in them ends one."""
+    seen: set[str] = set()
+    for name, value in config.headers.items():
+        place, lower = (*_HTTP, "headers", name), name.lower()
+        if not TOKEN.fullmatch(name):
+            yield RequestFault("body", place, f"`{name}` is not a header name")
+        elif lower in SET_BY_CLIENT:
+            yield RequestFault("body", place, _OF_CLIENT.format(name))
+        elif lower in seen:
+            yield RequestFault("body", place, f"the header {name} is given twice")
+        elif any(map(_CONTROL.search, _texts(value))):
+            message = "a header cannot contain line breaks or other control characters"
+            yield RequestFault("body", place, message)
+        seen.add(lower)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield a text, or the texts that a choice has."""
+    if isinstance(value, Choice):
+        yield from (text for _, branch in value.branches for text in _texts(branch))
+    else:
+        yield str(value)
 
 
 def is_form(config: HttpExec) -> bool:
@@ -263,8 +291,12 @@ def _key(config: HttpExec, auth: Auth, path: tuple[str | int, ...]) -> Iterator[
         return
     else:
         place, name = auth.location, auth.name
-    if place != "query" and not TOKEN.fullmatch(name):
-        yield RequestFault("auth", path, f"`{name}` is not the name of a {place}")
+    rule = auth.hmac or Hmac()
+    for kind, given in ((place, name), ("header", rule.timestamp_header), ("header", rule.nonce_header)):
+        if given is not None and kind != "query" and not TOKEN.fullmatch(given):
+            yield RequestFault("auth", path, f"`{given}` is not the name of a {kind}")
+        elif given is not None and kind == "header" and given.lower() in SET_BY_CLIENT:
+            yield RequestFault("auth", path, _OF_CLIENT.format(given))
     entries = {"header": config.headers, "query": config.query, "cookie": config.cookies}[place]
     taken = {entry.lower() for entry in entries} if place == "header" else set(entries)
     if (name.lower() if place == "header" else name) in taken:

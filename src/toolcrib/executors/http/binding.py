@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from toolcrib.errors import ManifestError, UnavailableError
-from toolcrib.manifest.requests import SET_BY_CLIENT, TOKEN, signed
+from toolcrib.manifest.requests import signed
 from toolcrib.spec import Choice, Tool
 from toolcrib.spec.record import record
 from toolcrib.template import (
@@ -34,7 +34,6 @@ from toolcrib.template.values import bad_value
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 """`cookie-octet` of RFC 6265, 4.1.1."""
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 @record
@@ -94,38 +93,18 @@ def bind_method(method: str) -> str:
 
 
 def bind_headers(headers: Mapping[str, Any], names: Namespaces) -> tuple[Header, ...]:
-    """Return the headers. ManifestError for a bad or repeated name and for those that the client sets."""
+    """Return the headers, whose names and texts are checked. ManifestError for a value that is not text."""
     out: list[Header] = []
-    seen: set[str] = set()
     for name, value in headers.items():
         with placed("headers", name):
-            lower = name.lower()
-            if not TOKEN.fullmatch(name):
-                raise ManifestError(f"`{name}` is not a header name")
-            # Host and the length follow from URL and body; a second one would let a request look like two.
-            if lower in SET_BY_CLIENT:
-                raise ManifestError(f"the header {name} is set by the client and cannot be given")
-            if lower in seen:
-                raise ManifestError(f"the header {name} is given twice")
-            seen.add(lower)
             if value is None:
                 continue
             if isinstance(value, dict | list | tuple):
                 raise ManifestError("a header must be a string, a number or a boolean")
             text = value if isinstance(value, Choice) else literal_text(value)
             template = parse_conditional(text, names)
-            if any(map(_CONTROL.search, _texts(text))):
-                raise ManifestError("a header cannot contain line breaks or other control characters")
             out.append(Header(name, template, holds_secret(template)))
     return tuple(out)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield a text, or the texts that a choice has."""
-    if isinstance(value, Choice):
-        yield from (text for _, branch in value.branches for text in _texts(branch))
-    else:
-        yield str(value)
 
 
 def bind_cookies(cookies: Mapping[str, Any], names: Namespaces) -> tuple[Cookie, ...]:

@@ -18,6 +18,8 @@ from toolcrib.spec import (
     Auth,
     BodyPart,
     Call,
+    Choice,
+    Hmac,
     HttpExec,
     Network,
     ParameterStyle,
@@ -363,6 +365,9 @@ WRONG = [
     ({"auth": (Auth("bearer", "KEY"),), "headers": {"authorization": "x"}}, "by `auth` and by the request"),
     ({"auth": (Auth("api_key", "KEY", location="query", name="q"),), "query": {"q": 1}}, "by the request"),
     ({"auth": (Auth("api_key", "KEY", location="header", name="a b"),)}, "not the name of a header"),
+    ({"auth": (Auth("api_key", "KEY", location="header", name="Host"),)}, "Host is set by the client"),
+    ({"auth": (Auth("hmac", "KEY", location="query", name="s", hmac=Hmac(nonce_header="TE")),)}, "TE is set"),
+    ({"headers": {"X": Choice(((None, "a\nb"),))}}, "line breaks"),
 ]
 
 
