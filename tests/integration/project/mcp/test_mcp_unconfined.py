@@ -147,6 +147,8 @@ async def test_code_of_the_project_is_not_loaded_into_it(crib: Crib, bin_: Path)
         (["compose", "run"], {"COMPOSE_FILE": "a.yml:deploy/c.yml"}, "deploy/c.yml"),
         (["compose", "run"], {"COMPOSE_FILE": "all.yml"}, "deploy/c.yml"),
         (["compose", "run"], {"COMPOSE_FILE": "all.yml"}, "vars"),
+        (["compose", "run"], {}, ".env"),
+        (["compose", "run"], {}, "deploy/named.yml"),
     ],
 )
 def test_a_changed_file_by_which_it_decides_what_to_start_waits_for_trust(
@@ -161,11 +163,12 @@ def test_a_changed_file_by_which_it_decides_what_to_start_waits_for_trust(
     crib.write(
         "one.yml", "services: {y: {image: z, env_file: [{path: vars}], volumes: ['./unrelated.yml:/x']}}"
     )
+    crib.write(".env", "COMPOSE_FILE='compose.yaml:deploy/named.yml'\n")
     crib.trust()
     crib.write("unrelated.yml", "x")
     assert trusted()
     for content in ("services: {}", "services: {x: {privileged: true}}"):
-        crib.write(file, content)
+        crib.write(file, f"{content} # COMPOSE_FILE=deploy/named.yml")
         assert not trusted()
         crib.trust()
     assert trusted()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from toolcrib.errors import ManifestError
@@ -15,6 +16,9 @@ _COMPOSE = tuple(
     for more in ("", ".override")
     for end in ("yaml", "yml")
 )
+_NAMING = re.compile(rb"COMPOSE_(?:FILE|ENV_FILES)[ \t]*[=:](.*)")
+_NAMED = re.compile(rb"[^\s:;,\"'\0]+")
+"""Files that `.env` names."""
 _FILES = ("-f", "--file")
 _FOLDERS = ("--project-directory",)
 _SETTINGS = ("--config", "DOCKER_CONFIG")
@@ -66,8 +70,10 @@ def _of_line(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths
     composes = "compose" in argv or os.path.basename(argv[0]).endswith("-compose")
     for folder in [cwd, *(path for name, path in named if name in _FOLDERS)] if composes else ():
         yield from (f"{folder}/{name}" for name in _COMPOSE)
-        if b"COMPOSE_" in paths.text(f"{folder}/.env", 1 << 20):  # It may name further files.
+        if b"COMPOSE_" in (text := paths.text(f"{folder}/.env", 1 << 20)):
             yield f"{folder}/.env"
+            files = (os.fsdecode(file) for line in _NAMING.findall(text) for file in _NAMED.findall(line))
+            yield from (os.path.normpath(os.path.join(folder, file)) for file in files)
     for folder in (path for name, path in named if name in _SETTINGS):
         yield f"{folder}/config.json"
         # The client runs these programs itself.
