@@ -158,6 +158,11 @@ async def test_a_cookie(http_server: Server, style: str, explode: bool, value: A
     assert (await sent(http_server, made, a=value)).headers["Cookie"] == wire
 
 
+async def test_an_argument_within_a_cookie_ends_no_cookie(http_server: Server) -> None:
+    made = tool(http_server.port, cookies={"k": "x-${a}"})
+    assert (await sent(http_server, made, a="1; admin=1")).headers["Cookie"] == "k=x-1%3B%20admin%3D1"
+
+
 REFUSED = [
     ({"query": {"q": "${a}", "key": "${b}"}}, "form", True, {"key": "x"}, "name of another entry"),
     ({"query": {"q": "${a}"}}, "form", True, {"": "x"}, "is empty"),

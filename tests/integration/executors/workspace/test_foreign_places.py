@@ -303,6 +303,11 @@ def test_git_of_another_folder_that_is_granted_runs_nothing_of_a_tool_s(crib: Cr
     assert not (other / ".toolcrib/tools/new").exists()
     assert (other / "free").exists()
     assert (other / ".git/index.lock").exists()
+    (other / ".git").rename(tmp_path / "git")
+    (other / ".git").symlink_to(tmp_path / "git")
+    refused = crib.call("sh", {"c": "true"}).error
+    assert refused is not None
+    assert "a symbolic link that it could replace" in refused.message
 
 
 @pytest.mark.parametrize("kind", ["SOCK_DGRAM", "SOCK_RAW", "2", "3 | 0o2000000"])
