@@ -74,6 +74,7 @@ def test_a_server_is_removed_and_the_rest_stays_trusted(crib: Crib) -> None:
 
     assert remove("one").returncode == 5  # nobody is there to ask
     with asked(crib, "remove", "one") as screen:
+        screen.type("y\n")  # before the question is there
         screen.read_until("Remove one from")
         screen.type("n\n")
         assert (screen.end(), "nothing was removed" in screen.text) == (5, True), screen.text

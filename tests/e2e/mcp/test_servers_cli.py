@@ -173,6 +173,8 @@ def test_a_review_downloads_what_a_launcher_lacks(
     assert "To download what is missing, and review the tools: toolcrib servers review" in listed
     looked = json.loads(toolcrib(crib, "servers", "review", "--json").stdout)  # which downloads nothing
     assert looked["servers"][0]["error"]["code"] == "tool_unavailable"
+    assert toolcrib(crib, "servers", "review").returncode == 5  # nobody is there to ask
+    assert not [*(tmp_path / "cache").glob("archive-v*/**/METADATA")]
     done = toolcrib(crib, "servers", "review", "--yes")
     assert done.returncode == 0, done.stderr
     assert "Reviewed 1 tool of tiny" in done.stderr
