@@ -119,6 +119,8 @@ def test_no_token_decides_not_even_at_a_terminal(shop: Crib, own: dict[str, str]
         with terminal(argv, shop.root, ENVIRONMENT | allowed, 200) as screen:
             assert screen.end() == 5, words
             assert "error[invalid_token]" in screen.text, words
+    with terminal([PROGRAM, "run", "pay"], shop.root, ENVIRONMENT | allowed, 200) as screen:
+        assert (screen.end(), "Run it once?" in screen.text) == (5, False), screen.text
     assert state(shop, own) == before
 
 
