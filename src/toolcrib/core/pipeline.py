@@ -201,7 +201,7 @@ class Pipeline:
     @staticmethod
     def _changed(call: Call, ctx: Context) -> Call:
         """Return a call whose arguments a middleware has changed, checked again."""
-        if ctx.permit is not None:
+        if ctx.permit is not None or ctx.approved_by is not None:
             raise DeniedError("a middleware changed the arguments that a person approved")
         return replace(call, arguments=ctx.bound.arguments.check(call.arguments))
 

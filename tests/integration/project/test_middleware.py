@@ -124,3 +124,14 @@ def test_show_prints_the_order(guarded: Crib) -> None:
         "  3. guards/g.py:limit",
     ]
     assert cli(guarded, "show", "sh", "--json").document["middleware"][1] == "guards/g.py:before"
+
+
+def test_what_a_person_approved_is_changed_by_none(guarded: Crib) -> None:
+    guarded.write(".toolcrib/config.yml", SETTINGS + "policy: {default: ask}\n")
+    guarded.trust()
+    waiting = guarded.call("sh", {"c": "echo NAME"}, wait="pending")
+    guarded.open().approval_service.approve(str((waiting.details or {})["approval"]), "ann")
+    assert code(guarded, "echo NAME") == "denied"
+    result = guarded.call("sh", {"c": "echo NAME"}, approved_by="ann")
+    assert (result.error and result.error.code) == "denied"
+    assert guarded.call("sh", {"c": "echo x"}, approved_by="ann").value == "x\n"
