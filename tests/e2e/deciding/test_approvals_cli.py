@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,19 @@ def test_anything_but_yes_decides_nothing(crib: Crib, project: Project, env: dic
             assert screen.end() == 5
         assert project.approval_service.approvals.find(waiting).status == "pending"
     assert crib.audit() == []
+
+
+def test_what_changes_after_it_was_shown_is_not_decided(
+    crib: Crib, project: Project, env: dict[str, str]
+) -> None:
+    waiting = waits(project)
+    for number, word in enumerate(("approve", "deny")):
+        with on_terminal(crib, "approvals", word, waiting, env=env) as screen:
+            screen.read_until("it? [y/N] ")
+            with contextlib.closing(sqlite3.connect(crib.home / "state.db", isolation_level=None)) as kept:
+                kept.execute("UPDATE approvals SET reason = ?", (f"reason {number}",))
+            screen.type("y\n")
+            assert (screen.end(), "differs from what was shown" in screen.text) == (7, True), screen.text
 
 
 def test_ctrl_c_decides_nothing(crib: Crib, project: Project, env: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from tests.conftest import need
 from tests.crib import Crib
 from tests.e2e.terminal import Terminal, terminal
 from toolcrib import Project, Result
+from toolcrib.guard import Reviews
+from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -185,6 +188,10 @@ def test_a_clone_runs_nothing_at_any_interface_before_its_one_question(
 def test_the_question_is_also_asked_by_the_first_run(origin: Crib, ann: Callable[..., Person]) -> None:
     command(origin, "wipe", "rm -rf kept/*; echo gone", fs={"write": ["."]})
     person = ann()
+    with person.terminal("run", "wipe") as screen:
+        screen.read_until(ASKS)
+        screen.type("n\n")
+        assert (screen.end(), "the project was not accepted" in screen.text) == (5, True), screen.text
     assert person.at_terminal("run", "wipe").endswith("gone\n")
     assert person.questions == 1
 
@@ -374,6 +381,11 @@ def test_what_is_saved_under_watch_asks_nothing(origin: Crib, ann: Callable[...,
     with person.terminal("review", "--watch") as screen:
         assert isinstance(screen, Terminal)
         screen.read_until("Stop with Ctrl-C")
+        made = manifest.read_text().replace("fill", "made")
+        reviews = Reviews(Vault(person.root, person.home / ".local/share/toolcrib"))
+        reviews.note("made", "robot", hashlib.sha256(made.encode()).hexdigest())
+        (manifest.parents[1] / "made").mkdir()
+        (manifest.parents[1] / "made/tool.yml").write_text(made)
         for word in ("two", "three"):
             manifest.write_text(manifest.read_text().replace("echo one", f"echo {word}; echo one"))
             screen.read_until(f"echo {word}; echo one")
@@ -381,5 +393,10 @@ def test_what_is_saved_under_watch_asks_nothing(origin: Crib, ann: Callable[...,
         screen.type("\x03")
         assert screen.end() == 0
     assert person.run("run", "fill").stdout == "three\ntwo\none\n".replace("three\ntwo", "two\nthree")
+    assert "error[approval_required]" in person.run("run", "made").stderr  # an agent made it
     manifest.write_text(manifest.read_text().replace("echo one", "echo four"))
+    with person.terminal("review", "--watch") as screen:
+        screen.read_until(ASKS)
+        screen.type("n\n")
+        assert (screen.end(), "Stop with Ctrl-C" in screen.text) == (0, False), screen.text
     assert "error[approval_required]" in person.run("run", "fill").stderr
