@@ -205,6 +205,11 @@ def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[st
     assert "error[invalid_token]" in cli(shop, "run", "other", "--dry-run", env=agent).err
     tried = cli(shop, "test", "--json", env=agent).document["examples"]
     assert {(one["tool"], one["outcome"]) for one in tried} == {("look", "passed")}
+    # No tool gets the token itself.
+    needs = {"fs": {"read": ["data"]}, "secrets": {"TOOLCRIB_TOKEN": {}}}
+    shop.tool("look", "file", {"action": "read", "path": "data"}, permissions=needs)
+    accept(shop.root)
+    assert "TOOLCRIB_TOKEN" in cli(shop, "run", "look", env=agent).err
 
 
 @pytest.mark.parametrize(
