@@ -170,6 +170,7 @@ def test_a_clone_runs_nothing_at_any_interface_before_its_one_question(
             assert (done.returncode, "error[not_trusted]" in done.stderr) == (5, True), (words, done.stderr)
         assert person.project(tool)["error"]["code"] == "not_trusted"
         assert "not_trusted" in person.mcp(tool)
+    assert "error[not_trusted]" in person.run("secrets", "login", "look").stderr
     assert rc.read_text() == "mine\n"
     assert (person.root / "kept/file").exists()
 

@@ -114,6 +114,7 @@ def test_the_address_and_the_variable_for_the_token_can_be_written(hosts: Hosts)
     code, _, error = hosts.connect("claude-desktop", "--http", "--write")
     assert (code, "names only programs" in error, hosts.file("claude-desktop").exists()) == (2, True, False)
     assert hosts.connect("cursor", "--http", "ftp://x")[0] == 2
+    assert hosts.connect("cursor", "--http", "https://ann:password@x/mcp")[0] == 2
 
 
 @pytest.mark.parametrize("host", FILES)
@@ -124,9 +125,14 @@ def test_what_was_in_the_file_stays_and_a_copy_is_kept(hosts: Hosts, host: str) 
     hosts.file(host).parent.mkdir(parents=True, exist_ok=True)
     hosts.file(host).write_text(before, newline="\r\n")
     hosts.file(host).chmod(0o640)
+    earlier = hosts.file(host).with_name(f"{hosts.file(host).name}.backup1")
+    earlier.write_text("earlier")
     code, out, _ = hosts.connect(host, "--write", "--json")
     assert code == 0
-    assert Path(json.loads(out)["backup"]).read_bytes() == before.replace("\n", "\r\n").encode()
+    backup = Path(json.loads(out)["backup"])
+    assert backup.read_bytes() == before.replace("\n", "\r\n").encode()
+    assert backup.stat().st_mode & 0o777 == 0o640
+    assert earlier.read_text() == "earlier"
     after = hosts.file(host).read_text()
     assert hosts.file(host).read_bytes() == after.replace("\n", "\r\n").encode()
     assert hosts.file(host).stat().st_mode & 0o777 == 0o640

@@ -108,6 +108,12 @@ def test_nothing_is_added_without_trust_or_a_person_or_to_a_file_with_comments(c
         screen.type("y\n")
         assert (screen.end(), "the settings have changed meanwhile" in screen.text) == (5, True), screen.text
     (crib.root / ".toolcrib/config.yml").unlink()
+    (crib.root / ".mcp.json").unlink()
+    with asked(crib, *words) as screen:
+        screen.read_until("Start x now, and list its tools?")
+        crib.write(".mcp.json", "{}")
+        screen.type("y\n")
+        assert (screen.end(), ".mcp.json has just changed" in screen.text) == (7, True), screen.text
     crib.write(".mcp.json", '{\n  // ours\n  "mcpServers": {}\n}\n')
     done = add(crib, "x", "--yes", "--", sys.executable, "server.py")
     assert done.returncode == 2
