@@ -167,6 +167,14 @@ def test_the_users_own_setting_allows_it_and_the_doctor_says_so(shop: Crib, own:
     assert cli(None, "doctor", "--json", env=own).document["decide_without_terminal"] is True
 
 
+def test_a_project_that_takes_no_approval_here_runs_nothing_with_one(shop: Crib) -> None:
+    shop.write(".toolcrib/config.yml", "approvals: {channels: [page]}\n")
+    shop.trust()
+    done = cli(shop, "run", "pay", "--approve", env={"TOOLCRIB_DATA": os.environ["TOOLCRIB_DATA"]})
+    assert (done.code, "its approvals.channels: page" in done.err) == (5, True), done.err
+    assert (shop.root / "data").read_text() == "x"
+
+
 def test_only_a_person_is_told_how_to_approve(shop: Crib, own: dict[str, str]) -> None:
     for words in ((), ("--wait", "pending"), ("--json",)):
         done = cli(shop, "run", "pay", *words, env=own)
