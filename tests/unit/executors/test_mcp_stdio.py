@@ -58,3 +58,16 @@ async def test_a_server_that_prints_without_end_leaves_the_processor_to_others()
         began = loop.time()
         assert (await incoming.receive()).message.method == "notifications/tools/list_changed"
     assert loop.time() - began > 0.29  # A pause of a millisecond after each line beyond 1,000.
+
+
+async def test_its_streams_are_closed_also_if_its_end_is_cancelled() -> None:
+    async def start() -> Any:
+        return Written(MESSAGE)
+
+    link = StdioLink(start)
+    incoming, _ = await link.__aenter__()
+    ending = asyncio.create_task(link.__aexit__())
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.wait([ending])
+    assert (ending.cancelled(), incoming.statistics().open_receive_streams) == (True, 0)

@@ -89,11 +89,12 @@ class StdioLink:
         finally:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
             if self._reading is not None:
                 self._reading.close()
+            # Before the wait, which can be cancelled.
             for stream in self._streams:
                 stream.close()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _read(self, reader: asyncio.StreamReader, came: MemoryObjectSendStream[Any]) -> None:
         import anyio
