@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from threading import Barrier
 from typing import Any
 
 import orjson
@@ -41,6 +43,24 @@ async def test_they_are_off_until_they_are_listed(crib: Crib) -> None:
         assert project.catalog.builtins.definition("read_file").permissions.read == (".",)
         project.catalog.builtins.switch_on(["read_file", "no_such_tool"])
         assert {tool.name for tool in project.tools()} == {"read_file"}
+
+
+async def test_two_threads_switch_tools_on(crib: Crib) -> None:
+    """A worker does so in a thread, while calls end in its event loop."""
+    both, interval = Barrier(2, timeout=10), sys.getswitchinterval()
+
+    def switch_on() -> None:
+        for name in NAMES:
+            both.wait()
+            project.catalog.builtins.switch_on([name])
+
+    async with crib.open() as project:
+        sys.setswitchinterval(1e-6)
+        try:
+            await asyncio.gather(*(asyncio.to_thread(switch_on) for _ in range(2)))
+        finally:
+            sys.setswitchinterval(interval)
+        assert {tool.name for tool in project.tools()} >= set(NAMES)
 
 
 AGENT = """\

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from threading import RLock
 
 from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.settings import PROJECT_ROOT, BuiltinSettings
@@ -32,23 +33,25 @@ class Builtins:
         self._settings = BuiltinSettings(config.roots or PROJECT_ROOT, dict(config.builtins))
         self._only_for = steps.access.only_for
         self._bound: dict[str, BoundTool] = {}
+        self._lock = RLock()  # A worker switches on in a thread, while calls end in its event loop.
 
     def switch_on(self, names: Iterable[str], caller: str | None = None) -> None:
         """Make built-in tools callable, by all or one caller; other names, and taken ones, are left out."""
-        added = []
-        for name in (name for name in names if name in NAMES):
-            if caller is None:
-                self._only_for.pop(name, None)
-            # A tool that is on for all stays so when an agent lists it too.
-            elif name not in self._bound or name in self._only_for:
-                self._only_for.setdefault(name, set()).add(caller)
-            if name not in self._bound and self._toolset.same_name(name) is None:
-                self._bound[name] = bound = self._bind(self.definition(name))
-                added.append(bound)
-        if added:
-            # Before they can be called: no first output may show a secret.
-            self._steps.secrets.know([bound.tool for bound in added])
-            self._toolset.add_all(added)
+        with self._lock:
+            added = []
+            for name in (name for name in names if name in NAMES):
+                if caller is None:
+                    self._only_for.pop(name, None)
+                # A tool that is on for all stays so when an agent lists it too.
+                elif name not in self._bound or name in self._only_for:
+                    self._only_for.setdefault(name, set()).add(caller)
+                if name not in self._bound and self._toolset.same_name(name) is None:
+                    self._bound[name] = bound = self._bind(self.definition(name))
+                    added.append(bound)
+            if added:
+                # Before they can be called: no first output may show a secret.
+                self._steps.secrets.know([bound.tool for bound in added])
+                self._toolset.add_all(added)
 
     def switch_on_reader(self) -> None:
         """Make the reader of long outputs callable by all, once any process has kept one."""
