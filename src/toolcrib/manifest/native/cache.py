@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, cached_property, partial
-from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -261,8 +260,18 @@ def _code() -> list[str]:
     import orjson
 
     package = Path(__file__).parents[2]
-    code = [path for name in _PACKAGES for path in sorted(glob(f"{package}/{name}/**/*.py", recursive=True))]
-    return [f"{path} {mark_of(path)}" for path in (*code, str(Path(orjson.__file__).parents[1]))]
+    code = sorted(mark for name in _PACKAGES for mark in _code_in(f"{package}/{name}"))
+    libraries = str(Path(orjson.__file__).parents[1])
+    return [*code, f"{libraries} {mark_of(libraries)}"]
+
+
+def _code_in(folder: str) -> Iterator[str]:
+    """Yield the path and mark of each file of code in a folder (half the time that `glob` takes)."""
+    for entry in os.scandir(folder):
+        if entry.name.endswith(".py"):
+            yield f"{entry.path} {mark_of(entry.path)}"
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _code_in(entry.path)
 
 
 def mark_of(path: str) -> Mark:
