@@ -8,7 +8,7 @@ trap 'rmdir "$folder"' EXIT
 free_kb=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
 mount="mount -t tmpfs -o mode=1777,size=6g tests $folder"
 if [ "$free_kb" -gt 8000000 ] && unshare --mount $mount 2>/dev/null; then
-    TMPDIR=$folder unshare --mount sh -c "$mount && exec \"\$@\"" sh "$@"
+    TMPDIR=$folder unshare --mount sh -c "$mount && mount --bind $folder /var/tmp && exec \"\$@\"" sh "$@"
 else
     "$@"
 fi

@@ -24,7 +24,7 @@ import socket
 import sys
 import termios
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -45,6 +45,7 @@ def leave() -> None:
 atexit.register(leave)  # What is registered first runs last, so it stands before the imports.
 
 import toolcrib  # noqa: E402
+from toolcrib.manifest.native.schema import fits  # noqa: E402
 
 LONGEST = 1 << 20
 HUGE = 1 << 21
@@ -71,6 +72,12 @@ def compile_records() -> None:
         for found in vars(module).values():
             if isinstance(found, type) and hasattr(found.__dict__.get("__init__"), "record"):
                 inspect.signature(found)
+
+
+def warm_up() -> None:
+    """Make what each process would make at its first use: forms of files, and what Python keeps of types."""
+    fits({})
+    isinstance([], Mapping)  # The first answer for a type is slow: each kind of mapping is asked.
 
 
 def join_pages() -> None:
@@ -224,6 +231,7 @@ def main() -> None:
     _, address, *modules = sys.argv
     entry = program(modules)
     compile_records()
+    warm_up()
     gc.collect()  # Else each process looks through all of it.
     join_pages()
     with socket.socket(socket.AF_UNIX) as listener:

@@ -43,7 +43,14 @@ LIMIT_S = 100
 SHARED = "TESTS_COMMAND_SERVER"
 """The variable that names the folder of the server that all processes of a run of tests share."""
 _LAZY = (
-    *("aiohttp", "jsonschema_rs", "mcp.client", "pydantic_ai.direct", "pydantic_ai.models.function"),
+    *(
+        "aiohttp",
+        "anyio._backends._asyncio",
+        "jsonschema_rs",
+        "mcp.client",
+        "pydantic_ai.direct",
+        "pydantic_ai.models.function",
+    ),
     *("rapidfuzz.process", "re2", "ruamel.yaml", "ryaml", "uvloop"),
 )
 """Libraries that the package imports when it first needs them."""
