@@ -93,6 +93,10 @@ class Approvals:
             # Decided since `take`, or by a process that died before it could update the row.
             self._requests.settle([(waiting.id, grant.status(self._clock()))])
 
+    def give_back(self, permit: Permit) -> None:
+        """Undo `seek` for a call that did not start: an approval given once is there for the next call."""
+        self._grants.give_back(permit)
+
     def about(self, ask: Ask) -> Sequence[Grant]:
         """Return the decisions about this call that are in force; nothing is used up."""
         return self._grants.about(ask.checked(), self._clock())

@@ -2,7 +2,7 @@
 
 A grant is for one version of a tool (its digest), one caller, and a scope. One given once is used up by the
 first process that takes it, whatever others do at the same time. A grant that has ended never becomes valid
-again.
+again, except by the call that has used it up and then did not start.
 
 Where the rows are on a server, whoever can write there could add some. So each carries a MAC by a key that is
 not there, and one without it, or that was altered, is void. A grant loses its MAC when it ends.
@@ -61,8 +61,10 @@ class Grants:
             if grant.answer == "denied":
                 raise grant.denial()
         for grant in live:
-            if grant.scope != "once" or self._use(grant, ask, now):
+            if grant.scope != "once":
                 return _permit(grant, ask)
+            if self._use(grant, ask, now):
+                return replace(_permit(grant, ask), mac=self._mac(grant, ask.asker))
         return self._used(ask) if ask.durable else None
 
     def about(self, ask: Ask, now: float) -> list[Grant]:
@@ -90,6 +92,14 @@ class Grants:
             tx.notify()
             # Of processes that take it at once, the row changes for one.
             return bool(tx.run(f"{use} WHERE id = ? AND state = 'live'", now, call_id, mac, grant.id))
+
+    def give_back(self, permit: Permit) -> None:
+        """Make the grant valid again that a call has used up which did not start."""
+        if permit.mac is not None:
+            back = "UPDATE grants SET state = 'live', used_at = NULL, used_by = NULL, mac = ?"
+            with self._grants.write(permit.approval_id) as tx:
+                tx.notify()
+                tx.run(f"{back} WHERE id = ? AND state = 'used'", permit.mac, permit.approval_id)
 
     def _used(self, ask: Ask) -> Permit | None:
         """Return the permission that an earlier attempt of this very call has used up."""

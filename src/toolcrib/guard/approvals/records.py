@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal, get_args
 
 import orjson
@@ -145,6 +145,8 @@ class Permit:
     approval_id: str
     arguments: bytes
     edited: bool = False
+    mac: str | None = field(default=None, compare=False, repr=False)
+    """The MAC of the decision, if this call has used it up: with it, `Approvals.give_back` undoes that."""
 
 
 @record

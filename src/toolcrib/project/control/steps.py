@@ -272,7 +272,13 @@ class ApprovalStep:
                     return pending
         if ctx.permit is not None and ctx.permit.edited:
             self.questions(ctx)  # The policy must not deny the arguments that the person put in.
-        return await proceed(ctx)
+        try:
+            return await proceed(ctx)
+        except RateLimited:
+            # Only `RateStep` raises it here, before the tool starts. What a tool raises is in its result.
+            if ctx.permit is not None:
+                await ask(self._store.state, partial(self._store.approvals.give_back, ctx.permit))
+            raise
 
     async def _answered(self, ctx: Context, question: Question) -> Result | None:
         """Wait for the approval; return a `pending` result to a caller who does not want to wait.

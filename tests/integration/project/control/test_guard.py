@@ -171,6 +171,18 @@ def test_a_missing_secret_uses_up_no_approval(crib: Crib) -> None:
     failed(crib.call("sh", script), "approval_required")
 
 
+def test_a_rate_limit_uses_up_no_approval(crib: Crib) -> None:
+    counting(crib, **ASKS)
+    for script in (other := {"c": "true"}, COUNT):
+        approve(crib, crib.call("count", script))
+    crib.write(".toolcrib/config.yml", "limits: {calls_per_minute: 1}\n")
+    assert crib.call("count", other).ok
+    failed(crib.call("count", COUNT), "rate_limited")
+    crib.write(".toolcrib/config.yml", "")
+    assert crib.call("count", COUNT).ok
+    failed(crib.call("count", COUNT), "approval_required")
+
+
 async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
     counting(crib, **ASKS)
     async with crib.open() as project:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,20 @@ def test_a_decision_that_was_used_cannot_be_made_valid_again(address: Address) -
     runs(service, 1)
     with vault(address).write() as tx:
         tx.run("UPDATE grants SET state = 'live', used_at = NULL")
+    waits(service, 1)
+
+
+def test_only_the_call_that_used_a_decision_up_gives_it_back(address: Address) -> None:
+    service = approvals(address, key=b"k" * 32)
+    service.approve(waits(service, 1).id, "ada")
+    first = runs(service, 1)
+    service.give_back(first)
+    second = runs(approvals(address, key=b"k" * 32), 1)
+    assert second == first
+    service.give_back(replace(second, mac=None))
+    waits(service, 1)
+    service.give_back(replace(second, mac="forged"))
+    assert service.find(second.approval_id).status == "void"
     waits(service, 1)
 
 
