@@ -88,13 +88,18 @@ class EmbeddedDispatcher:
         """Return 0: a message is as durable as the row that it is about."""
         return 0
 
-    def take(self, handlers: Mapping[str, Take], limit: int = 1) -> list[Work]:
-        """Take at most `limit` ready rows of these entries, and return the work on them."""
+    def take(
+        self, handlers: Mapping[str, Take], limit: int = 1, stop: asyncio.Event | None = None
+    ) -> list[Work]:
+        """Take at most `limit` ready rows of these entries, none after `stop`; return the work on them."""
         entries = list(handlers)
         if limit <= 0 or not self._is_due(entries):
             return []
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
+            # It may have come since this look began: what the works here hand back is for others.
+            if stop is not None and stop.is_set():
+                return []
             # A column and not a comparison with the clock: only so can one index give the order by priority.
             tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", tx.now())
             for entry, key in self._due(tx, entries, limit):
@@ -132,17 +137,17 @@ class EmbeddedDispatcher:
     async def _begin(self, serving: Serving) -> tuple[int, float]:
         """Take what is ready and begin it; return its number, and the seconds until there may be more."""
         room = serving.room
-        works, pause = await asyncio.to_thread(self._look, serving.handlers, room)
+        works, pause = await asyncio.to_thread(self._look, serving, room)
         for work in works:
             _ = serving.begin(work, look_after=True)
         serving.keeps_up = len(works) < room
         return len(works), pause
 
-    def _look(self, handlers: Mapping[str, Take], room: int) -> tuple[list[Work], float]:
+    def _look(self, serving: Serving, room: int) -> tuple[list[Work], float]:
         """Take what is ready; return also the seconds until there may be more."""
         try:
-            works = self.take(handlers, room)
-            return works, 0.0 if works else self._pause(handlers)
+            works = self.take(serving.handlers, room, serving.stop)
+            return works, 0.0 if works else self._pause(serving.handlers)
         except StateUnavailable as error:
             note_lost(self._database, error)
             return [], _RETRY_S

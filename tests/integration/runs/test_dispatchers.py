@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.databases import Address, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, freeze, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib.errors import StateUnavailable
-from toolcrib.runs import DurableCall, DurableCalls, Register
+from toolcrib.runs import DurableCall, DurableCalls, Register, Take, entry_of
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.state import PROJECT, Database, PostgresDatabase
 
@@ -235,6 +236,28 @@ async def test_a_cancelled_worker_hands_back_and_nothing_has_failed(calls: Recor
     async with serving(calls, log, "hold"):
         assert (await ended(calls, call_id)).state == "done"
     assert history(calls, call_id) == ["submitted", "claimed", "handed_back", "claimed", "done"]
+
+
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)
+async def test_a_look_that_is_under_way_takes_nothing_after_the_end(calls: Recorded) -> None:
+    looks, goes_on, stop = asyncio.Event(), threading.Event(), asyncio.Event()
+    loop, taken = asyncio.get_running_loop(), []
+
+    class Slow(dict[str, Take]):
+        def __iter__(self) -> Iterator[str]:
+            loop.call_soon_threadsafe(looks.set)
+            assert goes_on.wait(PATIENCE_S)
+            return super().__iter__()
+
+    handlers = Slow({entry_of("nap"): lambda _tx, key: taken.append(key)})
+    task = asyncio.create_task(calls.dispatcher.serve(handlers, stop=stop))
+    await looks.wait()
+    stop.set()
+    calls.submit("nap", {})
+    goes_on.set()
+    await task
+    assert taken == []
+    assert messages(calls) == 1
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
