@@ -24,12 +24,13 @@ def test_a_registered_function_is_refused_with_the_reason(crib: Crib) -> None:
 @pytest.mark.usefixtures("kernel")
 def test_only_the_watched_tool_is_watched_and_only_in_this_project(crib: Crib) -> None:
     crib.write("data/a", "x")
-    for name in ("one", "two"):
-        crib.shell(name, permissions={"fs": {"read": ["data"]}})
+    crib.shell("one")
+    crib.shell("two", permissions={"fs": {"read": ["data"]}})
+    crib.review("one")
 
     async def both() -> Trace:
         async with crib.open() as project:
-            trace = Trace.begin(project, "one", Allowed(env=("TERM",)))
+            trace = Trace.begin(project, "one", Allowed(read=("data",), env=("TERM",)))
             for name in ("two", "one"):
                 result = await project.invoke(Call(name, {"c": "cat data/a"}))
                 assert result.value == "x"
@@ -39,7 +40,7 @@ def test_only_the_watched_tool_is_watched_and_only_in_this_project(crib: Crib) -
 
     trace = asyncio.run(both())
     assert trace.block.permissions() == {"network": False, "fs": {"read": ["data/a"]}, "env": ["TERM"]}
-    assert [entry.event for entry in crib.audit()] == ["TOOL_EXECUTED"] * 2
+    assert [entry.event for entry in crib.audit()] == ["TOOL_APPROVED", "TOOL_EXECUTED", "TOOL_EXECUTED"]
 
 
 @pytest.mark.usefixtures("kernel")

@@ -185,7 +185,7 @@ class ProjectFiles:
         elif link is not None:
             why = f"which leads to {path} by the symbolic link {link}, and a tool could have made that link"
             hint = f"{real}." if tool.source is None else f"{real}, or run: toolcrib review {tool.name}"
-        elif reviewed is not None and not pinned:
+        elif not pinned and any(name == f"{access}/{written}" for name, _ in reviewed or ()):
             why, hint = (
                 f"which leads to {path} now, and not where it led at the review",
                 "Make the call again.",
