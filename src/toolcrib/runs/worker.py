@@ -257,31 +257,34 @@ class Worker:
     def _beat_once(self) -> None:
         """Keep what this worker runs, give up what it no longer has, take over from silent workers.
 
-        In a thread: what is taken over here begins in the event loop while the next one is looked at.
+        In a thread: what is taken over here begins in the event loop while the next one is looked at. Each
+        by itself: where one fails, the leases that another keeps would end, and what runs here be lost.
         """
-        try:
-            running = list(self._running.values())
-            if running:
-                kept = {claim.id for claim in self._calls.renew([claim for claim, _ in running])}
-                for claim, task in running:
-                    if claim.id not in kept:
-                        task.get_loop().call_soon_threadsafe(task.cancel)
-            tools = list(self._tools())
-            self._register.beat(self._id, self.name, self._kind, tools, len(running))
-            # An embedded worker may end with its program at any time, so workers that stay come first.
-            if self._kind == "embedded":
-                live = (one.tools for one in self._register.live() if one.kind == "worker")
-                self._elsewhere = frozenset().union(*live)
-            self._calls.rescue()
-            self._calls.resend()
-            self._calls.wake_decided()
-            for beat in self._on_beat:
-                beat()
-            note_found(self._calls.database)
-        except StateUnavailable as error:
-            note_lost(self._calls.database, error)
-        except Exception:  # Without a next beat all calls that run here would be taken for lost.
-            _log.exception("a worker could not do all that it does each second")
+        calls = self._calls
+        for part in (self._renew, self._show, calls.rescue, calls.resend, calls.wake_decided, *self._on_beat):
+            try:
+                part()
+            except StateUnavailable as error:
+                note_lost(calls.database, error)
+                return
+            except Exception:
+                _log.exception("a worker could not do all that it does each second")
+        note_found(calls.database)
+
+    def _renew(self) -> None:
+        running = list(self._running.values())
+        if running:
+            kept = {claim.id for claim in self._calls.renew([claim for claim, _ in running])}
+            for claim, task in running:
+                if claim.id not in kept:
+                    task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def _show(self) -> None:
+        self._register.beat(self._id, self.name, self._kind, list(self._tools()), len(self._running))
+        # An embedded worker may end with its program at any time, so workers that stay come first.
+        if self._kind == "embedded":
+            live = (one.tools for one in self._register.live() if one.kind == "worker")
+            self._elsewhere = frozenset().union(*live)
 
 
 class _Handlers(Mapping[str, Take]):

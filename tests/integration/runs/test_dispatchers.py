@@ -395,11 +395,13 @@ async def test_a_worker_keeps_its_calls_whatever_fails_once_a_second(
     loop = asyncio.get_running_loop()
 
     def fail() -> None:
-        loop.call_soon_threadsafe((on if failed.is_set() else failed).set)
         raise RuntimeError("dictionary changed size during iteration")
 
+    def keep() -> None:
+        loop.call_soon_threadsafe((on if failed.is_set() else failed).set)
+
     stop = asyncio.Event()
-    task = asyncio.create_task(worker_of(calls, log, ["nap"], on_beat=[fail]).run(stop))
+    task = asyncio.create_task(worker_of(calls, log, ["nap"], on_beat=[fail, keep]).run(stop))
     async with asyncio.timeout(PATIENCE_S):
         await failed.wait()
         await on.wait()
