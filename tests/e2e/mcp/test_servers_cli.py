@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import subprocess
 import sysconfig
 import zipfile
@@ -15,6 +17,7 @@ import pytest
 from tests.commands import PROGRAM, Forked, run, text
 from tests.crib import Crib
 from tests.e2e.terminal import terminal
+from tests.integration.project.mcp.test_mcp_login import get, running
 from tests.mcp_servers import RAW, mount, trust, write
 
 pytestmark = pytest.mark.timeout(120)
@@ -225,6 +228,29 @@ def test_a_folder_named_on_the_command_line_is_shown_and_written_after_one_revie
     failed = toolcrib(crib, "servers", "review", "--yes")
     assert failed.returncode == 1
     assert "hint: db may not write x.db: the root stays read-only" in failed.stderr
+
+
+def test_a_person_is_asked_before_another_host_logs_them_in(crib: Crib) -> None:
+    with running() as guarded, running() as issuer:
+        guarded.issuer, guarded.valid = issuer.base, "access-1"
+        write(crib, {"far": {"url": guarded.url}})
+        command = [PROGRAM, "servers", "login", "far", "--root", str(crib.root)]
+        question = f"far logs you in at 127.0.0.1:{issuer.port}. Allow that? [y/N] "
+        with terminal(command, crib.root, os.environ) as screen:
+            screen.read_until(question)
+            screen.type("n\n")
+            assert screen.end() == 1
+            assert issuer.paths == []
+        with terminal(command, crib.root, os.environ) as screen:
+            screen.read_until(question)
+            screen.type("y\n")
+            while not (page := re.search(r"^http\S+\n", screen.text, re.MULTILINE)):
+                assert screen.read_more()
+            _, back = asyncio.run(get(page[0].strip()))
+            asyncio.run(get(back))
+            assert screen.end() == 0
+        assert "Logged in to far." in screen.text
+        assert toolcrib(crib, "run", "far__add", "a:=1", "b:=2").returncode == 0
 
 
 def test_what_is_not_there_is_told(crib: Crib) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -27,6 +28,8 @@ class Guarded(Remote):
     def __init__(self) -> None:
         super().__init__()
         self.base = f"http://127.0.0.1:{self.port}"
+        self.issuer = self.base
+        self.paths: list[str] = []
         self.codes: dict[str, str] = {}
         self.valid = ""
         self.expires_in = 3600
@@ -57,8 +60,9 @@ class Guarded(Remote):
 
     def answer(self, scope: Any, body: bytes) -> tuple[int, list[tuple[bytes, bytes]], Any] | None:
         path = scope["path"]
+        self.paths.append(path)
         if path.startswith("/.well-known/oauth-protected-resource"):
-            return 200, [], {"resource": self.url, "authorization_servers": [self.base]}
+            return 200, [], {"resource": self.url, "authorization_servers": [self.issuer]}
         if path.startswith("/.well-known/oauth-authorization-server"):
             return 200, [], {
                 "issuer": self.base,
@@ -100,12 +104,18 @@ class Guarded(Remote):
         }  # fmt: skip
 
 
-@pytest.fixture
-def guarded() -> Iterator[Guarded]:
+@contextmanager
+def running() -> Iterator[Guarded]:
     server = Guarded()
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def guarded() -> Iterator[Guarded]:
+    with running() as server:
+        yield server
 
 
 async def get(url: str) -> tuple[int, str]:
