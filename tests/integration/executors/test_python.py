@@ -347,6 +347,25 @@ def test_an_interpreter_that_came_with_the_project_is_not_started_outside_of_the
     assert not proof.exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "write", "ahead"),
+    [(".", None, False), ("..", ".", False), ("..", "lib/more", False), ("..", None, True)],
+)
+def test_an_interpreter_that_a_tool_can_change_is_not_started_outside_of_the_sandbox(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch, place: str, write: str | None, ahead: bool
+) -> None:
+    prefix, proof = (crib.root / place / "own").resolve(), crib.root.parent / "outside"
+    (prefix / "lib/more").mkdir(parents=True)
+    (prefix / "bin").mkdir()
+    python = prefix / "bin/python3"
+    python.write_text(f'#!/bin/sh\ntouch {proof}\nexec /usr/bin/python3 "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "_base_executable", str(python))
+    crib.python("def run(): return 1", permissions={"fs": {"write": [str(prefix / write)] if write else []}})
+    crib.call("py")
+    assert proof.exists() is ahead
+
+
 def test_only_interpreters_that_no_project_brings_are_started_ahead(crib: Crib) -> None:
     paths = Paths()
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
