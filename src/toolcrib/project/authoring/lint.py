@@ -41,18 +41,20 @@ def project_findings(place: Place) -> list[Diagnostic]:
 
 
 def _lint_runs(place: Place, files: SourceFiles, tools: Iterable[str]) -> list[Diagnostic]:
-    """Return the findings about agents that may list these tools, and about the form of workflows."""
+    """Return the findings about agents and workflows, which may name these tools."""
     if not place.agents.is_dir() and not place.workflows.is_dir():
         return []
     from toolcrib.runs.agents import check_agents, read_agent, read_files
-    from toolcrib.runs.workflows import read_workflow
+    from toolcrib.runs.workflows import check_workflows, read_workflow
 
     agents, found = read_files(place.agents, files, read_agent)
-    found = [*found, *read_files(place.workflows, files, read_workflow)[1]]
+    workflows, more = read_files(place.workflows, files, read_workflow)
+    named = {name for agent, _ in agents.values() for name in agent.tools}
+    named.update(name for workflow, _ in workflows.values() for name in workflow.callees("tool"))
     # The tools of MCP servers and bundles are not known here.
-    listed = {name for agent, _ in agents.values() for name in agent.tools}
-    elsewhere = {name for name in listed if "__" in name or "/" in name}
-    return [*found, *check_agents(agents, {*tools, *NAMES, *elsewhere})]
+    known = {*tools, *NAMES, *(name for name in named if "__" in name or "/" in name)}
+    there = {"tool": known, "agent": agents, "workflow": workflows}
+    return [*found, *more, *check_agents(agents, known), *check_workflows(workflows, there)]
 
 
 def _name_conflicts(place: Place) -> Iterator[Diagnostic]:

@@ -61,4 +61,4 @@ def check_workflows(
                 if kind in block and block[kind] not in known[kind]:
                     hint = did_you_mean(block[kind], known[kind])
                     message = f"there is no {kind} `{block[kind]}`"
-                    yield document.diagnostic("step", message, ("steps", at, kind), hint=hint)
+                    yield document.diagnostic("step-tool", message, ("steps", at, kind), hint=hint)

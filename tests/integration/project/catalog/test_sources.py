@@ -239,14 +239,23 @@ def test_lint_reports_tools_with_the_same_name_for_clients(crib: Crib) -> None:
     ]
 
 
-def test_lint_knows_the_tools_in_other_formats_that_an_agent_lists(crib: Crib) -> None:
+def test_lint_knows_the_tools_in_other_formats_that_agents_and_workflows_name(crib: Crib) -> None:
     crib.write("look.yaml", VEGA)
     crib.write(".toolcrib/tools/guide/SKILL.md", "---\nname: guide\ndescription: d\n---\nRead it.\n")
     sources(crib, {"file": "look.yaml"})
     agent = "name: a\ndescription: d\nmodel: scripted\nscript: [text: x]\n"
     crib.write(".toolcrib/agents/a.yml", agent + "tools: [look, guide, web__get, shop/list@v1, lok]\n")
-    found = [one.message for one in project_findings(find(crib.root)) if one.rule == "agent"]
-    assert found == ["there is no tool `lok`"]
+    steps = ("tool: guide", "tool: web__get", "tool: guid", "agent: a, prompt: x", "agent: b, prompt: x")
+    lines = (f"  - {{id: s{at}, {step}}}\n" for at, step in enumerate((*steps, "workflow: non")))
+    crib.write(".toolcrib/workflows/w.yml", "name: w\nsteps:\n" + "".join(lines))
+    found = [one for one in project_findings(find(crib.root)) if one.rule in ("agent", "step-tool")]
+    assert [(one.rule, one.severity, one.line, one.column, one.message) for one in found] == [
+        ("agent", "warning", 5, 46, "there is no tool `lok`"),
+        ("step-tool", "warning", 5, 20, "there is no tool `guid`"),
+        ("step-tool", "warning", 7, 21, "there is no agent `b`"),
+        ("step-tool", "warning", 8, 24, "there is no workflow `non`"),
+    ]
+    assert found[1].hint == "did you mean `guide`?"
 
 
 def test_an_agent_waits_until_a_person_has_looked_at_a_source(crib: Crib) -> None:
