@@ -25,7 +25,7 @@ _log = logging.getLogger("toolcrib.core")
 
 _MAX_EVENTS = 1_000
 _MAX_TEXT = 1_048_576
-"""Characters of chunks that wait for one subscriber."""
+"""Characters of events that wait for one subscriber."""
 
 Kind = Literal["started", "progress", "chunk", "approval", "ended"]
 _ENDS = ("started", "ended")
@@ -50,10 +50,10 @@ class _Mailbox:
         """Add an event; never waits and never fails."""
         with self._lock:
             self._events.append(event)
-            self._text += len(event.text)
+            self._text += event.size
             while len(self._events) > self._size or (self._text > _MAX_TEXT and len(self._events) > 1):
                 dropped = self._events.popleft()
-                self._text -= len(dropped.text)
+                self._text -= dropped.size
                 self._missed += 1 + dropped.missed
             # One wake-up is enough for all events that wait; a thread that reports in a loop must not fill
             # the queue of the event loop with them.
@@ -70,7 +70,7 @@ class _Mailbox:
             if not self._events:
                 return None
             event = self._events.popleft()
-            self._text -= len(event.text)
+            self._text -= event.size
             missed, self._missed = self._missed, 0
         return replace(event, missed=event.missed + missed) if missed else event
 

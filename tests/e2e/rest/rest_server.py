@@ -58,6 +58,12 @@ async def hold(mark: str, ctx: Context) -> str:
     return "held"
 
 
+def name_file(ctx: Context) -> None:
+    """Report a file whose name is not UTF-8."""
+    ctx.progress(1, message="\udcff.txt")
+    ctx.chunk("\udcff.txt")
+
+
 def fail() -> None:
     """Fail."""
     raise ValueError("it broke")
@@ -96,7 +102,7 @@ def shipped() -> BuiltIn:
 
 async def main(root: str, data: str, body_s: float) -> int:
     async with Project.open(root, data=Path(data), built_in=[shipped()]) as project:
-        for function in (add, count_up, hold, fail, discard, reach):
+        for function in (add, count_up, hold, name_file, fail, discard, reach):
             project.toolset.register(function)
         project.toolset.register("dotted.name", add, isolation="async")
         project.functions.register("Hold", hold)

@@ -89,6 +89,7 @@ def test_a_session_ends_by_logout(server: HttpServerProcess) -> None:
         ("http://evil.example", 403),
         ("http://127.0.0.1:1", 403),
         ("http://localhost", 403),
+        ("http://[", 403),
         ("own", 201),
     ],
 )

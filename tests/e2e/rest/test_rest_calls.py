@@ -256,6 +256,9 @@ async def test_a_call_is_followed_by_server_sent_events(server: HttpServerProces
             async with session.get(f"/tools/calls/{call}/events", headers=resumed) as reply:
                 again = [event async for event in events_of(reply)]
             assert again == found[int(after) :]
+        async with session.post("/tools/invoke/name_file", json={}, headers=headers) as reply:
+            named = [data async for _, _, data in events_of(reply)]
+        assert (named[1]["message"], named[2]["text"]) == ("?.txt", "?.txt")
         async with session.get(f"/tools/calls/{call}/events", headers={"Last-Event-ID": "6"}) as reply:
             assert reply.status == 204
         async with session.get(f"/tools/calls/{call}/events", headers={"Last-Event-ID": "x"}) as reply:

@@ -146,7 +146,8 @@ async def test_the_text_that_waits_for_a_slow_subscriber_is_limited(tools: Tools
 
     def pour(ctx: Context) -> None:
         for _ in range(parts):
-            ctx.chunk("x" * 100_000)
+            ctx.chunk("x" * 50_000)
+            ctx.progress(1, message="x" * 50_000)
 
     tools.register("pour", pour, isolation=isolation)
     ends = tools.subscribe()
@@ -157,9 +158,8 @@ async def test_the_text_that_waits_for_a_slow_subscriber_is_limited(tools: Tools
             break
     rest = [event for event in [first, *[event async for event in stream]] if isinstance(event, CallEvent)]
     ends.close()
-    chunks = [event for event in rest if event.kind == "chunk"]
-    assert sum(len(event.text) for event in chunks) <= 1_048_576
-    assert len(rest) + sum(event.missed for event in rest) == parts + 2
+    assert sum(len(event.text) + len(event.message) for event in rest) <= 1_048_576
+    assert len(rest) + sum(event.missed for event in rest) == 2 * parts + 2
     assert rest[-1].kind == "ended"
 
 

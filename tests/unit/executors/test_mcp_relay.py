@@ -17,7 +17,7 @@ from toolcrib.spec import Call
 async def test_visits_that_never_end_hide_no_later_one() -> None:
     sent: list[bytes] = []
     channel = Channel(Sender(), sent.append, lambda: False)
-    client = SessionClient(channel, "2025-11-25", {}, "info", OpenQuestions())
+    client = SessionClient(channel, "2025-11-25", {}, "info", dict, OpenQuestions())
     relays, call = Relays(), CallRelay(Context.of(Call("visit", {}, client=client)))
 
     async def send(*_: Any) -> NoReturn:

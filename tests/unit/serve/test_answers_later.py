@@ -9,7 +9,10 @@ import pytest
 
 from tests.unit.serve.doubles import make_tool
 from tests.unit.serve.test_connection import Client, error_of, session
-from toolcrib.spec import McpForms
+from toolcrib.errors import ToolFailed
+from toolcrib.guard import Redactor
+from toolcrib.serve.mcp import Sender
+from toolcrib.spec import Caller, McpForms
 
 
 class Completing(Client):
@@ -35,6 +38,30 @@ async def test_a_completion_that_raises_is_answered(caplog: pytest.LogCaptureFix
     assert error_of(answer) == -32603
     assert "secret" not in str(answer)
     assert "RuntimeError" in caplog.text
+
+
+async def test_a_token_that_may_not_call_asks_no_mounted_server() -> None:
+    client = Completing(asyncio.Event().wait)
+    client.sender = Sender("token:reader", Caller("reader", frozenset(["read"])))
+    await session(client)
+    client.complete()
+    assert (await client.next())["result"]["completion"]["values"] == []
+
+
+async def test_secrets_in_a_completion_and_in_its_error_are_masked() -> None:
+    async def complete() -> Any:
+        return {"completion": {"values": ["s3cr3t"]}}
+
+    async def fail() -> Any:
+        raise ToolFailed("no s3cr3t")
+
+    for work in (complete, fail):
+        client = Completing(work, mask=Redactor({"KEY": "s3cr3t"}).redact)
+        await session(client)
+        client.complete()
+        answer = str(await client.next())
+        assert "***KEY***" in answer
+        assert "s3cr3t" not in answer
 
 
 async def test_completions_that_wait_are_limited_and_answered_at_the_end() -> None:

@@ -12,6 +12,7 @@ from toolcrib.serve.mcp import Connection
 from toolcrib.serve.mcp.http.streams import EventStream
 from toolcrib.serve.mcp.lists import Listings
 from toolcrib.serve.mcp.wire import notification, to_json
+from toolcrib.spec import McpForms
 
 CHANGED = "notifications/tools/list_changed"
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -111,7 +112,7 @@ async def test_a_stream_gets_only_what_it_asked_for() -> None:
 
 async def test_a_listen_without_a_filter_is_refused() -> None:
     filters: list[Any] = [1, [], "toolsListChanged"]
-    for wanted in filters:
+    for wanted in (*filters, {"resourceSubscriptions": ["a" * 70_000]}):
         assert (await listening(Client(), wanted))["error"]["code"] == -32602
 
 
@@ -122,6 +123,15 @@ async def test_streams_have_an_end_and_ids_of_their_own() -> None:
     for number in range(63):
         await listening(client, request_id=number)
     assert (await listening(client, request_id="more"))["error"]["code"] == -32000
+
+
+async def test_a_session_follows_resources_of_bounded_length() -> None:
+    client = Client()
+    client.catalog.add(make_tool("report", mcp=McpForms(resource="report://{of}")))
+    await session(client)
+    for length, is_taken in ((40_000, True), (20_000, True), (10_000, False), (1_000, True)):
+        answer = await client.ask("resources/subscribe", {"uri": f"report://{'a' * length}"})
+        assert ("result" in answer) is is_taken, length
 
 
 async def test_a_session_has_no_listen() -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.serve.doubles import MemoryCatalog, make_tool
 from toolcrib.serve.mcp import CallerListing
 from toolcrib.serve.mcp.wire import JsonRpcError
+from toolcrib.spec import McpForms
 
 
 def catalog_of(count: int) -> MemoryCatalog:
@@ -90,6 +91,26 @@ def test_a_tool_is_found_by_its_wire_name() -> None:
     assert entry.tool.name == "my.tool"
     assert listing.get("my_tool") is entry
     assert listing.get("other") is None
+
+
+def test_a_uri_gives_the_arguments_of_a_template() -> None:
+    forms = McpForms(resource="report://{year}-{month}/{kind}.txt")
+    listing = CallerListing(MemoryCatalog(make_tool("report", mcp=forms)))
+    for uri, arguments in (
+        ("report://2026-11/a%2Fb.txt", ("2026", "11", "a/b")),
+        ("report://a-b-c/d.txt.txt", ("a-b", "c", "d.txt")),
+        ("report://-----/-.txt", ("---", "-", "-")),
+        ("report://2026-/a.txt", None),
+        ("report://-11/a.txt", None),
+        ("report://2026-11/.txt", None),
+        ("report://2026/11-a/b.txt", None),
+        ("report://2026-11/a.pdf", None),
+        ("report://x.txt", None),
+        # A regular expression would try all pairs of places.
+        (f"report://{'-' * 1_000_000}/", None),
+    ):
+        found = listing.resource(uri)
+        assert (None if found is None else tuple(found[1].values())) == arguments, uri[:40]
 
 
 def test_a_page_of_nothing_makes_no_sense() -> None:

@@ -104,7 +104,8 @@ async def test_beyond_a_number_of_running_calls_more_are_refused_until_one_ends(
 def test_events_beyond_the_limits_are_dropped_and_counted() -> None:
     call = OpenCall(Context("pour", "x"), PAGE, 0.0)
     for number in range(10):
-        call.add(CallEvent("chunk", call.id, "pour", "page", text=str(number) * 100_000))
+        text = str(number) * 50_000
+        call.add(CallEvent("chunk", call.id, "pour", "page", text=text, message=text))
     kept = list(call.after(0))
     assert [number for number, _, _ in kept] == [9, 10]
     assert [missed for _, _, missed in kept] == [8, 0]

@@ -114,7 +114,7 @@ class TrustedHosts:
             )
         # With the port: another server on this machine is another site. `null`, the origin of a page in a
         # sandboxed frame, has no host, so it is refused too.
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _place(origin) != host.lower():
             raise DeniedError(f"requests from pages of {origin!r} are refused")
 
 
@@ -122,6 +122,14 @@ def _name(host: str) -> str:
     """Return the host's name in a Host header, without its port; "" if it has no such form."""
     try:
         return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place(origin: str) -> str:
+    """Return host and port in an Origin header; "" if it has no such form."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.core.results import mask_result
 from toolcrib.errors import Cancelled, InputRequired, InvalidOutput, ToolcribError, ToolNotFound
 from toolcrib.serve.mcp.lists import AdvertisedTool
 from toolcrib.serve.mcp.questions.approval_page import AnswerPage
@@ -277,7 +278,7 @@ class ClientCalls:
 
     async def _answer_later(self, request: McpRequest, work: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         try:
-            done = await work()
+            done = self._settings.mask(await work())
             if request.modern:
                 done = {"resultType": "complete", **done, "_meta": {SERVER_KEY: self._server_info}}
             request.reply(answer(request.id, done))
@@ -285,6 +286,7 @@ class ClientCalls:
         except JsonRpcError as refused:
             error = refused
         except ToolcribError as failed:
+            mask_result(Result("error", error=failed), self._settings.mask)
             ours = JsonRpcError(ErrorCode.INTERNAL_ERROR, failed.message, {"error": failed.as_dict()})
             error = mounted_error(failed) or ours
         except asyncio.CancelledError:

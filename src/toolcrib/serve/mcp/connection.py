@@ -363,7 +363,9 @@ class Connection:
         tool, complete = None if listed is None else listed.tool, self._settings.complete
         # A completion is computed by the mounted server, so none is asked for before a person has
         # reviewed the tool.
-        if complete is not None and tool is not None and tool.kind == "mcp" and not tool.approval.required:
+        identity = request.channel.sender.identity
+        may = identity is None or identity.may("invoke")
+        if complete and tool is not None and tool.kind == "mcp" and may and not tool.approval.required:
             given = _object_of(request.params, "context").get("arguments")
             self._calls.answer_later(request, lambda: complete(tool, name, typed, given))
             return
@@ -460,16 +462,19 @@ class Connection:
 
     def _client_of(self, request: McpRequest, state: dict[str, Any]) -> ModernClient | SessionClient:
         """Return the client of a call, as the tool may use it."""
+        mask = self._settings.mask
         if request.modern:
             meta = request.meta
             version, level = meta[VERSION_KEY], meta.get(LOG_LEVEL_KEY)
             responses = request.params.get("inputResponses")
-            return ModernClient(request.channel, version, meta[CAPABILITIES_KEY], level, responses, state)
+            offered = meta[CAPABILITIES_KEY]
+            return ModernClient(request.channel, version, offered, level, mask, responses, state)
         client = self._client
         if client is None or client.channel is not request.channel or client.log_level != self._log_level:
             version = self.version or LATEST_SESSION_VERSION
             level = self._log_level
-            client = SessionClient(request.channel, version, self._capabilities, level, self._questions)
+            offered = self._capabilities
+            client = SessionClient(request.channel, version, offered, level, mask, self._questions)
             self._client = client
         return client
 

@@ -44,6 +44,8 @@ class ServerSettings:
     """Returns the store of calls that are answered as tasks; None if there is none."""
     complete: Completer | None = None
     """Completes arguments of prompts and resource templates of mounted servers; None if there are none."""
+    mask: Callable[[Any], Any] = lambda value: value
+    """Masks secrets in a JSON value that is sent while a call runs."""
     task_after_s: float = 0.5
     """Seconds after which a call becomes a task, if its client knows tasks."""
 
@@ -55,6 +57,7 @@ class ServerSettings:
             approver=project.elicitation,
             tasks=lambda: project.calls,
             state_key=project.vault.key(),
+            mask=project.redact,
             complete=None if project.servers is None else project.servers.complete,
         )
 

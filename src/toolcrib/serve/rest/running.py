@@ -48,7 +48,7 @@ _KEPT_BYTES = 67_108_864
 """Bytes of the results and events of all calls that have ended."""
 _MOST_EVENTS = 1_000
 _MOST_TEXT = 262_144
-"""Characters of chunks kept of one call."""
+"""Characters of events kept of one call."""
 _WAIT_S = 60.0
 """Seconds that a client waits for a result unless it says otherwise."""
 _SHORT_S = 0.05
@@ -152,9 +152,9 @@ class OpenCall:
             if self._events:  # Another attempt of a call of the store.
                 return
         self._events.append(event)
-        self._text += len(event.text)
+        self._text += event.size
         while len(self._events) > _MOST_EVENTS or (self._text > _MOST_TEXT and len(self._events) > 1):
-            self._text -= len(self._events.popleft().text)
+            self._text -= self._events.popleft().size
             self._first += 1
         self.wake()
 

@@ -40,6 +40,11 @@ class CallEvent:
     missed: int = 0
     """Number of events before this one that were dropped, because the subscriber was too slow."""
 
+    @property
+    def size(self) -> int:
+        """The characters of its texts."""
+        return len(self.text) + len(self.message)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form, without fields that have their default."""
         found = ((field, getattr(self, field.name)) for field in fields(self))

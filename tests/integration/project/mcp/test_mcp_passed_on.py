@@ -21,6 +21,7 @@ from tests.mcp_servers import RAW, mount
 from toolcrib.errors import CapabilityMissing, InputRequired
 from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.mcp.connection import Connection
+from toolcrib.serve.mcp.settings import ServerSettings
 from toolcrib.spec import Call, CallSession, Result
 from toolcrib.spec.calls.client import require_capabilities
 
@@ -141,6 +142,26 @@ async def test_each_session_has_its_own_process_of_a_server_that_asks(crib: Crib
         ann.session.end()
         await asyncio.sleep(0)
         assert str((await call(project, ann)).unwrap()).split(" ")[1] not in [one[1] for one in named]
+
+
+LEAKING = ASKING.replace('"asking"', 'os.environ["KEY"]').replace('"Who?"', 'os.environ["KEY"]')
+
+
+async def test_secrets_in_what_a_server_says_and_asks_are_masked(crib: Crib) -> None:
+    crib.secrets = {"KEY": "s3cr3t-value"}
+    mount(crib, "raw", LEAKING, env={"KEY": "${KEY}"})
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        lines: asyncio.Queue[bytes] = asyncio.Queue()
+        connection = Connection(McpCatalog(project), lines.put_nowait, ServerSettings.of_project(project))
+        begin = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}
+        for method, params in (("initialize", begin), ("tools/call", {"name": "raw__hello"})):
+            message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+            connection.receive(json.dumps(message).encode())
+        _, said, asked = [json.loads(await asyncio.wait_for(lines.get(), 30)) for _ in range(3)]
+        assert (said["params"]["data"], asked["params"]["message"]) == ("***KEY***", "***KEY***")
+        await connection.drain(0)
 
 
 NEEDS_URL = RAW.replace(

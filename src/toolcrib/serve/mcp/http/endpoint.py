@@ -21,7 +21,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.serve.auth import Access, Client, OutsideTokens
-from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, no_such_method, problem
+from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, check_length, no_such_method, problem
 from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.http.exchange import EVENT_STREAM, Exchange, Incoming
@@ -49,6 +49,8 @@ _JSON = "application/json"
 _CALLS = frozenset(["tools/call", "prompts/get", "resources/read"])
 _GRACE_S = 1.0
 _LISTINGS = 64
+_MOST_BEGIN = 64 << 10
+"""Bytes of `initialize`: each session keeps a part of it."""
 _STATUS: dict[int, int] = {
     ErrorCode.PARSE_ERROR: 400,
     ErrorCode.INVALID_REQUEST: 400,
@@ -184,7 +186,7 @@ class McpEndpoint:
         if self._is_alone(message, version):
             await self._post_alone(http, message, len(body))
         elif message.get("method") == "initialize":
-            await self._begin(http, message)
+            await self._begin(http, message, len(body))
         else:
             await self._in_session(http, message, body)
 
@@ -264,7 +266,8 @@ class McpEndpoint:
 
     # --- sessions
 
-    async def _begin(self, http: Exchange, message: dict[str, Any]) -> None:
+    async def _begin(self, http: Exchange, message: dict[str, Any], size: int) -> None:
+        check_length(size, _MOST_BEGIN)
         if b"mcp-session-id" in http.headers:
             raise _refused("the session is initialized already", message)
         self._access.require_valid(http.client)

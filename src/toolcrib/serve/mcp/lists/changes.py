@@ -25,6 +25,8 @@ _RETRY_S = 0.25
 
 _MAX_SUBSCRIPTIONS = 256
 """Resources whose changes one client can follow."""
+_MAX_BYTES = 64 << 10
+"""Length of their URIs together, and of a request to listen: both are kept while the client listens."""
 
 
 @dataclass(slots=True)
@@ -83,7 +85,7 @@ class ListChanges:
     def subscribe(self, channel: Channel, uri: str) -> None:
         """Notify a session of changes of a resource."""
         uris = self._session(channel).uris
-        if len(uris) >= _MAX_SUBSCRIPTIONS:
+        if len(uris) >= _MAX_SUBSCRIPTIONS or sum(map(len, uris)) + len(uri) > _MAX_BYTES:
             raise busy("too many resources are subscribed", "Unsubscribe one first.")
         uris.add(uri)
         self._watch()
@@ -99,6 +101,8 @@ class ListChanges:
             raise JsonRpcError(
                 ErrorCode.INVALID_PARAMS, "subscriptions/listen needs notifications, an object"
             )
+        if request.size > _MAX_BYTES:
+            raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"the request has more than {_MAX_BYTES} bytes")
         if len(self._streams) >= self._max_streams:
             raise busy("too many streams are open", "End one first.")
         lists = frozenset(name for name in _METHODS if wanted.get(name) is True)

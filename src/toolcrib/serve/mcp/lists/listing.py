@@ -256,11 +256,25 @@ def _match(template: str) -> _Match:
         from mcp.shared.uri_template import UriTemplate
 
         return UriTemplate.parse(template).match
-    pattern = re.compile("([^/]+)".join(map(re.escape, parts[::2])))
+    first, *texts = parts[::2]
 
+    # Not a regular expression: clients choose the URI, and one with several places for a text between two
+    # arguments takes time by the square of its length.
     def match(uri: str) -> dict[str, str] | None:
-        found = pattern.fullmatch(uri)
-        return None if found is None else dict(zip(parts[1::2], map(unquote, found.groups()), strict=True))
+        if not (uri.startswith(first) and uri.endswith(texts[-1])):
+            return None
+        rest, values = uri[len(first) : len(uri) - len(texts[-1])], []
+        for text in reversed(texts[:-1]):
+            # The last place, as an argument takes as much as it can, and leaves one character for the next.
+            place = rest.rfind(text, 0, max(0, len(rest) - 1))
+            if place < 0:
+                return None
+            values.append(rest[place + len(text) :])
+            rest = rest[:place]
+        values.append(rest)
+        if not all(values) or any("/" in value for value in values):
+            return None
+        return dict(zip(parts[1::2], map(unquote, reversed(values)), strict=True))
 
     return match
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import ToolFailed
 from toolcrib.serve.mcp.request import Channel
 from toolcrib.serve.mcp.wire import notification, to_json
 from toolcrib.spec import CallSession, RoundClient
 from toolcrib.spec.calls.client import require_capabilities
+
+if TYPE_CHECKING:
+    from toolcrib.core.results import Mask
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 _LOG = "notifications/message"
@@ -54,8 +57,10 @@ class OpenQuestions(CallSession):
 class _Client:
     """The part that both protocols share."""
 
-    def __init__(self, channel: Channel, protocol: str, capabilities: Any, log_level: Any) -> None:
-        self.protocol = protocol
+    def __init__(
+        self, channel: Channel, protocol: str, capabilities: Any, log_level: Any, mask: Mask
+    ) -> None:
+        self.protocol, self._mask = protocol, mask
         self.capabilities: Mapping[str, Any] = capabilities if isinstance(capabilities, dict) else _NOTHING
         self.log_level = log_level
         """The lowest level of log messages that the client wants; None for no messages."""
@@ -66,7 +71,7 @@ class _Client:
         if method == _LOG and not self._wants(params.get("level")):
             return
         if not self.channel.congested():
-            self.channel.send(notification(method, dict(params)))
+            self.channel.send(notification(method, self._mask(dict(params))))
 
     def _wants(self, level: Any) -> bool:
         wanted = self.log_level
@@ -82,9 +87,15 @@ class SessionClient(_Client):
     state = None
 
     def __init__(
-        self, channel: Channel, protocol: str, capabilities: Any, log_level: Any, questions: OpenQuestions
+        self,
+        channel: Channel,
+        protocol: str,
+        capabilities: Any,
+        log_level: Any,
+        mask: Mask,
+        questions: OpenQuestions,
     ) -> None:
-        super().__init__(channel, protocol, capabilities, log_level)
+        super().__init__(channel, protocol, capabilities, log_level, mask)
         self._questions = questions
 
     @property
@@ -96,7 +107,8 @@ class SessionClient(_Client):
         """Send requests and return their results by key."""
         require_capabilities(self.capabilities, requests)
         send = self.channel.send
-        answers = await asyncio.gather(*(self._questions.send(one, send) for one in requests.values()))
+        asked = [self._mask(dict(one)) for one in requests.values()]
+        answers = await asyncio.gather(*(self._questions.send(one, send) for one in asked))
         for one in answers:
             if "error" in one:
                 error = one["error"]
@@ -114,10 +126,11 @@ class ModernClient(_Client, RoundClient):
         protocol: str,
         capabilities: Any,
         log_level: Any,
+        mask: Mask,
         responses: Any,
         state: Mapping[str, Any],
     ) -> None:
-        super().__init__(channel, protocol, capabilities, log_level)
+        super().__init__(channel, protocol, capabilities, log_level, mask)
         self.state: str | None = state.get("state")
         self._used: dict[str, Any] = dict(state.get("answers", ()))
         self.responses: Mapping[str, Any] = self._used

@@ -383,7 +383,9 @@ async def _events(call: OpenCall, after: int) -> AsyncIterator[bytes]:
 
 def _data(event: CallEvent, missed: int) -> EventData:
     fields = {name: getattr(event, name) for name in EventData.__struct_fields__}
-    return EventData(**{**fields, "missed": missed})
+    # A tool may write lone surrogates, such as the name of a file that is not UTF-8.
+    texts = {name: fields[name].encode("utf-8", "replace").decode() for name in ("message", "text")}
+    return EventData(**{**fields, **texts, "missed": missed})
 
 
 async def _found(request: RestRequest) -> OpenCall:
