@@ -70,6 +70,7 @@ def test_a_changed_agent_and_what_runs_it_wait_for_a_person_at_every_interface(c
     asyncio.run(task())
     (shown,) = json.loads(cli("review", "--json").out)["tools"]
     assert (shown["name"], shown["digest"], shown["changed"]) == ("agent:helper", digest, ["manifest"])
+    assert shown["diff"].startswith("--- reviewed/helper.yml\n+++ now/helper.yml\n")
     assert '"model": "scripted", "instructions": "Send it' in shown["diff"]
     assert cli("review", "agent:helper", "--yes").code == 0
     assert cli("runs", "run", "helper", "Hi").out == "helped\n"

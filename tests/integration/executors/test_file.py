@@ -119,7 +119,8 @@ def test_writing(crib: Crib) -> None:
     assert (crib.root / "out/new/f").stat().st_mode & 0o777 == 0o600
     for content in (5, None, ["a"], "\ud800"):
         failed(crib.call("write", {"p": "out/f", "content": content}), "invalid_input")
-    failed(crib.call("write", {"p": "out/f"}), "invalid_input")
+    refused = crib.call("write", {"p": "out/f"}).error
+    assert refused is not None and "text around its placeholder" in str(refused.hint)
     assert not (crib.root / "out/f").exists()
     writer(crib, "out", encoding="base64")
     assert crib.call("write", {"p": "out/b", "content": "/wA="}).ok

@@ -80,7 +80,10 @@ class FileExecutor:
 
     def _bytes(self, content: Any) -> bytes:
         if not isinstance(content, str):
-            raise InvalidInput("the content of a file must be text")
+            raise InvalidInput(
+                "the content of a file must be text",
+                hint="Pass a text. For another value, write text around its placeholder in exec.file.content.",
+            )
         try:
             if self._config.encoding == "utf-8":
                 return content.encode()

@@ -174,7 +174,8 @@ class ReviewStatus:
 
         new = b"" if tool.source is None else tool.source.raw
         old = b"" if self.last is None else self.last.manifest
-        names = ("/dev/null" if self.last is None else "reviewed/tool.yml", "now/tool.yml")
+        file = "tool.yml" if tool.source is None else ascii(os.path.basename(tool.source.path))[1:-1]
+        names = ("/dev/null" if self.last is None else f"reviewed/{file}", f"now/{file}")
         lines = difflib.unified_diff(_lines(old), _lines(new), *names, lineterm="")
         return "\n".join(lines)
 

@@ -18,12 +18,19 @@ _MB = 1_048_576
 @root_option
 @click.option("--app", metavar="MODULE:FUNCTION", help="Registers a program's tools: FUNCTION(project).")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 256), default=4, help="Calls at a time, each in a process."
+    "--concurrency",
+    type=click.IntRange(1, 256),
+    default=4,
+    help="Calls at a time, each in a process (default: 4).",
 )
 @click.option(
-    "--grace", "grace_s", type=click.FloatRange(min=0), default=10.0, help="Seconds to drain at SIGTERM."
+    "--grace",
+    "grace_s",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    help="Seconds to drain at SIGTERM (default: 10).",
 )
-@click.option("--memory-mb", type=click.IntRange(min=128), help="Memory of one executor process.")
+@click.option("--memory-mb", type=click.IntRange(min=128), help="Memory of one executor process (default: no limit).")
 def command(root: str | None, concurrency: int, memory_mb: int | None, **how: Any) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
