@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,7 @@ from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
 from toolcrib.state import Vault, load_user_settings, require_database
+from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
@@ -269,7 +270,7 @@ class Project(DurableParts):
         """Call a tool, yield each `CallEvent` and, at last, its `Result`; as `Toolset.stream` does."""
         return stream_events(lambda listener: self.call(name, arguments, on_event=listener, **options))
 
-    @cached_property
+    @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
         approvals = self._steps.store.approvals

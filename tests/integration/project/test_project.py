@@ -147,5 +147,8 @@ def test_tools_are_first_used_by_several_threads_at_once(crib: Crib) -> None:
             for number in range(100):
                 name = f"t{number}"
                 assert list(pool.map(first_use, [name] * 4)) == [name] * 4
+            for part in ("approval_service", "calls", "runs", "agents", "workflows", "tasks"):
+                made = list(pool.map(lambda name: (start.wait(30), getattr(project, name))[1], [part] * 4))
+                assert len(set(map(id, made))) == 1, part
     finally:
         sys.setswitchinterval(before)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -19,6 +18,7 @@ from toolcrib.project.catalog.pages import ToolHits, ToolPage, page_token, read_
 from toolcrib.project.catalog.registry import ToolRegistry
 from toolcrib.project.root import Place
 from toolcrib.spec import Call, Result, Tool
+from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn, Store
@@ -65,12 +65,12 @@ class Bundles:
         """True if there may be tools. Without a folder of bundles nothing is read, made or imported."""
         return "stored" in self.__dict__ or bool(self._built_in) or (self._data / "bundles").is_dir()
 
-    @cached_property
+    @shared_property
     def stored(self) -> StoredTools:
         """Their tools in the catalog."""
         return self._make(self._was_missing)
 
-    @cached_property
+    @shared_property
     def index(self) -> StoredSearch:
         """Finds tools."""
         from toolcrib.project.catalog.stored_search import StoredSearch
@@ -82,7 +82,7 @@ class Bundles:
         """The records, to be read and changed."""
         return self.stored.store
 
-    @cached_property
+    @shared_property
     def usage(self) -> UsageCounts:
         """Counts of calls by the id of the tool."""
         from toolcrib.bundles.usage import UsageCounts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.bound import Bound
@@ -21,6 +21,7 @@ from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.spec import Call, Caller, Result, Tool
 from toolcrib.state import cache_folder
+from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
@@ -56,7 +57,7 @@ class ProjectCatalog:
         """The MCP servers that the project names; None if it names none."""
         self._hot_reload: HotReload | None = None
 
-    @cached_property
+    @shared_property
     def builtins(self) -> Builtins:
         """The built-in tools."""
         return Builtins(self._setup.config, self.toolset, self.binder.host, self._steps)
@@ -164,7 +165,7 @@ class ProjectCatalog:
         # By place in the list, not as they were asked for.
         return [found[name] for name in self.toolset.names if name in found]
 
-    @cached_property
+    @shared_property
     def search(self) -> Search:
         """Search over all of them."""
         from toolcrib.project.catalog.search import Search

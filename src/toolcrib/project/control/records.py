@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 from toolcrib.builtin.names import READER
@@ -16,6 +15,7 @@ from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.calls.content import Content, data_of
 from toolcrib.spec.views import TEXT_LIMIT, value_text
 from toolcrib.state import Artifact, Artifacts, Vault
+from toolcrib.state.shared import shared_property
 
 _REMEMBERED = 4
 """Values of one secret that are masked: the present one and those before it."""
@@ -215,7 +215,7 @@ class KeptOutputs:
         """True once any process has kept an output."""
         return (self._vault.path / _FOLDER).is_dir()
 
-    @cached_property
+    @shared_property
     def store(self) -> Artifacts:
         """The artifacts of the project."""
         return Artifacts(self._vault.folder / _FOLDER)

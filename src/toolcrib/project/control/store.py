@@ -6,7 +6,6 @@ trusted project may name one too, but never for decisions: those stay in the use
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
@@ -25,6 +24,7 @@ from toolcrib.state import (
     load_user_settings,
     named_database,
 )
+from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.runs.sessions import DurableRuns
@@ -44,22 +44,22 @@ class DecisionStore:
         self.tokens = Tokens(vault)
         """The tokens of callers."""
 
-    @cached_property
+    @shared_property
     def _users_own(self) -> str | None:
         return self._own or named_database() or load_user_settings().database
 
-    @cached_property
+    @shared_property
     def _server(self) -> PostgresServer | None:
         """The server that is used, if any."""
         database = self._users_own or self._config.database
         return None if database == IN_FILE else PostgresServer(database)
 
-    @cached_property
+    @shared_property
     def state(self) -> Database:
         """The project's database; a file that came with a cloned project is refused."""
         return self._project_database(durable=True)
 
-    @cached_property
+    @shared_property
     def approvals(self) -> Approvals:
         """Calls that wait for a person, and the decisions of people."""
         # A server that only the project names may belong to whoever wrote its settings: no decision is kept
@@ -72,17 +72,17 @@ class DecisionStore:
         ttl_s = self._config.approval_ttl_hours * 3600
         return Approvals(self.state, grants, clock=self._clock, ttl_s=ttl_s, key=key)
 
-    @cached_property
+    @shared_property
     def rates(self) -> Rates:
         """The starts of rate-limited calls. Not durable: after a power cut they no longer count."""
         return Rates(self._project_database(durable=False))
 
-    @cached_property
+    @shared_property
     def recorded(self) -> RecordedCalls:
         """Calls that were made with an idempotency key."""
         return RecordedCalls(self.state, self._clock)
 
-    @cached_property
+    @shared_property
     def runs(self) -> DurableRuns:
         """Runs of agents and durable calls, which belong together: the end of a call continues its run."""
         from toolcrib.runs import DurableCalls, dispatcher_for

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
+from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.project.durable.agents import ProjectAgents
@@ -28,7 +29,7 @@ class DurableParts:
     _steps: ProjectSteps
     catalog: ProjectCatalog
 
-    @cached_property
+    @shared_property
     def calls(self) -> ProjectCalls:
         """Durable calls: stored before they run, and recorded once."""
         from toolcrib.project.durable.calls import Concurrency, ProjectCalls
@@ -41,14 +42,14 @@ class DurableParts:
         calls.on_serve.append(self._serve_runs)
         return calls
 
-    @cached_property
+    @shared_property
     def agents(self) -> ProjectAgents:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
 
         return ProjectAgents(self._setup.place, self.catalog.files, self._steps.first_use)
 
-    @cached_property
+    @shared_property
     def tasks(self) -> ProjectTasks:
         """Tasks for agents of the project and for command-line agents."""
         from toolcrib.project.durable.tasks import ProjectTasks
@@ -58,7 +59,7 @@ class DurableParts:
             place, catalog.files, catalog.tools, self.agents, lambda: self.runs, catalog.invoke
         )
 
-    @cached_property
+    @shared_property
     def workflows(self) -> ProjectWorkflows:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
@@ -66,7 +67,7 @@ class DurableParts:
         place, catalog, first_use = self._setup.place, self.catalog, self._steps.first_use
         return ProjectWorkflows(place, catalog.files, first_use, catalog.toolset, lambda: self.runs)
 
-    @cached_property
+    @shared_property
     def runs(self) -> AgentRuns:
         """Sessions and runs of agents."""
         from toolcrib.runs.agents import AgentRuns
@@ -74,7 +75,7 @@ class DurableParts:
         models, tools = self._agent_parts
         return AgentRuns(self._steps.store.runs, self.agents.get, models, tools, self.calls)
 
-    @cached_property
+    @shared_property
     def _agent_parts(self) -> tuple[Models, AgentTools]:
         from toolcrib.project.durable.agents import agent_tools
         from toolcrib.runs.agents import Models
