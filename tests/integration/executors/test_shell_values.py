@@ -66,16 +66,18 @@ LINES = [
 ]
 
 
-def words_seen(folder: Path, shell: str, line: str, a: str, b: str) -> list[str]:
+def words_seen(folder: Path, shell: str, line: str, a: str, b: str, *, shown: bool = False) -> list[str]:
+    """Run a line as a tool does; `shown`: as a dry run shows it."""
     line = line.replace("SEE_ARGS", SEE.replace("'", '"')).replace("SEE", SEE)
     template = parse_shell(parse_conditional(line, NAMES))
     values = Values({"a": a, "b": b, "flag": True})
     chosen = template.line(values)
     env = chosen.environment(values, ("a", "b"))
-    command = [shell, "sh", "-c"] if shell == "busybox" else [shell, "-c"]
+    command = [shell, "sh"] if shell == "busybox" else [shell]
     done = subprocess.run(
-        [*command, chosen.text],
-        env={"PATH": "/usr/bin:/bin", **env},
+        command if shown else [*command, "-c", chosen.text],
+        env={"PATH": "/usr/bin:/bin", **({} if shown else env)},
+        input=chosen.shown(env).encode() if shown else None,
         cwd=folder,
         capture_output=True,
         check=False,
@@ -138,6 +140,7 @@ def test_a_program_sees_the_words_with_the_values_in_them(
     expected = [re.sub("[\1\2]", lambda mark: a if mark[0] == "\1" else b, value) for _, value in words]
     for shell in SHELLS:
         assert words_seen(Path("/"), shell, line, a, b) == expected, (shell, line)
+    assert words_seen(Path("/"), SHELLS[0], line, a, b, shown=True) == expected, line
 
 
 PIECES = [

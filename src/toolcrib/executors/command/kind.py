@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, block_of, made_of
+from toolcrib.manifest.kinds import Effect, Kind, block_of, filled_in, made_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Tool
-from toolcrib.template import Namespaces, literal_text, parse
+from toolcrib.template import Namespaces, Values, literal_text, parse, parse_conditional, render_env
 
 _FOLDER = "toolcrib.executors.command"
 
@@ -51,6 +51,20 @@ def _effect(tool: Tool, names: Namespaces) -> Effect:
     return {("exec", "auth", "outputs.format"): what}
 
 
+def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
+    from toolcrib.executors.command.shell import parse_shell, variables_with_values
+
+    plan, config, names = filled_in(tool, block, values), tool.config, Namespaces.of(tool)
+    assert isinstance(config, CommandExec)
+    if config.shell is not None:
+        env = {name: render_env(parse_conditional(text, names), values) for name, text in config.env.items()}
+        given = {name: text for name, text in env.items() if text is not None}
+        template = parse_conditional(config.shell, names)
+        line = parse_shell(template, variables_with_values(config.env, names)).line(values)
+        plan["would"]["shell"] = line.shown(line.environment(values, config.allow_dash, given))
+    return plan
+
+
 KIND = Kind(
     name="command",
     config=CommandExec,
@@ -65,6 +79,7 @@ KIND = Kind(
     absent=on_call(f"{_FOLDER}.lint:absent"),
     code=on_call(f"{_FOLDER}.code_files:code_of_tool"),
     effect=_effect,
+    plan=_plan,
     granted=lambda tool, granted: replace(granted, secrets=tool.permissions.secrets),
     confined=True,
     for_agents=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
@@ -17,6 +19,9 @@ from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.tree import MOST_VARIANTS, Reference, Text, TextTemplate
 from toolcrib.template.values import MISSING, Missing, Values, bad_value
 
+_NAME = rf"{PREFIX}\d+"
+_VALUE = re.compile(rf"(?:'')?\"\$\{{(?P<whole>{_NAME})\}}\"(?:'')?|\$\{{(?P<part>{_NAME})\}}")
+"""A value in a line: in double quotes of its own, or a part of longer ones."""
 MOST_BYTES = 131_072
 """The limit of one variable with its name: the kernel's MAX_ARG_STRLEN (execve(2))."""
 MOST_IN_ALL = 1_000_000
@@ -63,6 +68,16 @@ class ShellLine:
         for word in self.openings:
             _refuse_option(word, values, frozenset(allow_dash), env or {})
         return found
+
+    def shown(self, values: Mapping[str, str]) -> str:
+        """Return the line with these values of its variables in it, each quoted for the shell."""
+
+        def quoted(found: re.Match[str]) -> str:
+            if found["whole"]:
+                return shlex.quote(values[found["whole"]])
+            return re.sub(r'[\\"$`]', r"\\\g<0>", values[found["part"]])
+
+        return _VALUE.sub(quoted, self.text)
 
 
 def _refuse_option(

@@ -55,6 +55,16 @@ def test_a_shell_line_of_a_built_in_tool(crib: Crib) -> None:
     assert (plan["would"]["args"], plan["cwd"]) == (["-c", "ls -l"], "out")
 
 
+def test_a_shell_line_with_values_is_shown_as_a_shell_would_read_it(crib: Crib) -> None:
+    text = "name: find\ndescription: F\nparams: [{name: a, type: string, required: true, description: a}]\n"
+    line = """implementation: {type: exec, command: "grep {{a}} '{{a}}' \\"in {{a}}\\" | sort --x={{a}}"}\n"""
+    crib.write("find.yaml", text + line)
+    crib.write(".toolcrib/config.yml", "sources: [{file: find.yaml}]\n")
+    plan = crib.call("find", {"a": "x; $y"}, dry_run=True).unwrap()
+    assert plan["would"]["shell"] == "grep 'x; $y' 'x; $y' \"in x; \\$y\" | sort --x='x; $y'"
+    assert "option" in failed(crib.call("find", {"a": "-x"}, dry_run=True), "invalid_input")
+
+
 def test_a_request(planned: Crib) -> None:
     plan = planned.call("post", {"a": "b c"}, dry_run=True).unwrap()
     assert plan["would"] == {
