@@ -120,7 +120,8 @@ def test_writing(crib: Crib) -> None:
     for content in (5, None, ["a"], "\ud800"):
         failed(crib.call("write", {"p": "out/f", "content": content}), "invalid_input")
     refused = crib.call("write", {"p": "out/f"}).error
-    assert refused is not None and "text around its placeholder" in str(refused.hint)
+    assert refused is not None
+    assert "text around the placeholder" in str(refused.hint)
     assert not (crib.root / "out/f").exists()
     writer(crib, "out", encoding="base64")
     assert crib.call("write", {"p": "out/b", "content": "/wA="}).ok

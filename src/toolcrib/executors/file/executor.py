@@ -82,7 +82,7 @@ class FileExecutor:
         if not isinstance(content, str):
             raise InvalidInput(
                 "the content of a file must be text",
-                hint="Pass a text. For another value, write text around its placeholder in exec.file.content.",
+                hint="Pass a text. For other values write text around the placeholder in exec.file.content.",
             )
         try:
             if self._config.encoding == "utf-8":

@@ -30,7 +30,9 @@ _MB = 1_048_576
     default=10.0,
     help="Seconds to drain at SIGTERM (default: 10).",
 )
-@click.option("--memory-mb", type=click.IntRange(min=128), help="Memory of one executor process (default: no limit).")
+@click.option(
+    "--memory-mb", type=click.IntRange(min=128), help="Memory of one executor process (default: no limit)."
+)
 def command(root: str | None, concurrency: int, memory_mb: int | None, **how: Any) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
