@@ -6,9 +6,9 @@ set -eu
 folder=$(mktemp -d /tmp/tests.XXXX)
 trap 'rmdir "$folder"' EXIT
 free_kb=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
-mount="mount -t tmpfs -o mode=1777,size=6g tests $folder"
-if [ "$free_kb" -gt 8000000 ] && unshare --mount $mount 2>/dev/null; then
-    TMPDIR=$folder unshare --mount sh -c "$mount && mount --bind $folder /var/tmp && exec \"\$@\"" sh "$@"
+mounts="mount -t tmpfs -o mode=1777,size=6g tests $folder && mount --bind $folder /var/tmp"
+if [ "$free_kb" -gt 8000000 ] && unshare --mount sh -c "$mounts" 2>/dev/null; then
+    TMPDIR=$folder unshare --mount sh -c "$mounts && exec \"\$@\"" sh "$@"
 else
     "$@"
 fi
