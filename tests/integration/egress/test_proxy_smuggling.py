@@ -120,6 +120,7 @@ async def test_malformed_chunks_end_the_request() -> None:
     bodies = [
      b"3\nabc\r\n0\r\n\r\n", b"3;a\nb\r\nabc\r\n", b"3\r\nabcd\r\n0\r\n\r\n", b"-3\r\nabc", b"0x3\r\nabc",
      b"\r\n", b"3 3\r\nabc", b"f" * 16 + b"\r\n", b"0\r\nA: 1\n\r\n", b"3;" + b"x" * 5000,
+     b"3;" + b"x" * 5000 + b"\r\nabc\r\n", b"0\r\n" + (b"A: " + b"x" * 4000 + b"\r\n") * 5 + b"\r\n",
     ]  # fmt: skip
     async with both(after=b"0\r\n\r\n") as (seen, proxy):
         head = f"POST http://svc.test:{seen.port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
@@ -177,6 +178,7 @@ async def test_what_is_not_a_request_to_a_proxy_is_refused(request_: bytes, stat
         (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", "protocol"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000, "longer than"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 20, "without end"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3 3\r\nabc", "size of a chunk is malformed"),
     ],
 )
 async def test_an_answer_that_cannot_be_passed_on_is_an_error(answer: bytes, text: str) -> None:

@@ -8,7 +8,7 @@ import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +124,20 @@ async def test_tls_for_another_name_is_cut_off_before_the_server_sees_it(
         HostRefusal("other.test", port, "TLS asks for other.test in a tunnel to svc.test")
     ]
     assert seen == []
+
+
+async def test_a_name_too_long_for_a_host_is_another_one(client_tls: ssl.SSLContext) -> None:
+    longest = ".".join((*["a" * 63] * 3, "a" * 61))
+    async with (
+        echoing() as port,
+        proxied(named(f"{longest}:{port}"), {longest: [["127.0.0.1"]]}) as proxy,
+        tunnel("connect", proxy, longest, port) as (reader, writer),
+    ):
+        writer.write(first_flight(client_tls, f"{longest}b"))
+        writer.write_eof()
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+    assert len(proxy.refused) == 1
 
 
 @both_ways

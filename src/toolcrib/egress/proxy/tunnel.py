@@ -249,7 +249,7 @@ def _check_names(hello: ClientHello, destination: Destination, dialer: Dialer) -
         try:
             asked = normal_host(hello.server_name)
         except ValueError:
-            asked = hello.server_name[:253]
+            asked = hello.server_name[:254]  # One more than a host has: cut to 253 it could be the tunnel's.
         # Many sites share an address: the name in the hello would choose another one (domain fronting).
         if asked != destination.host:
             reason = f"TLS asks for {asked} in a tunnel to {destination.host}"
