@@ -58,6 +58,8 @@ BOMBS = {
         | {f"a{LEVELS}": {}},
         "properties": {"a": {"$ref": "#/$defs/a0"}},
     },
+    # Too long to be counted.
+    "chain": {"type": "object", "$defs": {f"a{at}": {"$ref": f"#/$defs/a{at - 1}"} for at in range(1, 999)}},
 }
 
 
@@ -67,9 +69,9 @@ def test_a_schema_whose_references_multiply_is_refused(kind: str) -> None:
         SchemaCheck(BOMBS[kind])
 
 
-def nested(value: Any, levels: int = 70) -> Any:
+def nested(value: Any, levels: int = 70, *, in_list: bool = False) -> Any:
     for _ in range(levels):
-        value = {"a": value}
+        value = [value] if in_list else {"a": value}
     return value
 
 
@@ -84,6 +86,15 @@ def test_faults_that_multiply_with_the_value_are_reported_as_one(word: str, leni
     }
     with pytest.raises(InvalidInput, match="does not match its schema"):
         ArgumentCheck(schema, lenient=lenient).check(nested(1))
+
+
+def test_so_are_those_that_multiply_by_patterns_and_positions() -> None:
+    again = {"$ref": "#/$defs/n"}
+    for link in ({"patternProperties": {"a": again}}, {"prefixItems": [again]}):
+        types = ["object", "array"]
+        schema = {"properties": {"a": again}, "$defs": {"n": {"allOf": [link, link], "type": types}}}
+        (found,) = SchemaCheck(schema).violations({"a": nested(1, in_list="prefixItems" in link)})
+        assert "references multiply the faults" in found.message
 
 
 def test_faults_in_trees_and_long_lists_are_listed() -> None:
