@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from toolcrib.errors import InvalidInput
+from toolcrib.schema import ArgumentCheck
 from toolcrib.schema.validate import settler
 
 
@@ -69,6 +71,13 @@ def test_a_type_that_contains_itself() -> None:
         "size": 0,
         "children": [{"size": 2}, {"size": 0, "children": [{"size": 0}]}],
     }
+
+
+def test_a_value_of_a_type_that_is_only_itself_is_refused() -> None:
+    schema = {"type": "object", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        ArgumentCheck(schema).check({})
 
 
 def test_a_default_is_never_shared() -> None:

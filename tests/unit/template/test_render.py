@@ -160,6 +160,8 @@ def test_after_two_dashes_a_value_may_begin_with_a_dash() -> None:
     assert argv(["--", "${a}"], a="-rf") == ["--", "-rf"]
     with pytest.raises(InvalidInput):
         argv(["${b}", "${a}"], a="-rf", b="--")
+    with pytest.raises(InvalidInput):
+        argv(["-${b}", "${a}"], a="-rf", b="-")
 
 
 @pytest.mark.parametrize("render", [render_env, render_path, lambda t, v: render_argv([t], v)])
