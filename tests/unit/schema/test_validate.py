@@ -6,8 +6,8 @@ import copy
 import datetime
 import enum
 import json
-from types import MappingProxyType
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
