@@ -242,7 +242,10 @@ def value_of(ctx: CallContext, name: str, done: Completed, form: str, warnings: 
         return _json(ctx, name, done)
     data = done.stdout
     if total > kept:
-        warnings.append(f"the output is cut: {kept} of {total} bytes are kept")
+        warnings.append(
+            f"the output is cut at the tool's limit: {kept:,} of {total:,} bytes are kept;"
+            " ask for less, or raise limits.output_bytes in the manifest"
+        )
         data = uncut(ctx, data)
     text = decoded(data, warnings, "the output")
     return data if text is None else text
@@ -252,7 +255,7 @@ def _json(ctx: CallContext, name: str, done: Completed) -> Any:
     kept, total = len(done.stdout), done.stdout_total
     if total > kept:
         raise ToolFailed(
-            f"{name} wrote {total} bytes, more than the {kept} that are kept",
+            f"{name} wrote {total:,} bytes, more than its limit of {kept:,}",
             hint="Write less, or raise limits.output_bytes in the manifest.",
             details=facts(done),
         )

@@ -41,7 +41,10 @@ def test_a_long_file_is_cut_and_says_so(crib: Crib) -> None:
     reader(crib, ".", limits={"output_bytes": 100})
     result = crib.call("read", {"p": "long"})
     assert result.value == "x" * 100
-    assert "100 of 500 bytes" in result.warnings[0]
+    assert result.warnings[0] == (
+        "the file is cut at the tool's limit: 100 of 500 bytes are returned;"
+        " to get all, raise limits.output_bytes in the manifest"
+    )
 
 
 @pytest.mark.parametrize("kept", range(8, 30))

@@ -127,7 +127,11 @@ def five():
         ),
         ("return 2**70", "tool_failed", "64-bit"),
         ("raise ValueError('\\ud800')", "tool_failed", "ValueError: ?"),
-        ("return 'x' * 2_000_000", "tool_failed", "returned 2000013 bytes, more than the 1048576 allowed"),
+        (
+            "return 'x' * 2_000_000",
+            "tool_failed",
+            "returned 2,000,013 bytes, more than its limit of 1,048,576",
+        ),
     ],
 )
 def test_whatever_a_tool_does_is_a_clear_error(crib: Crib, body: str, code: str, expected: str) -> None:

@@ -139,7 +139,10 @@ def _text(ctx: CallContext, done: Completed, warnings: list[str]) -> str:
 
 def _stream(ctx: CallContext, kept: bytes, total: int, name: str, warnings: list[str]) -> str:
     if total > len(kept):
-        warnings.append(f"{name} is cut: {len(kept)} of {total} bytes are kept")
+        warnings.append(
+            f"{name} is cut at its limit: {len(kept):,} of {total:,} bytes are kept;"
+            " to get all, write it to a file and read that in parts"
+        )
         kept = uncut(ctx, kept)
     text = decoded(kept, warnings, name)
     return f"({total:,} bytes of binary data: {media_type_of(kept)})" if text is None else text

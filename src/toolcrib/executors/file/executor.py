@@ -62,7 +62,10 @@ class FileExecutor:
         warnings: list[str] = []
         details: dict[str, Any] = {"bytes": content.total}
         if content.total > len(content.data):
-            warnings.append(f"the file is cut: {len(content.data)} of {content.total} bytes are returned")
+            warnings.append(
+                f"the file is cut at the tool's limit: {len(data):,} of {content.total:,} bytes are returned;"
+                " to get all, raise limits.output_bytes in the manifest"
+            )
             details["truncated"] = {"kept_bytes": len(content.data), "total_bytes": content.total}
             data = uncut(ctx, data)
         value: Any = data

@@ -222,7 +222,7 @@ def _answer(name: str, done: Completed) -> dict[str, Any]:
     """Return the answer of our child: with a value, or with all keys of a failure."""
     if done.result_total > len(done.result):
         raise ToolFailed(
-            f"{name} returned {done.result_total} bytes, more than the {len(done.result)} allowed",
+            f"{name} returned {done.result_total:,} bytes, more than its limit of {len(done.result):,}",
             hint="Return less, or raise limits.output_bytes in the manifest.",
             details=facts(done),
         )

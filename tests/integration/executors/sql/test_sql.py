@@ -129,7 +129,7 @@ def test_a_statement_that_never_ends_is_ended(shop: Crib) -> None:
 def test_too_many_rows_are_an_error_and_not_cut(shop: Crib) -> None:
     many = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 9999) SELECT x FROM c"
     tool(shop, many, limits={"output_bytes": 1000})
-    assert "more than the 1000 allowed" in failed(shop.call("q", {}), "tool_failed")
+    assert "more than its limit of 1,000" in failed(shop.call("q", {}), "tool_failed")
 
 
 def test_what_is_missing_is_said(shop: Crib) -> None:
