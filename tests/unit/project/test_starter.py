@@ -141,6 +141,9 @@ def test_a_place_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file"):
         make(tmp_path / "file/below")
+    with pytest.raises(UsageError, match="virtual environment"):
+        make(tmp_path / "a:b", examples=True)
+    assert not any((tmp_path / "a:b").iterdir())
 
 
 def test_what_the_machine_does_not_allow_is_no_wrong_use(tmp_path: Path) -> None:

@@ -44,11 +44,13 @@ def make(folder: str | os.PathLike[str], *, examples: bool = False) -> Made:
     try:
         root.mkdir(parents=True, exist_ok=True)
         new = _is_new(root)
+        # First, because some folders cannot have one: then nothing is made.
+        environment = _environment(root) if examples else []
         created = list(_copy(_FILES / "base", root, _home(root)))
         created += _schema(_home(root), root)
         if examples:
             created += _copy(_FILES / "examples", root, _home(root))
-            created += _environment(root)
+        created += environment
     except OSError as error:
         message = f"{error.filename or root} cannot be written: {error.strerror}"
         if error.errno in _NO_FOLDER:
