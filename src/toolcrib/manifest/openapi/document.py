@@ -321,7 +321,9 @@ def _plain_data(data: Any, where: str) -> Any:
             for source in merged if isinstance(merged, list) else [merged]:
                 made |= plain(source, depth + 1) if isinstance(source, dict) else {}
             return made | {_key(key): plain(item, depth + 1) for key, item in value.items() if key != _MERGE}
-        if isinstance(value, list | tuple | set):
+        if isinstance(value, set):  # `!!set`: sorted, so that each import gives the same.
+            value = sorted(value, key=repr)
+        if isinstance(value, list | tuple):
             return [plain(item, depth + 1) for item in value]
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             # JSON and the faster parser read such a number like this too.

@@ -89,6 +89,13 @@ def test_yaml_as_people_write_it() -> None:
     assert read(YAML.encode("utf-16")).version == "3.0"
 
 
+def test_a_set_has_the_same_order_each_time() -> None:
+    # A key that is there twice is for the tolerant parser, whose sets have an order by chance.
+    names = sorted("abcdefghijklm")
+    text = f"openapi: 3.0.0\na: 1\na: 2\nb: !!set {{{', '.join(reversed(names))}}}\n"
+    assert read(text).root.value["b"] == names
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
