@@ -78,7 +78,7 @@ class SchemaCheck:
 
 
 def _fault(message: str) -> str:
-    """Return the library's message about a schema, in words for its author where it speaks of itself."""
+    """Return the message of the library about a schema, without the library's own terms."""
     pattern = message.removesuffix(' is not a "regex"')
     if pattern != message:
         return f"{pattern} is not a regex, or has look-ahead, look-behind or back-references"
