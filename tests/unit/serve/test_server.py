@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -64,6 +65,20 @@ async def test_half_a_head_does_not_end_the_answer_before_it() -> None:
             one.close()
 
 
+async def refused(reader: asyncio.StreamReader, status: bytes, code: str) -> None:
+    """Read the answer to what is no request: JSON, with the headers of every answer, and its end."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %b\r\n" % status)
+    lines = (
+        b"content-type: application/json",
+        b"x-content-type-options: nosniff",
+        b"connection: close",
+        b"date",
+    )
+    assert [line for line in lines if b"\r\n" + line not in head] == []
+    assert json.loads(await reader.read())["error"]["code"] == code
+
+
 async def test_a_long_head_is_refused_while_it_comes() -> None:
     async with served(30, asyncio.Event()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -72,7 +87,15 @@ async def test_a_long_head_is_refused_while_it_comes() -> None:
         for _ in range(MAX_HEAD // len(line) + 2):
             writer.write(line)
             await asyncio.sleep(0)
-        assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
+        await refused(reader, b"431 Request Header Fields Too Large", "too_large")
+        writer.close()
+
+
+async def test_what_is_no_request_is_refused_in_the_form_of_all_errors() -> None:
+    async with served(30, asyncio.Event()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await refused(reader, b"400 Bad Request", "invalid")
         writer.close()
 
 

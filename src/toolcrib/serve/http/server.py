@@ -9,11 +9,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 from starlette.types import ASGIApp
 
-from toolcrib.errors import ConflictError, UsageError
+from toolcrib.errors import ConflictError, InvalidError, TooLarge, ToolcribError, UsageError
+from toolcrib.serve.http.app import SECURITY_HEADERS
+from toolcrib.serve.http.problems import problem
 
 GRACE_S = 10
 """Seconds that the calls of running requests have to end after a signal, before they are cancelled."""
@@ -22,7 +25,6 @@ _ANSWERS_S = 3
 HEAD_S = 20.0
 MAX_HEAD = 128 << 10
 """Bytes of a head that is not complete yet."""
-_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class HeadLimits(asyncio.Protocol):
@@ -36,6 +38,7 @@ class HeadLimits(asyncio.Protocol):
     head_s = HEAD_S
     cycle: Any
     transport: Any
+    server_state: Any
     _head = 0
     _timer: asyncio.TimerHandle | None = None
 
@@ -59,11 +62,23 @@ class HeadLimits(asyncio.Protocol):
             self._head += len(data)
         if self._head > MAX_HEAD:
             if not self._is_answering:
-                self.transport.write(_TOO_LARGE)
+                self._answer(431, TooLarge(f"the head of the request is larger than {MAX_HEAD:,} bytes"))
             self.transport.close()
         elif self._timer is None and not (in_body and self._is_answering):
             # Also for the rest of a body whose request is answered: nobody else limits it.
             self._start_timer()
+
+    def send_400_response(self, _: str) -> None:
+        """Refuse what cannot be read as a request; uvicorn calls this."""
+        self._answer(400, InvalidError("this cannot be read as an HTTP request"))
+        self.transport.close()
+
+    def _answer(self, status: int, error: ToolcribError) -> None:
+        """Answer in place of the application, in the form of its errors."""
+        answer = problem(error, {**SECURITY_HEADERS, "connection": "close"})
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()]
+        lines += [b"%b: %b" % line for line in (*self.server_state.default_headers, *answer.raw_headers)]
+        self.transport.write(b"\r\n".join((*lines, b"", bytes(answer.body))))
 
     def on_message_complete(self) -> None:
         """Note the end of a body, which uvicorn does not where its request was answered before."""
