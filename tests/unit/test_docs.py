@@ -29,7 +29,7 @@ from toolcrib.cli.group import COMMANDS
 from toolcrib.cli.group import toolcrib as program
 from toolcrib.core.bound import Options
 from toolcrib.executors.function.threads import MAX_THREADS
-from toolcrib.project.config.settings import KEYS, load_config
+from toolcrib.project.config.settings import KEYS, Config, load_config
 from toolcrib.schema.types import TypeSchemas
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +122,9 @@ def test_every_command_that_a_page_names_exists() -> None:
 
 def test_exactly_the_settings_are_documented() -> None:
     assert sorted(first_cells(section(text_of("docs/project.md"), "## Settings"))) == sorted(KEYS)
+    settings = [one.metadata["setting"] for one in fields(Config) if "setting" in one.metadata]
+    waiting = {one.key for one in settings if one.weakens is not None} | {".mcp.json"}
+    assert set(first_cells(section(text_of("docs/security.md"), "### Settings"))) == waiting
 
 
 def known_below(folder: Path, settings: dict[str, Any]) -> set[str] | None:

@@ -92,7 +92,7 @@ def test_the_address_and_the_variable_for_the_token_can_be_written(hosts: Hosts)
     with http_server(hosts.crib.root) as server:
         address = f"{server.address}/mcp"
         for host in sorted(FILES.keys() - {"claude-desktop"}):
-            assert "Nothing was written" in hosts.connect(host, "--http", address)[2]
+            assert "add --write to this command" in hosts.connect(host, "--http", address)[2]
             assert not hosts.file(host).exists()
             code, _, note = hosts.connect(host, "--http", address, "--write")
             assert (code, "Set TOOLCRIB_TOKEN" in note) == (0, True)

@@ -40,7 +40,7 @@ def media_type_of(content_type: str, allowed: Iterable[str]) -> str:
     found = content_type.partition(";")[0].strip().lower()
     if found not in allowed:
         raise UnsupportedMediaType(
-            f"the body is {found or 'of no type'}", hint=f"Send Content-Type: {' or '.join(allowed)}."
+            f"the body is {found or 'without a type'}", hint=f"Send Content-Type: {' or '.join(allowed)}."
         )
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,8 +78,7 @@ def command(
         print_note(f"{path} has this server already; nothing to change.")
     elif not write:
         print_result(diff, nl=False)
-        words = shlex.join([host, *([] if file is None else [file])])
-        print_note(f"Nothing was written. To change {path}: toolcrib connect {words} --write")
+        print_note(f"Nothing was written. To change {path}, add --write to this command.")
     else:
         print_note(f"changed {path}" + (f"; as it was: {backup}" if backup else ""))
         if http is not None:
