@@ -240,7 +240,10 @@ class _Reader:
         elif name in _OPTIONS_IN:
             self.command([_OPTIONS_IN[name], *text.split()], list(folders))
         elif name == "PYTHONPATH":
-            self._modules += (_joined(folder, one) for one in text.split(":") for folder in folders)
+            places = [_joined(folder, one) for one in text.split(":") for folder in folders]
+            self._modules += places
+            for archive in filter(self._is_file, places):
+                self._count(archive, folders)
             for module in _STARTED:
                 self.module(module, self._modules)
 

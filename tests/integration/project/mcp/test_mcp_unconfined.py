@@ -148,6 +148,8 @@ async def test_code_of_the_project_is_not_loaded_into_it(crib: Crib, bin_: Path)
         (["compose", "run"], {"COMPOSE_FILE": "all.yml"}, "deploy/c.yml"),
         (["compose", "run"], {"COMPOSE_FILE": "all.yml"}, "vars"),
         (["compose", "run"], {}, ".env"),
+        (["compose", "-f", "deploy/filled.yml", "run"], {}, "deploy/.env"),
+        (["compose", "--env-file", "vars", "run"], {}, "vars"),
         (["compose", "run"], {}, "deploy/named.yml"),
     ],
 )
@@ -163,6 +165,7 @@ def test_a_changed_file_by_which_it_decides_what_to_start_waits_for_trust(
     crib.write(
         "one.yml", "services: {y: {image: z, env_file: [{path: vars}], volumes: ['./unrelated.yml:/x']}}"
     )
+    crib.write("deploy/filled.yml", "services: {x: {image: z, volumes: ['${FROM}:/x']}}")
     crib.write(".env", "COMPOSE_FILE='compose.yaml:deploy/named.yml'\n")
     crib.trust()
     crib.write("unrelated.yml", "x")

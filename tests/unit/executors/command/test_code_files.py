@@ -164,9 +164,11 @@ def test_variables_that_load_code_count(root: Path) -> None:
 
 
 def test_modules_that_are_found_by_a_variable_count(root: Path) -> None:
-    found = code_files(("python3", "app/unused.py"), str(root), ".", Paths(), {"PYTHONPATH": "site"})
+    (root / "more.zip").touch()
+    env = {"PYTHONPATH": "site:more.zip:none.zip"}
+    found = code_files(("python3", "app/unused.py"), str(root), ".", Paths(), env)
     names = [file.path for file in found if file.part == "script"]
-    assert names == ["site/sitecustomize.py", "site/deep.py", "app/unused.py"]
+    assert names == ["more.zip", "site/sitecustomize.py", "site/deep.py", "app/unused.py"]
 
 
 def test_a_hostile_line_is_read_at_once(root: Path) -> None:

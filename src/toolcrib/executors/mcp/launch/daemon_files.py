@@ -31,19 +31,23 @@ def daemon_files(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: P
     `cwd` is its real working folder, and `env` the variables beside the user's own.
     """
     known: dict[str, None] = {}
-    waiting = list(_of_line(argv, cwd, env, paths))
+    folders = [cwd, *(os.path.join(cwd, path) for name, path in _options(argv) if path and name in _FOLDERS)]
+    waiting = list(_of_line(argv, cwd, env, folders, paths))
     while waiting:
         path = waiting.pop(0)
         if path not in known:
             known[path] = None
-            waiting += _named_in(path, paths) if path.endswith((".yml", ".yaml")) else ()
+            waiting += _named_in(path, folders, paths) if path.endswith((".yml", ".yaml")) else ()
     yield from known
 
 
-def _named_in(path: str, paths: Paths) -> Iterator[str]:
+def _named_in(path: str, folders: Sequence[str], paths: Paths) -> Iterator[str]:
     """Yield the files that a compose file includes, extends, or takes variables from."""
+    raw = paths.text(path, 1 << 20)
+    if b"$" in raw:
+        yield from (f"{folder}/.env" for folder in (os.path.dirname(path), *folders))
     try:
-        data = load(paths.text(path, 1 << 20), path).data
+        data = load(raw, path).data
         services = data.get("services") or {}
         named = [data.get("include"), *(part for one in services.values() for part in map(one.get, _KEYS))]
     except (ManifestError, AttributeError, TypeError):  # The client refuses another form as well.
@@ -62,13 +66,16 @@ def _texts(value: object) -> Iterator[str]:
         yield from (text for key in ("file", "path", "env_file") for text in _texts(value.get(key)))
 
 
-def _of_line(argv: Sequence[str], cwd: str, env: Mapping[str, str], paths: Paths) -> Iterator[str]:
+def _of_line(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], folders: Sequence[str], paths: Paths
+) -> Iterator[str]:
     given = [*_options(argv), ("DOCKER_CONFIG", os.environ.get("DOCKER_CONFIG", "")), *env.items()]
     given += [("-f", file) for file in env.get("COMPOSE_FILE", "").split(":")]
+    given += [("-f", file) for file in env.get("COMPOSE_ENV_FILES", "").split(",")]
     named = [(name, os.path.join(cwd, value)) for name, value in given if value]
-    yield from (path for name, path in named if name in _FILES)
     composes = "compose" in argv or os.path.basename(argv[0]).endswith("-compose")
-    for folder in [cwd, *(path for name, path in named if name in _FOLDERS)] if composes else ():
+    yield from (path for name, path in named if name in _FILES or (composes and name == "--env-file"))
+    for folder in folders if composes else ():
         yield from (f"{folder}/{name}" for name in _COMPOSE)
         if b"COMPOSE_" in (text := paths.text(f"{folder}/.env", 1 << 20)):
             yield f"{folder}/.env"
