@@ -121,6 +121,7 @@ async def test_proxies_from_the_environment_are_not_used(monkeypatch: pytest.Mon
             "undecodable",
             False,
         ),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1\r\n\r\n\x06", "undecodable", False),
     ],
 )
 async def test_a_broken_answer_is_a_clear_error(sent: bytes, reason: str, retryable: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from email import message_from_bytes
 from email.policy import HTTP
 from typing import Any
@@ -173,6 +174,7 @@ REFUSED = [
     ({"headers": {"X": "${a}"}}, "simple", False, ["a\r\nB: c"], "line breaks"),
     ({"cookies": {"k": "${a}", "s": "1"}}, "form", True, {"s": "2"}, "name of another entry"),
     ({"cookies": {"k": "${a}"}}, "cookie", False, ["a; b"], "';'"),
+    ({"query": {"q": "${a}"}}, "deepObject", True, json.loads('{"a":' * 22 + "1" + "}" * 22), "too deeply"),
     ({"url": "/${a}"}, "label", True, ["a.b"], "'.'"),
     ({"url": "/${a}"}, "simple", False, [], "empty list"),
     ({"url": "/${a}"}, "simple", False, [".."], "neither empty nor"),
