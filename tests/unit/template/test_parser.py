@@ -143,7 +143,7 @@ def test_namespaces_come_from_schema_and_permissions() -> None:
         "allOf": [{"properties": {"b": {}}}, {"$ref": "#/$defs/more"}, True],
         "if": {"properties": {"c": {}}},
         "$defs": {
-            "more": {"properties": {"d": {}}, "allOf": [{"$ref": "#"}]},
+            "more": {"properties": {"d": {}}, "allOf": [{"$ref": "#/$defs/more"}]},
             "unused": {"properties": {"e": {}}},
         },
     }
