@@ -237,9 +237,12 @@ def no_capability_is_left(ground: Ground) -> None:
 
 @claim
 def every_layer_is_in_force(ground: Ground) -> None:
-    done = shell(ground, "grep -E '^Seccomp' /proc/self/status; cat /proc/self/cgroup")
+    limit = "/proc/sys/user/max_user_namespaces"
+    done = shell(ground, f"grep -E '^Seccomp' /proc/self/status; cat /proc/self/cgroup {limit}")
     assert "Seccomp:\t2" in said(done), said(done)
     assert "toolcrib" not in said(done), said(done)
+    missing = done.enforcement.get("missing", ())
+    assert done.stdout.endswith(b"\n0\n") or "max_user_namespaces" in missing, said(done)
     outside, project = ground.outside, ground.project
     # Landlock says no (EACCES) where the mounts alone would say that it is read-only or let it be.
     done = python(

@@ -30,14 +30,16 @@ print(json.dumps(answer))
 """
 
 
-GRANTED = """
+MOUNTED = """
 import asyncio, sys
 from toolcrib.errors import PermissionDenied
 from toolcrib.sandbox import Confinement, run
-try:
-    asyncio.run(run(Confinement(argv=("ls",), cwd="/", read=(sys.argv[1],))))
-except PermissionDenied as error:
-    print(error.message)
+for folder in sys.argv[1:]:
+    job = Confinement(argv=("grep", folder, "/proc/self/mountinfo"), cwd="/", read=(folder,))
+    try:
+        print(*(line.split()[5] for line in asyncio.run(run(job)).stdout.decode().splitlines()))
+    except PermissionDenied as error:
+        print(error.message)
 """
 
 
@@ -55,14 +57,16 @@ def test_a_missing_mechanism_is_named_and_nothing_runs() -> None:
     assert "all together" in answer["missing"]
 
 
-def test_a_grant_with_a_file_system_of_the_kernel_inside_is_refused(tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    mount = 'mount --rbind /proc "$0" && exec "$@"'
-    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, str(inside)]
+def test_what_is_mounted_inside_a_grant_is_confined_too_or_refused(tmp_path: Path) -> None:
+    disk, kernel = tmp_path / "a/disk", tmp_path / "b/proc"
+    for folder in (disk, kernel):
+        folder.mkdir(parents=True)
+    mount = f'mount -t tmpfs none {disk} && mount --rbind /proc {kernel} && exec "$0" "$@"'
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount]
     able = subprocess.run([*unshare, "true"], capture_output=True, check=False)
     need(f"mounts of its own ({able.stderr.decode().strip()})", able.returncode == 0)
-    done = subprocess.run(
-        [*unshare, sys.executable, "-c", GRANTED, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == f"a grant contains the kernel's file system proc: {inside}\n", done.stderr
+    script = [sys.executable, "-c", MOUNTED, str(disk.parent), str(kernel.parent)]
+    done = subprocess.run([*unshare, *script], capture_output=True, text=True, check=False)
+    grant, refusal = done.stdout.splitlines()
+    assert grant.count("ro,nosuid,nodev") == 2, done
+    assert refusal == f"a grant contains the kernel's file system proc: {kernel}", done
