@@ -92,7 +92,7 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: 
     widths = [max(map(cell_width, column)) for column in zip(headings, *cells, strict=True)][:-1]
     start = sum(widths) + _GAP * len(widths)
     if width is not None and width - start < _LEAST:
-        return _stacked(cells, width)
+        return _stacked(headings, cells, width)
     lines = []
     for row in [list(headings), *cells]:
         lead = "".join(
@@ -104,10 +104,11 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: 
     return lines
 
 
-def _stacked(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+def _stacked(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     lines: list[str] = []
+    names = [heading.lower() for heading in headings[1:-1]]
     for row in rows:
-        facts = ", ".join(cell for cell in row[1:-1] if cell)
+        facts = ", ".join(f"{name} {cell}" for name, cell in zip(names, row[1:-1], strict=True) if cell)
         lines += wrap(f"{row[0]} ({facts})" if facts else row[0], width)
         lines += [f"  {line}" for line in wrap(row[-1], max(1, width - 2))]
     return lines

@@ -34,7 +34,7 @@ def test_a_terminal_gets_the_last_column_wrapped() -> None:
 def test_a_narrow_one_gets_them_one_below_the_other(width: int) -> None:
     lines = format_table(HEADINGS, ROWS, width)
     assert max(map(cell_width, lines)) <= max(width, 4)
-    assert "".join(lines).replace(" ", "").startswith("scan(command)ListseveryTODO")
+    assert "".join(lines).replace(" ", "").startswith("scan(kindcommand)ListseveryTODO")
 
 
 def test_nothing_steers_the_terminal() -> None:
