@@ -239,9 +239,11 @@ class Pipeline:
     def unknown(self, name: str, ctx: Context | None = None) -> ToolcribError:
         """Return why there is no such tool: its manifest is wrong, or the name is.
 
-        The nearest name is suggested only to a caller who may see that tool.
+        The reason and the nearest name are only for a caller who may see that tool.
         """
-        error = self._missing(name) if self._missing is not None else None
+        identity = None if ctx is None else ctx.identity
+        covered = identity is None or identity.covers(name)
+        error = self._missing(name) if self._missing is not None and covered else None
         if error is not None:
             return error
         # A tool of an MCP server is often called by its own name, without the server's.

@@ -20,7 +20,8 @@ def test_an_artifact_is_read_by_its_own_client_also_in_ranges(crib: Crib) -> Non
         called = server.send("POST", "/tools/invoke/sh", {"args": {"c": "seq 100000"}})
         assert called.status == 200, called.body
         vault = Vault(crib.root, server.data)
-        (found,) = Artifacts(vault.folder / "artifacts").all(None)
+        artifacts = Artifacts(vault.folder / "artifacts")
+        (found,) = artifacts.all(None)
         path = f"/tools/artifacts/{found.id}"
         whole = server.send("GET", path)
         assert (whole.status, len(whole.body)) == (200, found.size)
@@ -41,6 +42,9 @@ def test_an_artifact_is_read_by_its_own_client_also_in_ranges(crib: Crib) -> Non
         uri = f"toolcrib://artifacts/{found.id}"
         refused = modern(server, "resources/read", {"uri": uri}, headers={"Mcp-Name": uri}, token=other)
         assert refused.json["error"]["code"] == -32602
+        odd = artifacts.put(b"x", "text/html\r\nA: b", tool="sh", call_id=None, caller="token:other")
+        answer = server.send("GET", f"/tools/artifacts/{odd.id}", token=other)
+        assert (answer.headers["Content-Type"], answer.body) == ("application/octet-stream", b"x")
         assert server.send("GET", "/tools/artifacts/nothing").code == "not_found"
         Path(found.path).unlink()
         assert server.send("GET", path).code == "not_found"

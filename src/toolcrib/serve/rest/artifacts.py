@@ -12,6 +12,7 @@ from toolcrib.serve.http import Routes
 from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()
+_MEDIA_TYPE = re.compile(r"[!-~]+/[ -~]{1,200}")
 _RANGE = re.compile(rb"bytes=(\d{0,15})-(\d{0,15})")
 
 
@@ -34,7 +35,10 @@ def get_artifact(request: RestRequest) -> Response:
         # An output may be HTML: shown as a page of this server, its scripts would act with the session.
         "Content-Disposition": "attachment",
     }
-    return _Output(found.path, headers=headers, media_type=found.media_type)
+    # A mounted server may name a type that no header can have.
+    is_plain = _MEDIA_TYPE.fullmatch(found.media_type) is not None
+    media_type = found.media_type if is_plain else "application/octet-stream"
+    return _Output(found.path, headers=headers, media_type=media_type)
 
 
 class _Output(FileResponse):

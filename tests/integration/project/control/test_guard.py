@@ -360,6 +360,9 @@ async def test_a_token_is_held_to_its_scopes_and_tools(crib: Crib) -> None:
     failed(await invoke(crib, "count", COUNT, "token:r", reader), "invalid_token")
     assert (await invoke(crib, "count", COUNT, "token:n", narrow)).ok
     failed(await invoke(crib, "other", {"c": "echo"}, "token:n", narrow), "invalid_token")
+    crib.write(".toolcrib/tools/broken/tool.yml", "name: broken\nnonsense: 1\n")
+    failed(await invoke(crib, "broken", {}, "token:r", reader), "invalid_manifest")
+    failed(await invoke(crib, "broken", {}, "token:n", narrow), "tool_not_found")
     async with crib.open() as project:
         assert [tool.name for tool in project.tools("token:n", narrow)] == ["count"]
 
