@@ -27,6 +27,8 @@ _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _LOG_LEVEL_KEY = "io.modelcontextprotocol/logLevel"
 _KNOWN = ("elicitation", "sampling", "roots")
 _MOST_ROUNDS = 20
+_MOST_OPEN = 64
+"""Questions of a server that have no answer yet; further ones are refused."""
 _MOST_ELICITED = 1_000
 _Send = Callable[..., Awaitable[Any]]
 
@@ -166,6 +168,8 @@ class Relays:
     def __init__(self) -> None:
         self.asked = False
         """True once the server has asked anything."""
+        self._open = 0
+        """The number of its questions without an answer."""
         self._running: dict[CallRelay, None] = {}
         self._elicited: dict[str, CallRelay] = {}
         """Elicitation by URL to the call that it belongs to."""
@@ -224,15 +228,20 @@ class Relays:
         self.asked = True
         if (call := self._asked_call()) is None:
             return ErrorData(code=INVALID_REQUEST, message="no single call is known that this belongs to")
+        if self._open >= _MOST_OPEN:
+            return ErrorData(code=INVALID_REQUEST, message=f"{_MOST_OPEN} questions have no answer yet")
         request: dict[str, Any] = {"method": method}
         if params is not None:
             request["params"] = shown = as_json(params)
             shown.pop("_meta", None)
             self._expect(shown, call)
+        self._open += 1
         try:
             return kind.model_validate(await call.ask(request))
         except (ToolcribError, ValueError) as error:
             return ErrorData(code=INVALID_REQUEST, message=str(error)[:500])
+        finally:
+            self._open -= 1
 
     def _expect(self, asked: Any, relay: CallRelay) -> None:
         """Remember the call that an elicitation belongs to: the server says when its user has been there."""

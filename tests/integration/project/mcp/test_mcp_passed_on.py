@@ -164,6 +164,29 @@ async def test_secrets_in_what_a_server_says_and_asks_are_masked(crib: Crib) -> 
         await connection.drain(0)
 
 
+INSISTING = (
+    ASKING.replace('"id": "q"', '"id": number')
+    .replace(
+        '    send({"jsonrpc": "2.0", "id": number',
+        '    for number in range(1, 66): send({"jsonrpc": "2.0", "id": number',
+    )
+    .replace('!= "q"', "!= 65")
+)
+
+
+async def test_a_server_has_a_bounded_number_of_open_questions(crib: Crib) -> None:
+    class Silent(Client):
+        async def ask(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+            """Never answer."""
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    mount(crib, "raw", INSISTING)
+    async with crib.open() as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        assert (await call(project, Silent())).unwrap() == "64 questions have no answer yet"
+
+
 NEEDS_URL = RAW.replace(
     '{"code": -32601, "message": "Method not found"}',
     '{"code": -32042, "message": "log in first", "data": {"elicitations": [{"url": "https://a.example/"}]}}',

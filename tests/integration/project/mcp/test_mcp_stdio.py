@@ -207,18 +207,28 @@ async def test_a_flood_on_stderr_and_rubbish_on_stdout_do_no_harm(crib: Crib) ->
         assert len(server(project, "flood").server.stderr) <= 65_536
 
 
-async def test_an_endless_line_ends_the_server_not_us(crib: Crib) -> None:
-    endless = RAW + textwrap.dedent("""
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ('"x" * 1_000_000', "16 MiB"),
+        (
+            'json.dumps({"jsonrpc": "2.0", "id": "x" * 500_000, "method": "ping"}) + "\\n"',
+            "does not read the answers",
+        ),
+    ],
+)
+async def test_endless_output_ends_the_server_not_us(crib: Crib, written: str, reason: str) -> None:
+    endless = RAW + textwrap.dedent(f"""
         def called(message):
             while True:
-                sys.stdout.write("x" * 1_000_000)
+                sys.stdout.write({written})
         main()
     """)
     mount(crib, "endless", endless)
     async with opened(crib) as project:
         assert "ended before it answered" in failed(await project.call("endless__hello"), "tool_failed")
         await until(lambda: server(project, "endless").server.error)
-        assert "16 MiB" in str(server(project, "endless").server.error)
+        assert reason in str(server(project, "endless").server.error)
 
 
 async def test_a_changed_list_is_followed_where_changes_are_asked_for(crib: Crib) -> None:
