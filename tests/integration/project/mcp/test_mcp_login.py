@@ -9,6 +9,7 @@ import json
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -18,6 +19,9 @@ from tests.crib import Crib
 from tests.integration.project.mcp.test_mcp_http import Remote
 from tests.mcp_servers import write
 from toolcrib.errors import ToolcribError
+from toolcrib.executors.mcp.login import Login, OAuthTokens
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+from toolcrib.state import Vault
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -169,3 +173,18 @@ async def test_nobody_logs_in(crib: Crib, guarded: Guarded) -> None:
         with pytest.raises(ToolcribError, match="nobody logged in"):
             await project.servers.login("far", lambda _: None, limit_s=0.3)
     assert guarded.grants == []
+
+
+async def test_a_person_is_asked_once_about_each_host(tmp_path: Path) -> None:
+    tokens = OAuthTokens(Vault(tmp_path), ServerSpec("far", "http"))
+    asked: list[str] = []
+
+    def allow(host: str) -> bool:
+        asked.append(host)
+        return host == "good:443"
+
+    login = Login(tokens, lambda _: None, allow=allow)
+    answers = [login.login_host(host) for host in ("good:443", "bad:443", "good:443", "bad:443")]
+    assert (answers, asked) == ([True, False, True, False], ["good:443", "bad:443"])
+    again = Login(tokens, lambda _: None, allow=allow)
+    assert (again.login_host("good:443"), asked) == (True, ["good:443", "bad:443"])
