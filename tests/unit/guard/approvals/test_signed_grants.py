@@ -77,6 +77,17 @@ def test_only_the_call_that_used_a_decision_up_gives_it_back(address: Address) -
     waits(service, 1)
 
 
+def test_a_later_attempt_gives_nothing_back_because_an_earlier_one_may_have_run(address: Address) -> None:
+    service = approvals(address, key=b"k" * 32)
+    service.approve(waits(service, 1).id, "ada")
+    for _ in range(2):
+        attempt = service.seek(ask(1, durable=True, call_id="c1"))
+        assert isinstance(attempt, Permit)
+    service.give_back(attempt)
+    waits(service, 1)
+    assert isinstance(service.seek(ask(1, durable=True, call_id="c1")), Permit)
+
+
 def test_what_is_signed_is_the_same_after_it_was_stored(address: Address) -> None:
     service = approvals(address, key=b"k" * 32)
     asked = waits(service, 1)
