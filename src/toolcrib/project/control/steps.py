@@ -273,12 +273,18 @@ class ApprovalStep:
         if ctx.permit is not None and ctx.permit.edited:
             self.questions(ctx)  # The policy must not deny the arguments that the person put in.
         try:
-            return await proceed(ctx)
-        except RateLimited:
-            # Only `RateStep` raises it here, before the tool starts. What a tool raises is in its result.
-            if ctx.permit is not None:
-                await ask(self._store.state, partial(self._store.approvals.give_back, ctx.permit))
+            result = await proceed(ctx)
+        except RateLimited:  # of `RateStep`; what a tool or a middleware raises is in the result
+            await self._give_back(ctx)
             raise
+        if isinstance(result.error, RateLimited) and not ctx.reported:  # No attempt has begun.
+            await self._give_back(ctx)
+        return result
+
+    async def _give_back(self, ctx: Context) -> None:
+        """Leave the approval of a call that did not run for the next call."""
+        if ctx.permit is not None:
+            await ask(self._store.state, partial(self._store.approvals.give_back, ctx.permit))
 
     async def _answered(self, ctx: Context, question: Question) -> Result | None:
         """Wait for the approval; return a `pending` result to a caller who does not want to wait.

@@ -171,16 +171,25 @@ def test_a_missing_secret_uses_up_no_approval(crib: Crib) -> None:
     failed(crib.call("sh", script), "approval_required")
 
 
-def test_a_rate_limit_uses_up_no_approval(crib: Crib) -> None:
+@pytest.mark.parametrize(
+    "setting",
+    ["limits: {calls_per_minute: 1}", "middleware: [{use: rate_limit, options: {per_minute: 1}}]"],
+)
+async def test_a_rate_limit_uses_up_no_approval(crib: Crib, setting: str) -> None:
     counting(crib, **ASKS)
-    for script in (other := {"c": "true"}, COUNT):
-        approve(crib, crib.call("count", script))
-    crib.write(".toolcrib/config.yml", "limits: {calls_per_minute: 1}\n")
-    assert crib.call("count", other).ok
-    failed(crib.call("count", COUNT), "rate_limited")
+    async with crib.open() as project:
+        for script in (other := {"c": "true"}, COUNT):
+            waiting = await project.call("count", script, wait="pending")
+            assert waiting.details is not None
+            project.approval_service.approve(waiting.details["approval"], "ann")
+    crib.write(".toolcrib/config.yml", f"{setting}\n")
+    async with crib.open() as project:
+        assert (await project.call("count", other)).ok
+        failed(await project.call("count", COUNT), "rate_limited")
     crib.write(".toolcrib/config.yml", "")
-    assert crib.call("count", COUNT).ok
-    failed(crib.call("count", COUNT), "approval_required")
+    async with crib.open() as project:
+        assert (await project.call("count", COUNT)).ok
+        failed(await project.call("count", COUNT), "approval_required")
 
 
 async def test_a_caller_may_wait_until_a_person_decides(crib: Crib) -> None:
