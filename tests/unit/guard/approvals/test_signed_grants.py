@@ -80,10 +80,10 @@ def test_only_the_call_that_used_a_decision_up_gives_it_back(address: Address) -
 def test_a_later_attempt_gives_nothing_back_because_an_earlier_one_may_have_run(address: Address) -> None:
     service = approvals(address, key=b"k" * 32)
     service.approve(waits(service, 1).id, "ada")
-    for _ in range(2):
-        attempt = service.seek(ask(1, durable=True, call_id="c1"))
-        assert isinstance(attempt, Permit)
-    service.give_back(attempt)
+    first, second = (service.seek(ask(1, durable=True, call_id="c1")) for _ in range(2))
+    assert isinstance(second, Permit)
+    assert second == first
+    service.give_back(second)
     waits(service, 1)
     assert isinstance(service.seek(ask(1, durable=True, call_id="c1")), Permit)
 
