@@ -55,6 +55,11 @@ _KNOWN = (
         Misfit((word,), "additionalProperties", hint="the arguments are a JSON Schema under `inputs.schema`")
         for word in _ARGUMENTS
     ),
+    *(
+        Misfit((block, word), "additionalProperties", hint=f"move it below `{block}.schema`")
+        for block in ("inputs", "outputs")
+        for word in ("type", "properties", "required", "additionalProperties")
+    ),
 )
 
 

@@ -252,6 +252,7 @@ MISFITS: list[tuple[str, str, str, str, int, int, str | None]] = [
     (COMMAND, "    args", "    secrets: {}\n    args", "unknown-key", 15, 5, "`permissions.secrets`?"),
     (COMMAND, "inputs:\n", "parameters: {}\ninputs:\n", "unknown-key", 5, 1, "under `inputs.schema`"),
     (COMMAND, "inputs:\n", "input_schema: {}\ninputs:\n", "unknown-key", 5, 1, "under `inputs.schema`"),
+    (COMMAND, "inputs:\n", "inputs:\n  required: []\n", "unknown-key", 6, 3, "below `inputs.schema`"),
     (PYTHON, "name: stats\n", "", "name", 1, 1, "`name`"),
     (PYTHON, "name: stats", "name: 5", "name", 1, 7, 'put it in quotes: "5"'),
     (PYTHON, "name: stats", "name: a/b", "name", 1, 7, "folder name"),
