@@ -74,7 +74,9 @@ def load_program(text: str) -> Toolset:
     if len(toolsets) != 1:
         raise UsageError(
             f"{file} has {len(toolsets) or 'no'} Toolset{'s' if toolsets else ''}",
-            hint=_named(module) or "Write `tools = Toolset()` in it, and `@tools.tool` above a function.",
+            hint=_named(module)
+            or "Write `tools = Toolset()` in it, and `@tools.tool` above a function. A program with a Project"
+            " serves it itself: run_stdio(serve_stdio(project)).",
         )
     return next(iter(toolsets.values()))
 
