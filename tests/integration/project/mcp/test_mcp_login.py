@@ -175,6 +175,17 @@ async def test_nobody_logs_in(crib: Crib, guarded: Guarded) -> None:
     assert guarded.grants == []
 
 
+async def test_another_host_does_not_log_a_person_in_against_their_will(crib: Crib, guarded: Guarded) -> None:
+    with running() as issuer:
+        guarded.issuer = issuer.base
+        write(crib, {"far": {"url": guarded.url}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            with pytest.raises(ToolcribError, match="is not a host this tool may reach"):
+                await project.servers.login("far", print, allow=lambda _: False)
+    assert issuer.paths == []
+
+
 async def test_a_person_is_asked_once_about_each_host(tmp_path: Path) -> None:
     tokens = OAuthTokens(Vault(tmp_path), ServerSpec("far", "http"))
     asked: list[str] = []
