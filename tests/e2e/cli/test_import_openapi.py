@@ -213,7 +213,7 @@ def test_the_tools_are_not_written_twice_or_when_only_listed(crib: Crib, shop: S
         (["bad.json"], 4, "not an OpenAPI document"),
         (["bare.json"], 4, "--server URL"),
         (["bare.json", "--server", "ftp://x"], 4, "neither http nor https"),
-        (["bare.json", "--only", "zzz"], 3, "gives a tool named zzz"),
+        (["bare.json", "--only", "zzz"], 3, "--list in place of --only"),
         (["bare.json", "--secret", "x"], 2, "SCHEME=NAME"),
         (["bare.json", "--slim", "1"], 2, "--slim"),
         (["http://127.0.0.1:1/x"], 1, "http_failed"),

@@ -103,7 +103,10 @@ def command(
         found = import_document(document, secrets=names, bind=bind, **how)
     seconds = time.perf_counter() - started
     if how["only"] and not found.operations:
-        raise NotFoundError(f"no operation of {source} gives a tool named {' or '.join(how['only'])}")
+        raise NotFoundError(
+            f"no operation of {source} gives a tool named {' or '.join(how['only'])}",
+            hint="To see all names: --list in place of --only.",
+        )
     drafts = new_manifests(found, source)
     written = []
     if place is not None:
