@@ -26,7 +26,10 @@ _WITHOUT_FILE = ("http", "command", "file", "sql")
 
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the plan as JSON, with the names of secrets in place of their values. Only URLs are encoded."""
+    """Return the plan as JSON, with the names of secrets in place of their values.
+
+    Only URLs are encoded, and values in shell lines quoted.
+    """
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
     document = reread(tool)
     if document is None and tool.kind not in _WITHOUT_FILE:
