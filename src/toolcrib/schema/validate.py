@@ -81,9 +81,11 @@ def _fault(message: str) -> str:
     """Return the message of the library about a schema, without the library's own terms."""
     pattern = message.removesuffix(' is not a "regex"')
     if pattern != message:
-        return f"{pattern} is not a regex, or has look-ahead, look-behind or back-references"
+        return f"{_short(pattern)} is not a regex, or has look-ahead, look-behind or back-references"
     resource = re.match("Resource '(.*?)' is not present in a registry", message)
-    return message if resource is None else f"{resource[1]!r} is another document, which is not fetched"
+    if resource is None:
+        return _short(message)
+    return f"{_short(resource[1])!r} is another document, which is not fetched"
 
 
 def _explain(error: jsonschema_rs.ValidationError, schema: Mapping[str, Any]) -> list[Violation]:

@@ -92,15 +92,15 @@ def test_level_landlock_holds_and_says_what_it_does_not(room: Path) -> None:
     outside.write_text("canary")
     script = """
 done = sh(f"cat {given['outside']}; echo > {given['outside']}; kill -0 {os.getppid()}; cat /proc/self/status;"
-          "echo own > $TMPDIR/f && cat $TMPDIR/f; cat own; pwd", minimum="landlock")
+          "echo own > $TMPDIR/f && cat $TMPDIR/f; cat own; stat -c %a $TMPDIR; pwd", minimum="landlock")
 answer(level=in_force(), out=done.stdout.decode(), report=done.enforcement)
 """
     found = server("namespaces", room, script, outside=outside)
     assert found["level"] == found["report"]["level"] == "landlock"
     assert "canary" not in found["out"]
     assert "Name:" not in found["out"]
-    assert found["out"].splitlines()[0] == "own"
-    home = found["out"].splitlines()[-1]
+    own, mode, home = found["out"].splitlines()
+    assert (own, mode) == ("own", "700")
     assert home.startswith("/tmp/toolcrib-")
     assert not Path(home).exists()
     assert outside.read_text() == "canary"

@@ -33,3 +33,12 @@ def test_the_folder_goes_whatever_a_tool_has_made_in_it(tmp_path: Path) -> None:
         assert outside.read_text() == "stays"
     finally:  # pytest itself cannot remove such a tree.
         subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    inside = tmp_path / "other/file"
+    inside.parent.mkdir()
+    inside.touch()
+    (tmp_path / "home").symlink_to("other")
+    keeper.remove_folder(str(tmp_path / "home"))
+    assert inside.exists()

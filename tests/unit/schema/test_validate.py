@@ -156,6 +156,10 @@ def test_a_thousand_violations_are_counted_not_reported() -> None:
 
 def test_a_huge_value_is_cut_in_the_message() -> None:
     assert len(refused(TASK, {**GOOD, "priority": "x" * 10_000}).message) < 500
+    for rule in ({"pattern": "(" * 10_000}, {"$ref": "x:" + "y" * 10_000}, {"type": "z" * 10_000}):
+        with pytest.raises(DefinitionError) as caught:
+            SchemaCheck(rule)
+        assert len(caught.value.message) < 500
 
 
 @pytest.mark.parametrize("arguments", [[1], [("a", 1)], 1, None, {1, 2}, "[]", b"null"])
