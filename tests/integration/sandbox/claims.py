@@ -37,6 +37,7 @@ from tests.integration.sandbox.limit_claims import LIMITS
 from tests.integration.sandbox.watch_claims import WATCHING
 from toolcrib.errors import PermissionDenied, ToolcribError, ToolUnavailable
 from toolcrib.sandbox import Completed, Confinement, run
+from toolcrib.sandbox.host.pool import shared
 
 Claim = Callable[[Ground], None]
 CLAIMS: list[Claim] = [*WATCHING, *ACCOUNTS, *LIMITS]
@@ -296,6 +297,13 @@ def a_secret_is_in_the_command_alone(ground: Ground) -> None:
     holders = asyncio.run(watch())
     assert holders
     assert all("launcher" not in command for command in holders.values()), holders
+
+
+@claim
+def nobody_looks_into_the_launcher(ground: Ground) -> None:
+    assert shell(ground, "true").exit_code == 0
+    # The kernel gives these files to root where the process cannot be looked into (proc(5)).
+    assert Path(f"/proc/{shared().pids()['']}/mem").stat().st_uid == 0
 
 
 @claim

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STREAMS = ("stdin", "stdout", "stderr", "result")
+MOST_BOUND = 1_500
+"""Files named by one message, which has 64 KiB at most."""
 
 
 def offer(
@@ -56,7 +58,10 @@ def report_ready(
     control: int, found: Iterable[tuple[int, int] | None] = (), missing: Iterable[str] = ()
 ) -> None:
     """Report what was bound, each as `DEVICE:INODE` or `-` for nothing, and which mechanisms are missing."""
-    words = ("-" if stamp is None else f"{stamp[0]}:{stamp[1]}" for stamp in found)
+    words = ["-" if stamp is None else f"{stamp[0]}:{stamp[1]}" for stamp in found]
+    while len(words) > MOST_BOUND:
+        send(control, " ".join(("bound", *words[:MOST_BOUND])).encode())
+        del words[:MOST_BOUND]
     send(control, "\0".join((" ".join(("ready", *words)), *missing)).encode())
 
 

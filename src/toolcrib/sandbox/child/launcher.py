@@ -16,8 +16,8 @@ to pid 2 over a socket that the launcher only passes on. Standard input is the s
 files to join its cgroup by. The control socket then carries, to the server,
 
     `pid` with a pidfd of pid 1 · `listener` with the socket that the proxy serves, if there is one ·
-    `watch` with a descriptor for the calls of a watched command · `ready` with what was bound ·
-    `exec` the command starts ·
+    `watch` with a descriptor for the calls of a watched command · `ready` with what was bound, and `bound`
+    before it if that is more than one message can name · `exec` the command starts ·
     `exit STATUS` (as of waitpid) the command and all it left behind have ended ·
     `fail STAGE NUL ERRNO NUL PATH NUL TEXT` nothing was run
 

@@ -45,7 +45,7 @@ EXIT_WAIT_S = 0.1
 """Seconds until a process that has closed all its descriptors is gone."""
 Stamps = list[tuple[int, int] | None]
 """Device and inode of each mount's source; None if there is nothing."""
-READY = re.compile(r"ready( (\d{1,20}:\d{1,20}|-))*(\0[a-z_ ]+)*")
+READY = re.compile(r"(bound|ready)( (\d{1,20}:\d{1,20}|-))*(\0[a-z_ ]+)*")
 OUTCOME = re.compile(r"exit \d{1,5}|fail [a-z0-9_ -]+\0\d{1,5}\0[^\0]*\0[^\0]*", re.DOTALL)
 
 
@@ -79,6 +79,8 @@ class SandboxHandle:
             self.due |= {"watch"} if job["watch"] else set()
         self.bound: Stamps | None = None
         """The files that it has mounted, once it is ready."""
+        self._named: Stamps = []
+        """Those that were named until now."""
         self.missing: tuple[str, ...] = ()
         """The mechanisms that the machine did not allow it, once it is ready."""
         self.called = False
@@ -132,9 +134,11 @@ class SandboxHandle:
             else:
                 self.fds[text] = fds.pop()
         elif self.bound is None and READY.fullmatch(text):
-            stamps, *missing = text.split("\0")
-            self.bound = [stamp(one) for one in stamps.split()[1:]]
-            self.missing = tuple(missing)
+            words, *missing = text.split("\0")
+            kind, *stamps = words.split()
+            self._named += map(stamp, stamps)
+            if kind == "ready":
+                self.bound, self.missing = self._named, tuple(missing)
         elif text == "exec" and self.called and not self.executed:
             self.executed = True
         elif OUTCOME.fullmatch(text):
