@@ -19,6 +19,8 @@ import pytest
 
 from tests.commands import Forked, complete
 from tests.integration.sandbox.ground import eventually, processes_with
+from toolcrib.sandbox import Confinement
+from toolcrib.sandbox.host.runner import execute
 from toolcrib.sandbox.levels import probe_cache
 
 ROOT = Path(__file__).parents[3]
@@ -75,6 +77,12 @@ def server(denied: str, room: Path, body: str, **given: object) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+async def test_a_setuid_program_gives_no_rights_at_level_none() -> None:
+    # Tried where nothing denies the other levels: what denies them forbids it too.
+    job = Confinement(argv=("/bin/grep", "NoNewPrivs", "/proc/self/status"), cwd="/tmp")
+    assert (await execute(job, "none")).stdout == b"NoNewPrivs:\t1\n"
 
 
 def left_behind(marker: str) -> bool:
@@ -149,15 +157,17 @@ def test_a_grant_that_became_a_link_is_refused(room: Path) -> None:
 
 def test_level_none_runs_where_nothing_confines_and_says_so(room: Path) -> None:
     script = """
+if os.geteuid() == 0:
+    os.setgroups([7])
 weak = refusal("echo ran", minimum="landlock")
-done = sh("grep NoNewPrivs /proc/self/status; env", minimum="none")
+done = sh("grep Groups /proc/self/status; env", minimum="none")
 answer(level=in_force(), weak=weak, out=done.stdout.decode(), report=done.enforcement)
 """
     found = server("everything", room, script)
     assert found["level"] == "none"
     assert found["weak"]["code"] == "sandbox_unavailable"
     assert "landlock" in found["weak"]["message"]
-    assert "NoNewPrivs:\t1" in found["out"]
+    assert "Groups:\t7" not in found["out"]
     assert "PYTHONPATH" not in found["out"]
     report = found["report"]
     assert report["level"] == "none"
