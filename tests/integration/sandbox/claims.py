@@ -328,6 +328,8 @@ def limits_hold(ground: Ground) -> None:
     assert done.exit_code != 0
     big = shell(ground, "head -c 3000000 /dev/zero > /tmp/x", file_size=1_048_576)
     assert big.exit_code != 0
+    small = shell(ground, "stat -f -c %c /tmp /dev/shm", tmp_size=1 << 20)
+    assert small.stdout == b"1024\n1024\n", said(small)
     spin = shell(ground, "while :; do :; done", cpu_s=1)
     assert spin.signal in (9, 24), spin
 

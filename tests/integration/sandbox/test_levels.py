@@ -101,9 +101,11 @@ def test_level_landlock_holds_and_says_what_it_does_not(room: Path) -> None:
     script = """
 done = sh(f"cat {given['outside']}; echo > {given['outside']}; kill -0 {os.getppid()}; cat /proc/self/status;"
           "echo own > $TMPDIR/f && cat $TMPDIR/f; cat own; stat -c %a $TMPDIR; pwd", minimum="landlock")
-answer(level=in_force(), out=done.stdout.decode(), report=done.enforcement)
+watched = refusal("true", minimum="landlock", watch=print)
+answer(level=in_force(), out=done.stdout.decode(), report=done.enforcement, watched=watched)
 """
     found = server("namespaces", room, script, outside=outside)
+    assert "at level full only" in found["watched"]["message"]
     assert found["level"] == found["report"]["level"] == "landlock"
     assert "canary" not in found["out"]
     assert "Name:" not in found["out"]
@@ -159,14 +161,16 @@ def test_level_none_runs_where_nothing_confines_and_says_so(room: Path) -> None:
     script = """
 if os.geteuid() == 0:
     os.setgroups([7])
+os.umask(0)
 weak = refusal("echo ran", minimum="landlock")
-done = sh("grep Groups /proc/self/status; env", minimum="none")
+done = sh("umask; grep Groups /proc/self/status; env", minimum="none")
 answer(level=in_force(), weak=weak, out=done.stdout.decode(), report=done.enforcement)
 """
     found = server("everything", room, script)
     assert found["level"] == "none"
     assert found["weak"]["code"] == "sandbox_unavailable"
     assert "landlock" in found["weak"]["message"]
+    assert found["out"].startswith("0022\n")
     assert "Groups:\t7" not in found["out"]
     assert "PYTHONPATH" not in found["out"]
     report = found["report"]
