@@ -62,10 +62,14 @@ def own_exception(error: BaseException) -> Exception:
 
 
 def shorten(error: ToolcribError) -> None:
-    """Cut an endless message. Mask it first: a part of a secret is not recognized as one."""
-    if len(error.message) > _MAX_MESSAGE:
-        error.message = f"{error.message[:_MAX_MESSAGE]}…"
-        error.args = (error.message,)
+    """Cut an endless message, and escape what no JSON text can hold: the name of a file that is not UTF-8.
+
+    Mask it first: a part of a secret is not recognized as one.
+    """
+    message = error.message.encode("utf-8", "backslashreplace").decode()
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[:_MAX_MESSAGE]}…"
+    error.message, error.args = message, (message,)
 
 
 def _message(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -546,6 +547,13 @@ async def test_an_endless_message_is_cut() -> None:
         raise ValueError("e" * 5_000_000)
 
     assert len(error_of(await run(tool)).message) < 11_000
+
+
+async def test_the_name_of_a_file_that_is_not_utf_8_is_readable_in_a_message() -> None:
+    async def tool() -> None:
+        raise FileNotFoundError(os.fsdecode(b"\xff.txt"))
+
+    assert error_of(await run(tool)).message == "FileNotFoundError: \\udcff.txt"
 
 
 async def test_a_name_without_that_of_its_server_suggests_the_whole_one() -> None:
