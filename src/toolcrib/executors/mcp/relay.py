@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,9 @@ from toolcrib.spec import CallContext
 if TYPE_CHECKING:
     from mcp_types import ErrorData
 
+    from toolcrib.executors.mcp.process.stdio import StdioLink
+    from toolcrib.executors.mcp.remote import HttpLink
+
 # The official client builds each request itself; the context leads from the call to `_Outgoing`.
 _CAPABILITIES: ContextVar[Mapping[str, Any]] = ContextVar("capabilities", default=MappingProxyType({}))
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
@@ -30,6 +33,10 @@ _MOST_ROUNDS = 20
 _MOST_OPEN = 64
 """Questions of a server that have no answer yet; further ones are refused."""
 _MOST_ELICITED = 1_000
+_MOST_UNANSWERED = 64 << 20
+"""Bytes of a server's requests whose answers it has not taken."""
+_REQUEST = 8_192
+"""Bytes that a request takes besides its text."""
 _Send = Callable[..., Awaitable[Any]]
 
 
@@ -124,22 +131,68 @@ class CallRelay:
 
 @asynccontextmanager
 async def passing_capabilities(
-    link: AbstractAsyncContextManager[Any], announced: Mapping[str, Any] | None
+    link: StdioLink | HttpLink, announced: Mapping[str, Any] | None
 ) -> AsyncIterator[Any]:
     """Open a transport whose requests of 2026-07-28 name the capabilities of the client they are made for.
 
     `initialize` names `announced`; None for all.
     """
-    async with link as (incoming, outgoing):
-        yield incoming, _Outgoing(outgoing, announced)
+    async with link as (stream, outgoing):
+        incoming = _Incoming(stream, link)
+        yield incoming, _Outgoing(outgoing, announced, incoming)
+
+
+class _Incoming:
+    """The incoming messages of a transport. They end if the server asks on and on and takes no answers.
+
+    The official client keeps each request of the server until its answer is taken.
+    """
+
+    def __init__(self, stream: Any, link: StdioLink | HttpLink) -> None:
+        self._stream, self._link = stream, link
+        self._unanswered: dict[Any, int] = {}
+        """Id to the bytes of the requests."""
+        self._held = 0
+        """Bytes of all of them."""
+
+    def answered(self, request_id: Any) -> None:
+        """Note that an answer was taken."""
+        self._held -= self._unanswered.pop(request_id, 0)
+
+    def __aiter__(self) -> _Incoming:
+        return self
+
+    async def __anext__(self) -> Any:
+        item = await self._stream.__anext__()
+        message = getattr(item, "message", None)  # The item may be an exception.
+        request_id = getattr(message, "id", None)
+        if message is not None and request_id is not None and hasattr(message, "method"):
+            size = len(message.model_dump_json()) + _REQUEST
+            self._unanswered[request_id] = self._unanswered.get(request_id, 0) + size
+            self._held += size
+            if self._held > _MOST_UNANSWERED:
+                self._link.fault = "it sends requests without end, and does not take the answers"
+                self._link.closed.set()
+                raise StopAsyncIteration
+        return item
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aenter__(self) -> Any:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> Any:
+        return await self._stream.__aexit__(*exc_info)
 
 
 class _Outgoing:
     """The outgoing messages of a transport. Each is sent in the context of the call that it belongs to."""
 
-    def __init__(self, stream: Any, announced: Mapping[str, Any] | None) -> None:
+    def __init__(self, stream: Any, announced: Mapping[str, Any] | None, incoming: _Incoming) -> None:
         self._stream = stream
-        self._announced = announced
+        self._announced, self._incoming = announced, incoming
 
     async def send(self, item: Any) -> None:
         params = getattr(item.message, "params", None) or {}
@@ -150,6 +203,8 @@ class _Outgoing:
         if isinstance(meta, dict) and _CAPABILITIES_KEY in meta:
             meta[_CAPABILITIES_KEY] = dict(_CAPABILITIES.get())
         await self._stream.send(item)
+        if not hasattr(item.message, "method"):
+            self._incoming.answered(item.message.id)
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -53,6 +53,8 @@ class HttpLink:
         self.closed = asyncio.Event()
         """Set if it can be used no longer. No connection stays open between calls, so only callers set it."""
         self.lost = False
+        self.fault = ""
+        """The reason why we ended it."""
         self.stderr = ""
 
     async def __aenter__(self) -> Any:
@@ -138,7 +140,7 @@ class HttpLink:
         if self._login is not None and self._login.error is not None:
             return self._login.error
         if not self._refused:
-            return ""
+            return self.fault
         return ToolUnavailable(
             f"it refuses our requests (HTTP {self._refused})",
             hint=f"Log in: toolcrib servers login {self._spec.name}. Or add `headers` with a token.",

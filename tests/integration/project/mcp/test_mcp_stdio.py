@@ -213,7 +213,7 @@ async def test_a_flood_on_stderr_and_rubbish_on_stdout_do_no_harm(crib: Crib) ->
         ('"x" * 1_000_000', "16 MiB"),
         (
             'json.dumps({"jsonrpc": "2.0", "id": "x" * 500_000, "method": "ping"}) + "\\n"',
-            "does not read the answers",
+            "does not take the answers",
         ),
     ],
 )

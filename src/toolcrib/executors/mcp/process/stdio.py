@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one message; a server that writes a longer line is ended."""
-_MOST_UNANSWERED = 64 * 1024 * 1024
-"""Bytes of a server's own requests whose answers it has not read; one with more is ended."""
-_REQUEST = 8_192
-"""Bytes that a request takes besides its line."""
 _FREE_LINES, _PAUSE_S = 1_000, 0.001
 """Lines that are not messages and are skipped at once; after each further one comes a pause in seconds."""
 _SHOWN = 200
@@ -54,11 +50,8 @@ class StdioLink:
         self.lost = False
         """True if no message can come any more."""
         self._junk = b""
-        self._fault = ""
-        self._unanswered: dict[Any, int] = {}
-        """Id to the bytes of its requests."""
-        self._held = 0
-        """Bytes of all of them."""
+        self.fault = ""
+        """The reason why we ended it."""
         self._ended_by_us = False
         self.status = 0  # No HTTP here.
 
@@ -107,7 +100,7 @@ class StdioLink:
     async def _read(self, reader: asyncio.StreamReader, came: MemoryObjectSendStream[Any]) -> None:
         import anyio
         from mcp.shared.message import SessionMessage
-        from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
+        from mcp_types import jsonrpc_message_adapter
 
         skipped = 0
         try:
@@ -123,19 +116,11 @@ class StdioLink:
                     skipped += 1
                     await asyncio.sleep(0 if skipped <= _FREE_LINES else _PAUSE_S)
                     continue
-                if isinstance(message, JSONRPCRequest):
-                    # The official client keeps each of them until its answer is written.
-                    size = len(line) + _REQUEST
-                    self._unanswered[message.id] = self._unanswered.get(message.id, 0) + size
-                    self._held += size
-                    if self._held > _MOST_UNANSWERED:
-                        self._fault = "it sends requests without end, and does not read the answers"
-                        return
                 await came.send(SessionMessage(message))
         except asyncio.IncompleteReadError as end:
             self._junk = self._junk or end.partial[:_SAMPLE]
         except asyncio.LimitOverrunError:
-            self._fault = f"it wrote a message of more than {MAX_LINE // 1024**2} MiB"
+            self.fault = f"it wrote a message of more than {MAX_LINE // 1024**2} MiB"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass
         finally:
@@ -144,16 +129,12 @@ class StdioLink:
     async def _write(
         self, leaving: MemoryObjectReceiveStream[SessionMessage], came: MemoryObjectSendStream[Any]
     ) -> None:
-        from mcp_types import JSONRPCError, JSONRPCResponse
-
         assert self._writer is not None
         try:
             async for item in leaving:
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 self._writer.write(text.encode() + b"\n")
                 await self._writer.drain()
-                if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-                    self._held -= self._unanswered.pop(item.message.id, 0)
         except OSError:
             self._note_end(came)
 
@@ -178,7 +159,7 @@ class StdioLink:
 
     def failure(self) -> str | ToolcribError:
         """Return the reason why the connection ended, or the error of the start, or ""."""
-        reason = self._fault
+        reason = self.fault
         if not reason and self._stream is not None and not self._ended_by_us:
             try:
                 reason = self._stream.how()
