@@ -64,6 +64,16 @@ def test_a_call_whose_tool_nothing_has_is_waited_for_with_a_note(crib: Crib) -> 
         assert "`toolcrib worker --app MODULE:FUNCTION`" in note
 
 
+def test_a_run_that_waits_for_a_person_is_waited_for_with_a_note(crib: Crib) -> None:
+    crib.tool(
+        "pay", "file", {"action": "read", "path": "f"}, approval={"required": True, "reason": "It is dear"}
+    )
+    agent = {**AGENT, "tools": ["pay"], "script": [{"calls": [{"tool": "pay", "arguments": {}}]}]}
+    crib.write(".toolcrib/agents/counter.yml", json.dumps(agent))
+    with started(crib, "runs", "run", "counter", "go") as waits:
+        assert error_line(waits) == "Waits for a person's approval of `pay`.\n"
+
+
 @pytest.mark.usefixtures("kernel")
 def test_an_outage_of_the_database_is_two_lines(crib: Crib, postgres: PostgresProcess) -> None:
     with started(crib, "worker", database=postgres.url(f"test_{uuid.uuid4().hex}")) as worker:

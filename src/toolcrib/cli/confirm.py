@@ -195,6 +195,11 @@ def print_missing_secrets(project: Project, tool: Tool) -> None:
             print_note(f"  {need.status.state}: secret {need.name}. {how}")
 
 
+def is_person() -> bool:
+    """Return True if a person is at the terminal, and not a caller with a token."""
+    return given_token() is None and at_terminal()
+
+
 def at_terminal() -> bool:
     """Return True if a person can be asked: this command is in the foreground of its own terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
-from toolcrib.cli.caller import caller_of, given_token
+from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.look.show import find_tool, input_schema
-from toolcrib.cli.confirm import at_terminal, seek_approval
+from toolcrib.cli.confirm import is_person, seek_approval
 from toolcrib.cli.options import approve_option, open_project, project_options, timeout_option
 from toolcrib.cli.output import (
     print_error,
@@ -131,7 +131,7 @@ def _print(result: Result, *, verbose: bool) -> None:
         print_note(f"The call waits for approval {details['approval']}: {details['reason']}")
         print_note(_how_to_approve(details["approval"]))
     elif result.error is not None:
-        if _is_person() and result.error.hint == HINT_ASKED:
+        if is_person() and result.error.hint == HINT_ASKED:
             result.error.hint = _how_to_approve(result.error.details["approval"])
         if not verbose and not result.error.hint and "exception" in result.error.details:
             result.error.hint = "-v shows the tool's log and where it failed."
@@ -142,13 +142,9 @@ def _print(result: Result, *, verbose: bool) -> None:
 
 def _how_to_approve(approval: str) -> str:
     """Say what to do about a call that waits; how to approve it only to a person, not to a program."""
-    if not _is_person():
+    if not is_person():
         return HINT_ASKED
     return f"Approve it: toolcrib approvals approve {approval}. Then make the same call again."
-
-
-def _is_person() -> bool:
-    return given_token() is None and at_terminal()
 
 
 def _print_plan(project: Project, call: Call, *, as_json: bool) -> None:

@@ -206,7 +206,14 @@ def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
 
 
 async def _followed(project: Project, run_id: str, timeout_s: float | None, stream: bool) -> Run:
-    async with project, noting_unserved(project, lambda: _ready_tools(project, run_id)):
+    async with (
+        project,
+        noting_unserved(
+            project,
+            lambda: _ready_tools(project, run_id),
+            asking=lambda: _tools(project, project.runs.tree(run_id), "waiting"),
+        ),
+    ):
         if stream:
             # To read events serves nothing: without a worker elsewhere none would come.
             project.calls.serve()
@@ -242,8 +249,13 @@ def _ready_tools(project: Project, run_id: str | None) -> set[str] | None:
     tree = project.runs.tree(run_id)
     if tree[0].state in ENDED:
         return None
+    return _tools(project, tree, "ready")
+
+
+def _tools(project: Project, tree: Iterable[Run], state: str) -> set[str]:
+    """Return the tools of these runs that have calls in this state."""
     steps = [step for one in tree for step in project.runs.timeline(one.id)["iterations"]]
-    return {call["name"] for step in steps for call in step["calls"] if call["state"] == "ready"}
+    return {one["name"] for step in steps for one in step["calls"] if "call" in one and one["state"] == state}
 
 
 def _print_run(run: Run, as_json: bool) -> None:

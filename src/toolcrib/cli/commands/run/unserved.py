@@ -1,4 +1,4 @@
-"""A note to who waits for what no process takes."""
+"""A note to who waits for what no process takes, or for a person's approval."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from toolcrib.cli.confirm import is_person
 from toolcrib.cli.output import one_line, print_note
 from toolcrib.errors import ToolcribError
 
@@ -18,14 +19,18 @@ _LOOK_S = 2.0
 
 @asynccontextmanager
 async def noting_unserved(
-    project: Project, tools: Callable[[], set[str] | None], here: str = ""
+    project: Project,
+    tools: Callable[[], set[str] | None],
+    here: str = "",
+    asking: Callable[[], set[str]] = set,
 ) -> AsyncIterator[None]:
     """Print a note, while inside, if nothing serves the project, or nothing that does has one of these tools.
 
     `tools` returns those whose calls wait, or None if nothing is waited for. `here` is the command that
-    continues in this terminal.
+    continues in this terminal. `asking` returns the tools whose calls wait for approval; a note
+    names them too.
     """
-    task = asyncio.create_task(_note(project, tools, here))
+    task = asyncio.create_task(_note(lambda: _unserved(project, tools, here) or _asking(asking())))
     try:
         yield
     finally:
@@ -34,16 +39,25 @@ async def noting_unserved(
             await task
 
 
-async def _note(project: Project, tools: Callable[[], set[str] | None], here: str) -> None:
+async def _note(look: Callable[[], str]) -> None:
     noted = last = ""
     while True:
         await asyncio.sleep(_LOOK_S)
         with suppress(ToolcribError):  # The database is away: the log says so.
-            found = await asyncio.to_thread(_unserved, project, tools, here)
+            found = await asyncio.to_thread(look)
             if found == last and found not in ("", noted):  # Not only between two workers.
                 noted = found
                 print_note(found)
             last = found
+
+
+def _asking(tools: set[str]) -> str:
+    if not tools:
+        return ""
+    how = ": toolcrib approvals list" if is_person() else "."
+    return (
+        f"Waits for a person's approval of {', '.join(f'`{one_line(name)}`' for name in sorted(tools))}{how}"
+    )
 
 
 def _unserved(project: Project, tools: Callable[[], set[str] | None], here: str) -> str:
