@@ -68,9 +68,11 @@ def test_a_run_that_waits_for_a_person_is_waited_for_with_a_note(crib: Crib) -> 
     crib.tool(
         "pay", "file", {"action": "read", "path": "f"}, approval={"required": True, "reason": "It is dear"}
     )
-    agent = {**AGENT, "tools": ["pay"], "script": [{"calls": [{"tool": "pay", "arguments": {}}]}]}
-    crib.write(".toolcrib/agents/counter.yml", json.dumps(agent))
-    with started(crib, "runs", "run", "counter", "go") as waits:
+    steps = [{"id": "a", "tool": "pay", "args": {}}]
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    flow = {"name": "flow", "description": "Runs it", "inputs": {"schema": schema}, "steps": steps}
+    crib.write(".toolcrib/workflows/flow.yml", json.dumps(flow))
+    with started(crib, "workflows", "run", "flow") as waits:
         assert error_line(waits) == "Waits for a person's approval of `pay`.\n"
 
 

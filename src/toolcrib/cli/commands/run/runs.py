@@ -70,7 +70,7 @@ def run_command(
     if detach:
         _print_run(project.runs.find(run_id), as_json)
         return 0
-    return _print_end(asyncio.run(_followed(project, run_id, timeout, stream and not as_json)), as_json)
+    return _print_end(asyncio.run(followed(project, run_id, timeout, stream=stream and not as_json)), as_json)
 
 
 @command.command("list")
@@ -147,7 +147,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     Meanwhile this process continues runs that no worker has taken.
     """
     project, run = _one(root, chosen)
-    return _print_end(asyncio.run(_followed(project, run.id, timeout, stream=False)), as_json)
+    return _print_end(asyncio.run(followed(project, run.id, timeout)), as_json)
 
 
 @command.command("cancel")
@@ -205,7 +205,10 @@ def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
     return project, newest[0]
 
 
-async def _followed(project: Project, run_id: str, timeout_s: float | None, stream: bool) -> Run:
+async def followed(
+    project: Project, run_id: str, timeout_s: float | None = None, *, stream: bool = False
+) -> Run:
+    """Return a run once it has ended, or the time is over; notes say what it waits for meanwhile."""
     async with (
         project,
         noting_unserved(

@@ -10,6 +10,7 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.decide.review import ask_for_files
+from toolcrib.cli.commands.run.runs import followed
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_error, print_interrupted, print_json, print_note, print_result
 from toolcrib.cli.table import print_listing
@@ -84,17 +85,12 @@ def run_command(name: str, inputs: tuple[str, ...], root: str | None, as_json: b
         run = project.runs.find(run_id)
     else:
         try:
-            run = asyncio.run(_finished(project, run_id))
+            run = asyncio.run(followed(project, run_id))
         except (KeyboardInterrupt, asyncio.CancelledError):
             return print_interrupted(
                 f"interrupted: run {run_id} is stored and can be continued", as_json=as_json
             )
     return _print(project, run, as_json=as_json, detached=detach)
-
-
-async def _finished(project: Project, run_id: str) -> Run:
-    async with project:
-        return await project.runs.wait(run_id)
 
 
 def _print(project: Project, run: Run, *, as_json: bool, detached: bool) -> int:
