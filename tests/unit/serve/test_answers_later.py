@@ -19,12 +19,19 @@ class Completing(Client):
     """A client whose server asks a mounted server for completions."""
 
     def __init__(self, complete: Any, **settings: Any) -> None:
-        super().__init__(complete=lambda *_: complete(), **settings)
+        self.given: Any = None
+
+        def work(*asked: Any) -> Any:
+            self.given = asked[-1]
+            return complete()
+
+        super().__init__(complete=work, **settings)
         self.catalog.add(make_tool("hi", kind="mcp", mcp=McpForms(prompt=True)))
 
-    def complete(self) -> None:
+    def complete(self, **more: Any) -> None:
         argument = {"name": "who", "value": "a"}
-        self.post("completion/complete", {"ref": {"type": "ref/prompt", "name": "hi"}, "argument": argument})
+        ref = {"type": "ref/prompt", "name": "hi"}
+        self.post("completion/complete", {"ref": ref, "argument": argument, **more})
 
 
 async def test_a_completion_that_raises_is_answered(caplog: pytest.LogCaptureFixture) -> None:
@@ -38,6 +45,17 @@ async def test_a_completion_that_raises_is_answered(caplog: pytest.LogCaptureFix
     assert error_of(answer) == -32603
     assert "secret" not in str(answer)
     assert "RuntimeError" in caplog.text
+
+
+async def test_the_other_arguments_of_a_completion_are_an_object() -> None:
+    """With anything else the client of the mounted server fails, and its connection ends for all callers."""
+    client = Completing(asyncio.Event().wait)
+    await session(client)
+    for arguments, given in (({"with": "b"}, {"with": "b"}), ([1], {}), ("with", {}), (None, {})):
+        client.complete(context={"arguments": arguments})
+        assert await client.quiet()
+        assert client.given == given
+    await client.connection.drain(0)
 
 
 async def test_a_token_that_may_not_call_asks_no_mounted_server() -> None:

@@ -366,7 +366,7 @@ class Connection:
         identity = request.channel.sender.identity
         may = identity is None or identity.may("invoke")
         if complete and tool is not None and tool.kind == "mcp" and may and not tool.approval.required:
-            given = _object_of(request.params, "context").get("arguments")
+            given = _object_of(_object_of(request.params, "context"), "arguments")
             self._calls.answer_later(request, lambda: complete(tool, name, typed, given))
             return
         result = completions(listed, name, typed)
