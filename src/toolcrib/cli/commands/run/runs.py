@@ -282,7 +282,7 @@ def _print_end(run: Run, as_json: bool) -> int:
     elif run.state == "done":
         print_result(run.answer or "")
     else:
-        print_note(f"The run has no answer: it is {run.state}. Its id is {run.id}.")
+        print_note(f"The run has no answer: it is {run.state}. To wait for it: toolcrib runs wait {run.id}")
     return code
 
 
