@@ -38,8 +38,7 @@ def error_line(process: Forked) -> str:
 
 def test_a_run_that_no_process_takes_is_watched_with_a_note(crib: Crib) -> None:
     crib.write(".toolcrib/agents/counter.yml", json.dumps(AGENT))
-    detached = run(["runs", "run", "counter", "go", "--detach", "--json"], crib.root)
-    run_id = json.loads(detached.stdout)["id"]
+    run_id = run(["runs", "run", "counter", "go", "--detach"], crib.root).stdout.decode().removesuffix("\n")
     with started(crib, "runs", "watch", run_id) as watch:
         note = error_line(watch)
         assert note.startswith(

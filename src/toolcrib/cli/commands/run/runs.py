@@ -68,7 +68,7 @@ def run_command(
         session_id, agent, prompt, parse_arguments(variables), stream=stream, caller=caller, identity=identity
     )
     if detach:
-        _print_run(project.runs.find(run_id), as_json)
+        print_shown(as_json, project.runs.find(run_id).document, run_id)
         return 0
     return _print_end(asyncio.run(followed(project, run_id, timeout, stream=stream and not as_json)), as_json)
 
