@@ -138,9 +138,11 @@ def test_an_http_tool_returns_its_value(bundle: Bundle, weather: Weather) -> Non
 def test_a_dry_run_sends_nothing(bundle: Bundle, weather: Weather) -> None:
     bundle.put("weather", http_tool(weather.address, "/dry/${city}"))
     path = f"{bundle.path}/tools/weather/version/v1/invoke"
-    reply = bundle.server.send("POST", path, {"args": {"city": "Bern"}, "dryRun": True})
-    assert (reply.status, reply.json["ok"]) == (200, True)
-    assert reply.json["value"]["would"]["url"] == f"{weather.address}/dry/Bern"
+    for prefer in ("wait=10", "respond-async"):
+        body = {"args": {"city": "Bern"}, "dryRun": True}
+        reply = bundle.server.send("POST", path, body, {"Prefer": prefer})
+        assert (reply.status, reply.json["ok"]) == (200, True)
+        assert reply.json["value"]["would"]["url"] == f"{weather.address}/dry/Bern"
     assert not [path for path in weather.paths if path.startswith("/dry")]
 
 

@@ -74,8 +74,8 @@ class OpenCall:
         """The result as JSON: `{"ok": true, "value": …}` or `{"ok": false, "error": …}`."""
         self.kept = False
         """True if somebody may ask for it after its end."""
-        self.asked = (ctx.tool, ctx.arguments)
-        """Tool and arguments as the client sent them."""
+        self.asked = (ctx.tool, ctx.arguments, ctx.dry_run)
+        """Tool and arguments as the client sent them, and True for a dry run."""
         self.task: asyncio.Task[None] | None = None
         self.stops = False
         """True if the server stops, and cancels the call for that."""
@@ -353,7 +353,7 @@ class ServerCalls:
             other = call.ctx
             # A key counts for its caller only: nobody gets the result of another by guessing one.
             if (other.idempotency_key, other.caller) == (key, ctx.caller):
-                return call if call.asked == (ctx.tool, ctx.arguments) else None
+                return call if call.asked == (ctx.tool, ctx.arguments, ctx.dry_run) else None
         return None
 
     async def _run(self, call: OpenCall) -> None:

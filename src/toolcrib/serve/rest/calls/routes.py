@@ -251,7 +251,9 @@ async def _invoke(request: RestRequest, tool: str) -> Handled:
         return call_answer(call, request.http.scope)
     wait_s = _wait_s(headers.get("prefer", ""))
     if call is None:
-        call = await calls.submit(ctx, client) if wait_s == 0 else calls.start(ctx, client)
+        # A dry run ends at once, and a stored call would run the tool.
+        stored = wait_s == 0 and not dry_run
+        call = await calls.submit(ctx, client) if stored else calls.start(ctx, client)
     # A client that says how long it waits comes back for the result, so the call outlives its connection.
     call.kept = call.kept or wait_s is not None
     await calls.settle(call, request.http.receive, wait_s)
