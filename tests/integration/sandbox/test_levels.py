@@ -163,14 +163,14 @@ if os.geteuid() == 0:
     os.setgroups([7])
 os.umask(0)
 weak = refusal("echo ran", minimum="landlock")
-done = sh("umask; grep Groups /proc/self/status; env", minimum="none")
+done = sh("umask; cd /proc/self; cat oom_score_adj; grep Groups status; env", minimum="none")
 answer(level=in_force(), weak=weak, out=done.stdout.decode(), report=done.enforcement)
 """
     found = server("everything", room, script)
     assert found["level"] == "none"
     assert found["weak"]["code"] == "sandbox_unavailable"
     assert "landlock" in found["weak"]["message"]
-    assert found["out"].startswith("0022\n")
+    assert found["out"].startswith("0022\n1000\n")
     assert "Groups:\t7" not in found["out"]
     assert "PYTHONPATH" not in found["out"]
     report = found["report"]
