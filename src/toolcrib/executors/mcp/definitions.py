@@ -30,6 +30,7 @@ _METHOD_NOT_FOUND = -32601
 PROMPT, RESOURCE = "prompt:", "resource:"
 """Beginnings of the names of definitions that are a prompt or a resource."""
 _ADDRESS = ("url", "urls", "uri")
+_TEXTS = ("title", "description")
 _FIELDS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "icons")
 
 
@@ -170,6 +171,21 @@ def takes_address(definition: Definition) -> bool:
 def digest(definition: Definition) -> str:
     """Return the SHA-256 of a definition, in hex; the order of its keys does not count."""
     return hashlib.sha256(orjson.dumps(definition, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def masked(definition: Any, mask: Callable[[str], str]) -> Any:
+    """Return a definition with secrets masked in its descriptions and titles.
+
+    Names and values of arguments stay: calls are made with them.
+    """
+    if isinstance(definition, list):
+        return [masked(one, mask) for one in definition]
+    if not isinstance(definition, dict):
+        return definition
+    return {
+        key: mask(one) if key in _TEXTS and isinstance(one, str) else masked(one, mask)
+        for key, one in definition.items()
+    }
 
 
 def names_of(server: str, tools: Iterable[str], *, prefix: bool = True) -> dict[str, str]:

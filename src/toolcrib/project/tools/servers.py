@@ -21,7 +21,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.executors.mcp.connections import Link
-from toolcrib.executors.mcp.definitions import Definition, digest, names_of, takes_address, tool_of
+from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.process.local import (
     environment_of,
@@ -84,7 +84,7 @@ class Mounted:
             self._mount(seen)
 
     def _offered(self, definitions: list[Definition], left: list[str]) -> None:
-        found = {str(one["name"]): one for one in definitions}
+        found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
         self.known, self.left = True, left
         self.pins.see(found)
         # Only the first offer: a server that changes a definition later must not do so unseen.
@@ -242,7 +242,7 @@ class Servers:
         self.timeout_ms = config.timeout_ms
         self.note = setup.audit.record
         self._binder, self._starts = binder, setup.starts
-        self._secrets, self._mask = setup.secrets, secrets.mask
+        self._secrets, self.mask = setup.secrets, secrets.mask
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
         """Unusable entries, and why."""
@@ -355,7 +355,7 @@ class Servers:
         def explain(error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
             return error if process is None else process.explain(error, text, arguments)
 
-        return StdioLink(start, self._mask, explain)
+        return StdioLink(start, self.mask, explain)
 
     def _tokens(self, spec: ServerSpec) -> OAuthTokens:
         return OAuthTokens(self.vault, spec, lambda: resolve(spec.permissions, self._secrets))

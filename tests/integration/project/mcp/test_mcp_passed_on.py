@@ -144,7 +144,14 @@ async def test_each_session_has_its_own_process_of_a_server_that_asks(crib: Crib
         assert str((await call(project, ann)).unwrap()).split(" ")[1] not in [one[1] for one in named]
 
 
-LEAKING = ASKING.replace('"asking"', 'os.environ["KEY"]').replace('"Who?"', 'os.environ["KEY"]')
+LEAKING = (
+    ASKING.replace('"asking"', 'os.environ["KEY"]')
+    .replace('"Who?"', 'os.environ["KEY"]')
+    .replace(
+        '"Say hello.", "inputSchema": {',
+        '"Say " + os.environ["KEY"], "inputSchema": {"title": os.environ["KEY"], ',
+    )
+)
 
 
 async def test_secrets_in_what_a_server_says_and_asks_are_masked(crib: Crib) -> None:
@@ -153,6 +160,8 @@ async def test_secrets_in_what_a_server_says_and_asks_are_masked(crib: Crib) -> 
     async with crib.open() as project:
         assert project.servers is not None
         await project.servers.ready(60)
+        tool = project.get("raw__hello")
+        assert (tool.description, tool.input_schema["title"]) == ("Say ***KEY***", "***KEY***")
         lines: asyncio.Queue[bytes] = asyncio.Queue()
         connection = Connection(McpCatalog(project), lines.put_nowait, ServerSettings.of_project(project))
         begin = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {}}
