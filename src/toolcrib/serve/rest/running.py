@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -209,25 +209,25 @@ class ServerCalls:
         durable.on_event = self._add
         self._running: dict[str, OpenCall] = {}
         """The calls that run, also those of the store that are followed."""
-        self._here = 0
-        """The number of the others: those that were begun here."""
+        self._here: Counter[str] = Counter()
+        """Caller to the number of the others: those that were begun here."""
         self._ended: dict[str, OpenCall] = {}
         self._sizes: dict[str, int] = {}
         self._bytes = 0
         self._stops = False
 
     def start(self, ctx: Context, client: Client) -> OpenCall:
-        """Make a call. Raises RateLimited if too many run."""
-        if self._here >= _MOST_RUNNING:
+        """Make a call. Raises RateLimited if its caller has too many: nobody can keep all others out."""
+        if self._here[client.caller] >= _MOST_RUNNING:
             raise RateLimited(
-                f"{_MOST_RUNNING} calls are running here already",
+                f"{_MOST_RUNNING} of your calls are running here already",
                 hint="Call again later.",
                 details={"retry_after_s": 1},
             )
         call = OpenCall(ctx, client, self._clock())
         ctx.on_event, ctx.on_run, ctx.plain_ends = call.add, call.wake, True
         self._running[call.id] = call
-        self._here += 1
+        self._here[client.caller] += 1
         call.task = asyncio.get_running_loop().create_task(self._run(call))
         return call
 
@@ -238,7 +238,7 @@ class ServerCalls:
         # By its idempotency key it may be a call that this server follows already.
         if (followed := self._running.get(stored)) is not None:
             return followed
-        if len(self._running) - self._here >= _MOST_FOLLOWED:
+        if len(self._running) - self._here.total() >= _MOST_FOLLOWED:
             call.id = stored
             return call
         return self._follow(call, stored)
@@ -360,7 +360,7 @@ class ServerCalls:
         try:
             result = await self._result(call)
         finally:
-            self._here -= 1
+            self._here[call.client.caller] -= 1
         # `keep` has cancelled it, and puts it into the store: it has not ended.
         if call.moves and isinstance(result.error, Cancelled):
             return
