@@ -278,6 +278,29 @@ async def test_a_name_that_takes_too_long_ends_with_504() -> None:
     assert answer.startswith(b"HTTP/1.1 504 ")
 
 
+async def test_one_program_has_a_few_names_looked_up_at_a_time() -> None:
+    asked = []
+
+    class Silent:
+        async def resolve(self, host: str, port: int) -> list[str]:
+            asked.append(host)
+            await asyncio.sleep(60)
+            return []
+
+    listener = listening()
+    async with Proxy(listener, named("svc.test"), on_refusal=lambda _: None, resolver=Silent()):
+        port = int(listener.getsockname()[1])
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+        for _, writer in clients:
+            writer.write(b"GET http://svc.test/ HTTP/1.1\r\n\r\n")
+        await until(lambda: len(asked) >= 8)
+        for _ in range(100):
+            await asyncio.sleep(0)  # It asks for more as long as it can.
+        assert len(asked) == 8
+        for _, writer in clients:
+            writer.close()
+
+
 async def test_more_connections_than_the_limit_wait_for_their_turn() -> None:
     limits = ProxyLimits(connections=2)
     async with serving(echo) as port, proxied(named(f"svc.test:{port}"), LOCAL, limits) as proxy:
