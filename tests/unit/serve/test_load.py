@@ -9,9 +9,10 @@ import orjson
 import pytest
 
 from tests.unit.serve.doubles import MemoryCatalog, make_tool
+from tests.unit.serve.test_connection import ENVELOPE
 from toolcrib.serve.mcp import Connection, ServerSettings
 from toolcrib.serve.mcp.calls import CallLoad
-from toolcrib.serve.mcp.request import Sender
+from toolcrib.serve.mcp.request import Channel, Sender
 from toolcrib.spec import Call, Result
 
 BEGIN = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
@@ -51,3 +52,30 @@ async def test_more_connections_are_no_more_room(limit: dict[str, Any]) -> None:
         assert "result" in await asyncio.wait_for(lines.get(), 30)
     await asyncio.sleep(0)  # A call counts until its task has ended, which is after its answer.
     assert "result" in await asyncio.wait_for(call("greedy").get(), 30)
+
+
+async def test_stateless_callers_of_one_connection_do_not_keep_each_other_out() -> None:
+    async def answer(call: Call) -> Result:
+        if call.caller == "greedy":
+            await asyncio.Event().wait()
+        return Result("ok", None)
+
+    catalog = MemoryCatalog(make_tool("add"), answer=answer)
+    connection = Connection(catalog, lambda _: None, ServerSettings(max_running=1, max_streams=1))
+    answers: list[Any] = []
+
+    def send(caller: str, method: str, **params: Any) -> None:
+        def reply(data: bytes | None, _: int | None = None, /) -> None:
+            answers.append((caller, orjson.loads(data or b"{}").get("error", {}).get("code")))
+
+        channel = Channel(Sender(caller), lambda _: None, lambda: False, shared=False)
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": ENVELOPE}}
+        connection.handle(message, channel, reply, 100)
+
+    for caller in ("greedy", "greedy", "other"):
+        send(caller, "subscriptions/listen", notifications={})
+        send(caller, "tools/call", name="add")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert answers == [("greedy", -32000), ("other", None)]
+    await connection.drain(0)

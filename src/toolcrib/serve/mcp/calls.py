@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -124,7 +125,10 @@ class ClientCalls:
         self.seal = StateSeal(settings.state_key)
         """Seals what a call leaves for its next round."""
         self._server_info = settings.server_info
-        self._slots = asyncio.Semaphore(settings.max_running)
+        self._slots = defaultdict[str | None, asyncio.Semaphore](
+            lambda: asyncio.Semaphore(settings.max_running)
+        )
+        """By caller: stateless requests over HTTP share one connection, and none may keep the others out."""
         self._open: dict[object, ClientCall] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """The tasks of the calls, also of cancelled ones until they have ended."""
@@ -196,7 +200,7 @@ class ClientCalls:
     async def _run(self, one: ClientCall) -> None:
         result: Result | dict[str, Any] | None
         try:
-            async with self._slots:
+            async with self._slots[one.request.channel.sender.caller]:
                 if "approval" in one.state:
                     await self._take_answer(one)
                 result = await (self._result(one) if one.may_be_task else self._invoke(one))

@@ -39,7 +39,7 @@ class ServerSettings:
     state_key: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
     """Seals the state of calls that continue in a later request; servers that share calls share it."""
     max_streams: int = 64
-    """Streams of `subscriptions/listen` that may be open at once."""
+    """Streams of `subscriptions/listen` that a client may have open at once."""
     tasks: Callable[[], ProjectCalls] | None = None
     """Returns the store of calls that are answered as tasks; None if there is none."""
     complete: Completer | None = None

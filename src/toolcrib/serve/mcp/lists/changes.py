@@ -103,7 +103,9 @@ class ListChanges:
             )
         if request.size > _MAX_BYTES:
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, f"the request has more than {_MAX_BYTES} bytes")
-        if len(self._streams) >= self._max_streams:
+        caller = request.channel.sender.caller
+        # Of this caller: stateless requests over HTTP share one connection.
+        if sum(one.channel.sender.caller == caller for one in self._streams.values()) >= self._max_streams:
             raise busy("too many streams are open", "End one first.")
         lists = frozenset(name for name in _METHODS if wanted.get(name) is True)
         given = wanted.get(_RESOURCES)
