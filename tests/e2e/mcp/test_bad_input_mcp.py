@@ -107,7 +107,7 @@ def test_everything_bad_is_answered_and_recorded_once(client: Client) -> None:
         ("grant", {}, "tool_unavailable", "'gone'", "TOOL_REFUSED"),
         ("asks", {}, "approval_required", "it is dear", "TOOL_WAITS"),
         ("command", {}, "tool_unavailable", "no-such-program", "TOOL_REFUSED"),
-        ("flood", flood, "tool_failed", "9000000 bytes", "TOOL_EXECUTED"),
+        ("flood", flood, "tool_failed", "9,000,000 bytes", "TOOL_EXECUTED"),
         ("exit", {}, "command_failed", "did not return", "TOOL_EXECUTED"),
         ("http", {}, "timed_out", "300 ms", "TOOL_EXECUTED"),
         ("list", {}, "invalid_manifest", "not-a-mapping", "TOOL_REFUSED"),
