@@ -36,6 +36,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 gc.set_threshold(20_000, 20, 10)
 
+_SHARING = ("test_mcp_hostile", "test_mcp_http", "test_mcp_oauth", "test_plugins")
+"""Modules whose tests share a server or an installation, as in the folders `conformance` and `rest`."""
+
 ON_CI = bool(os.environ.get("CI"))
 
 
@@ -66,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     items.sort(key=place)
     for item in items:
-        if item.path.parent.name in ("conformance", "rest"):
+        if item.path.parent.name in ("conformance", "rest") or item.path.stem in _SHARING:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
