@@ -170,7 +170,8 @@ answer(level=in_force(), weak=weak, out=done.stdout.decode(), report=done.enforc
     assert found["level"] == "none"
     assert found["weak"]["code"] == "sandbox_unavailable"
     assert "landlock" in found["weak"]["message"]
-    assert found["out"].startswith("0022\n1000\n")
+    # Such a process of an ordinary user may not change its own place among those that memory is taken from.
+    assert found["out"].startswith("0022\n1000\n" if os.geteuid() == 0 else "0022\n")
     assert "Groups:\t7" not in found["out"]
     assert "PYTHONPATH" not in found["out"]
     report = found["report"]
