@@ -7,23 +7,25 @@ import os
 import shutil
 import sys
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
+
+import click
 
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
 from toolcrib.spec import Call, Tool
 from toolcrib.spec.tools.tool import may_touch
-from toolcrib.state import Vault, load_user_settings, read_private, user_name, write_private
+from toolcrib.state import load_user_settings, user_name
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
-    from toolcrib.project.control.first_use import ReviewSheet
+    from toolcrib.project.trust.sheets import TrustSheet
 
 _MAX_NAMES = 60
-_SHOWN = "shown.json"
-"""File of the user's folder about a project: name of a tool to the digest that was shown at the terminal."""
+_MOST = 3
+"""Tools that are named with their digests in a question."""
 
 Channel = Literal["terminal", "flag"]
 """The decision of a person on the command line: an answer at the terminal, `--yes` or `--approve`."""
@@ -103,12 +105,12 @@ def page(text: str, *, wait: bool) -> None:
 
 
 def seek_approval(
-    project: Project, call: Call, *, approve: bool, may_ask: bool, sheets: Sequence[ReviewSheet] = ()
+    project: Project, call: Call, *, approve: bool, may_ask: bool, sheets: Sequence[TrustSheet] = ()
 ) -> None:
     """Put into the call the user who approves it; nobody if no approval is needed or nobody can be asked.
 
-    One question covers the call and the review of `sheets`, the tools that it leads to and that wait for
-    one. No question is asked about a call that is refused anyway: the call itself reports that. Raises
+    One question covers the call and the trust in `sheets`, the tools that it leads to and that wait for it.
+    No question is asked about a call that is refused anyway: the call itself reports that. Raises
     `ApprovalRequired` if the person declines, or if the project takes no approvals at the command line.
     """
     try:
@@ -134,45 +136,44 @@ def seek_approval(
     else:
         if not may_ask or given_token() is not None or not at_terminal():
             return
-        for sheet in sheets:
-            print_note("\n".join(_lines_once(sheet, project.vault)))
-        if reason is not None:
-            _print_call(project.get(call.tool), call, reason)
-        print_missing_secrets(project, project.get(call.tool))
-        if ask(f"Mark {names_of(sheets)} as reviewed, and run it?" if sheets else "Run it once?") is None:
+        if not _asked(project, call, reason, sheets):
             raise ApprovalRequired(f"{call.tool} was not approved, so it was not run")
     call.approved_by, call.approval_channel = user_name(), "flag" if approve else "terminal"
-    for sheet in sheets:
-        project.review(sheet.tool, user_name(), sheet.digest, channel=call.approval_channel)
+    if sheets:
+        project.trust.accept(user_name(), sheets, channel=call.approval_channel)
 
 
-def names_of(sheets: Sequence[ReviewSheet]) -> str:
+def _asked(project: Project, call: Call, reason: str | None, sheets: Sequence[TrustSheet]) -> bool:
+    """Ask about a call, and about the trust in `sheets`; `d` shows files and differences first."""
+    from toolcrib.project.trust.groups import lines_of
+    from toolcrib.project.trust.sheets import STATUS
+
+    for sheet in sheets[:_MOST]:
+        print_note(f"{sheet.tool.name}: {STATUS[sheet.status]}, digest {sheet.digest.digest[:12]}")
+    for line in lines_of(sheets):
+        print_note(f"  {line}")
+    if reason is not None:
+        _print_call(project.get(call.tool), call, reason)
+    print_missing_secrets(project, project.get(call.tool))
+    if not sheets:
+        return ask("Run it once?") is not None
+    while (key := ask(f"Trust {names_of(sheets)}, and run it?", "yd")) == "d":
+        click.echo_via_pager("\n".join(line for sheet in sheets for line in (*sheet.lines(), "")))
+    return key == "y"
+
+
+def names_of(sheets: Sequence[TrustSheet]) -> str:
     """Return the names of a few tools, or the number of many."""
     names = ", ".join(sheet.tool.name for sheet in sheets)
     return names if len(names) <= _MAX_NAMES else f"these {len(sheets)} tools"
 
 
-def _lines_once(sheet: ReviewSheet, vault: Vault) -> Iterator[str]:
-    """Yield the lines about a tool; one line if this user was shown the same before and did not decide."""
-    from toolcrib.project.control.first_use import STATUS
-
-    path, digest = vault.folder / _SHOWN, sheet.digest.digest
-    known = read_private(path)
-    known = known if isinstance(known, dict) else {}
-    if known.get(sheet.tool.name) == digest:
-        name = sheet.tool.name
-        yield f"{name}: {STATUS[sheet.review.status]}, as it was shown before: toolcrib review {name}"
-        return
-    yield from sheet.lines()
-    write_private(path, {**known, sheet.tool.name: digest})
-
-
 def _reason(project: Project, call: Call) -> str | None:
-    """Return why the call itself needs approval, whatever is reviewed."""
-    from toolcrib.project.control.first_use import FIRST_USE
+    """Return why the call itself needs approval, whatever is trusted."""
+    from toolcrib.project.trust.trust import TRUST
 
     questions = project.questions(call)
-    own = [question.reason for question in questions if question.rule != FIRST_USE]
+    own = [question.reason for question in questions if question.rule != TRUST]
     if own:
         return own[-1]
     return project.asks(call) if not questions else None

@@ -99,8 +99,6 @@ toolcrib lint
 toolcrib lint tools.yaml --format github
 toolcrib list --tag code
 toolcrib list --for openai
-toolcrib lock
-toolcrib lock --check
 toolcrib new count_lines --run 'wc -l ${path}' --read src
 toolcrib new weather --kind http --run 'https://api.example.com/${city}'
 toolcrib policy show
@@ -109,8 +107,6 @@ toolcrib policy add ask --writes
 toolcrib policy add allow deploy env=staging --caller mcp:claude
 toolcrib policy explain repo_scan path=src
 toolcrib policy explain web_search query=news --as mcp:claude
-toolcrib review
-toolcrib review web_search
 toolcrib run web_search @query.json count:=5 --json
 toolcrib schema manifest
 toolcrib schema manifest > tool.schema.json
@@ -136,8 +132,6 @@ toolcrib servers logout linear
 toolcrib servers logout linear --root ~/shop
 toolcrib servers remove time
 toolcrib servers remove db --yes
-toolcrib servers review
-toolcrib servers review github --yes
 toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
 toolcrib status

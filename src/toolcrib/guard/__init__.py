@@ -38,9 +38,9 @@ from toolcrib.guard.secrets.sources import (
     look_up,
     resolve,
 )
-from toolcrib.guard.trust.definitions import ReviewedDefinitions, differences
+from toolcrib.guard.trust.definitions import ServerTrust, differences
 from toolcrib.guard.trust.digest import Digests, ToolDigest, changed_parts
-from toolcrib.guard.trust.reviews import Review, Reviews, ReviewStatus, reviewed_parts, shown
+from toolcrib.guard.trust.ledger import POLICY, SETTINGS, Ledger, Trusted
 from toolcrib.guard.trust.snapshots import Pinned, Snapshots
+from toolcrib.guard.trust.texts import TrustedTexts, shown
 from toolcrib.guard.trust.tokens import Tokens
-from toolcrib.guard.trust.trust import Trust

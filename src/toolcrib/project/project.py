@@ -11,30 +11,28 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
-from toolcrib.guard import EnvironmentSecrets, Trust
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
-from toolcrib.project.config.settings import Config, load_config
+from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.control.approvals import ApprovalService, Elicitation
-from toolcrib.project.control.checks import Acceptance
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.durable.durable import DurableParts
-from toolcrib.project.integrity.fingerprints import ProjectDigest, digest_of_project
 from toolcrib.project.preview import Preview
 from toolcrib.project.root import Place, find, require_own_folder
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
-from toolcrib.state import Vault, load_user_settings, require_database
+from toolcrib.state import Vault, require_database
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BuiltIn
 
-Accept = Literal["reviewed", "all"]
+Accept = Literal["trusted", "all"]
 
 
 class Project(DurableParts):
@@ -52,24 +50,20 @@ class Project(DurableParts):
         secrets: SecretSource | None = None,
         trusted: bool = False,
         vault: Vault | None = None,
-        accept: Accept | ProjectDigest = "reviewed",
+        ledger: Ledger | None = None,
+        accept: Accept = "trusted",
         built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
     ) -> None:
-        self._setup = setup = Setup.of(place, config, secrets, trusted, vault, whole=accept == "all")
+        self._setup = setup = Setup.of(place, config, secrets, trusted, vault, ledger, whole=accept == "all")
         self.place, self.root = place, place.root
         self.sandbox_level, self.waiting = setup.sandbox_level, setup.waiting
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         store = DecisionStore(place, self.vault, config, database)
-        versions = accept.tools if isinstance(accept, ProjectDigest) else {}
-        self.acceptance = Acceptance(Trust(self.vault), self.digest, accept == "all", versions)
-        """The acceptance of the project as a whole."""
-        self._steps = steps = ProjectSteps(setup, store, self.acceptance, self.parts_of, self.get)
-        self.fingerprint, self.first_use, self.pins = steps.fingerprint, steps.first_use, steps.pins
-        """Returns the digest of a tool; the reviews of tools; their versions in `toolcrib.lock`."""
-        self.review = self.first_use.review
-        """Records that a person has reviewed a tool."""
+        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=accept == "all")
+        self.fingerprint, self.trust, self.pins = steps.fingerprint, steps.trust, steps.pins
+        """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
         self.redact, self.hides = steps.secrets.mask, steps.access.hides
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
         self.outputs = steps.outputs
@@ -101,7 +95,7 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
-        self.first_use.found = lambda: [
+        self.trust.found = lambda: [
             *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
         ]  # fmt: skip
 
@@ -111,14 +105,14 @@ class Project(DurableParts):
         root: str | os.PathLike[str] | None = None,
         *,
         secrets: SecretSource | None = None,
-        accept: Accept = "reviewed",
+        accept: Accept = "trusted",
         data: Path | None = None,
         built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
     ) -> Project:
         """Open the project at `root`, or the nearest one upward from the working folder.
 
-        `accept` says what may run: `reviewed`, what this user has made, accepted and reviewed; `all`,
+        `accept` says what may run: `trusted`, what this user has made or accepted; `all`,
         whatever the project holds, with its settings: the program answers for it. `data` is the user's data
         folder, which holds the bundles; by default the one of the platform. `built_in` are bundles that come
         with the program. `database` is `sqlite`, the project's own file, or the address of a Postgres server;
@@ -131,18 +125,14 @@ class Project(DurableParts):
             require_database(database)
         place = find(root)
         vault = Vault(place.root, data)
-        config = load_config(place.config, place.root).since(trust := Trust(vault))
-        make = partial(cls, place, config, secrets=secrets, vault=vault, built_in=built_in, database=database)
+        config = load_config(place.config, place.root).since(ledger := Ledger(vault))
+        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger, built_in=built_in)
+        make = partial(make, database=database)
         if accept == "all":
             return make(trusted=True, accept="all")
-        # Neither made nor accepted by this user: the digests in the user's own settings may accept it.
-        if trust.current() is None:
-            named = load_user_settings().accepted_projects
-            found = _inspected(cls, place, config, vault).digest() if named else None
-            if found is not None and found.digest in named:
-                return make(trusted=True, accept=found)
+        if ledger.last(SETTINGS) is None:
             require_own_folder(place)
-        return make(trusted=not config.weakening() or trust.is_trusted(config.digest))
+        return make(trusted=not config.weakening() or is_trusted(config.digest, ledger))
 
     @classmethod
     def inspect(cls, root: str | os.PathLike[str] | None = None) -> Project:
@@ -151,15 +141,9 @@ class Project(DurableParts):
         Nothing of it is started and no secret is read. Raises ProjectNotFound and ConfigError.
         """
         place = find(root)
-        vault = Vault(place.root)
-        return _inspected(cls, place, load_config(place.config, place.root).since(Trust(vault)), vault)
-
-    def digest(self) -> ProjectDigest:
-        """Return the digest of the whole project: its settings, agents, workflows and all of its tools."""
-        if not self._setup.trusted and self._setup.waiting:  # Tools of some sources are missing here.
-            return Project.inspect(self.root).digest()
-        files, tools = self._setup.files, self.catalog.every(stored=False)
-        return digest_of_project(self.config.digest, self.place, files, tools, self.fingerprint)
+        ledger = Ledger(vault := Vault(place.root))
+        config = load_config(place.config, place.root).since(ledger)
+        return cls(place, config, secrets=EnvironmentSecrets({}), trusted=True, vault=vault, ledger=ledger)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -274,7 +258,7 @@ class Project(DurableParts):
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
         approvals = self._steps.store.approvals
-        return ApprovalService(approvals, self.get, self.first_use, self.audit, self.redact, self.config)
+        return ApprovalService(approvals, self.get, self.trust, self.audit, self.redact, self.config)
 
     @property
     def elicitation(self) -> Elicitation | None:
@@ -308,10 +292,6 @@ class Project(DurableParts):
         finally:
             self.catalog.close()
             self._steps.store.close()
-            self.first_use.reviews.close()
+            self.trust.ledger.close()
             self._steps.secrets.close()
             self.audit.close()
-
-
-def _inspected(make: type[Project], place: Place, config: Config, vault: Vault) -> Project:
-    return make(place, config, secrets=EnvironmentSecrets({}), trusted=True, vault=vault)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from toolcrib.executors.workspace.grants import ClosedPlaces
-from toolcrib.guard import ANCHOR, AuditLog, Snapshots, Trust, UserSecrets
+from toolcrib.guard import ANCHOR, AuditLog, Ledger, Snapshots, UserSecrets
 from toolcrib.manifest import SourceFiles
 from toolcrib.project.config.mcp import NamedServers
 from toolcrib.project.config.secrets import hidden_paths, open_sources
@@ -39,6 +39,8 @@ class Setup:
     """Files and folders with secrets, which no tool may see."""
     vault: Vault
     """The data that the user keeps about this project, outside of it."""
+    ledger: Ledger
+    """What this user has accepted of it."""
     secrets: SecretSource
     audit: AuditLog
 
@@ -60,6 +62,7 @@ class Setup:
         secrets: SecretSource | None,
         trusted: bool,
         vault: Vault | None,
+        ledger: Ledger | None = None,
         *,
         whole: bool = False,
     ) -> Setup:
@@ -69,6 +72,7 @@ class Setup:
         """
         applied = config if trusted else config.narrowed()
         vault = vault or Vault(place.root)
+        ledger = ledger or Ledger(vault)
         level = sandbox_level_of(config, trusted)
         hidden = hidden_paths(config.secret_sources, place.root)
 
@@ -81,15 +85,15 @@ class Setup:
             return Workspace(str(place.root), str(place.home), closed, hosts, lowest)
 
         snapshots = Snapshots(lambda: vault.folder, place.root)
-        starts = Starts(config, place, Trust(vault), snapshots, workspace, whole=whole)
+        starts = Starts(config, place, ledger, snapshots, workspace, whole=whole)
         secrets = secrets or open_sources(
             applied.secret_sources, place.root, starts.helper, UserSecrets(vault)
         )
         audit = AuditLog(place.audit, lambda: vault.folder / ANCHOR, max_bytes=applied.audit_max_bytes)
         waiting = [] if trusted else config.weakening()
         return cls(
-            place, applied, trusted, waiting, config.servers, level, hidden, vault, secrets, audit, starts,
-            snapshots
+            place, applied, trusted, waiting, config.servers, level, hidden, vault, ledger, secrets, audit,
+            starts, snapshots
         )  # fmt: skip
 
 

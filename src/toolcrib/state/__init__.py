@@ -15,7 +15,7 @@ from toolcrib.state.private import read_private, write_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 from toolcrib.state.tables import PROJECT as PROJECT
 from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
-from toolcrib.state.tables import VAULT_REVIEWS
+from toolcrib.state.tables import VAULT_TRUST
 from toolcrib.state.user_settings import (
     IN_FILE,
     UserSettings,

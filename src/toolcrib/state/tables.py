@@ -274,27 +274,32 @@ CREATE INDEX grants_used ON grants (used_by) WHERE used_by IS NOT NULL;
 """`grants.db` in the user's own folder for the project. `mac` binds a decision to a key, and `used_by` names
 the call that has used one up."""
 
-VAULT_REVIEWS: tuple[str, ...] = (
+VAULT_TRUST: tuple[str, ...] = (
     """
-CREATE TABLE reviewed (
+CREATE TABLE trusted (
     id TEXT PRIMARY KEY,
-    tool TEXT NOT NULL,
+    subject TEXT NOT NULL,
     bundle TEXT NOT NULL,
     digest TEXT NOT NULL,
-    parts TEXT NOT NULL,
-    manifest BLOB NOT NULL,
-    reviewed_by TEXT NOT NULL,
-    reviewed_at REAL NOT NULL
+    shown TEXT NOT NULL,
+    trusted_by TEXT NOT NULL,
+    trusted_at REAL NOT NULL,
+    channel TEXT NOT NULL,
+    until REAL
 );
-CREATE UNIQUE INDEX reviewed_tool ON reviewed (tool, bundle, digest);
-CREATE TABLE created (
+CREATE INDEX trusted_subject ON trusted (subject, bundle, digest);
+CREATE TABLE texts (
+    sha256 TEXT PRIMARY KEY,
+    content BLOB NOT NULL
+);
+CREATE TABLE made (
     id TEXT PRIMARY KEY,
     tool TEXT NOT NULL,
-    creator TEXT NOT NULL,
+    maker TEXT NOT NULL,
     manifest TEXT NOT NULL,
-    created_at REAL NOT NULL
+    made_at REAL NOT NULL
 );
-CREATE INDEX created_tool ON created (tool, id);
+CREATE INDEX made_tool ON made (tool, id);
 """,
 )
-"""`reviews.db` in the same folder: manifests that a person has reviewed, and tools that agents made."""
+"""`trust.db` in the same folder: what a person has accepted, and the tools that agents made."""

@@ -1,16 +1,16 @@
-"""The reviewed facts about an MCP server: its tools' definitions, and the hosts that it may reach."""
+"""What a person trusts of an MCP server: its tools' definitions, and the hosts that it may reach."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolcrib.guard.trust.ledger import Ledger, Trusted
 from toolcrib.spec import Network
-from toolcrib.state import Vault, read_private, user_name, write_private
+from toolcrib.state import Vault, read_private, write_private
 
 Definition = Mapping[str, Any]
 _MAX_SHOWN = 160
@@ -18,70 +18,64 @@ _MAX_SHOWN = 160
 _MAX_DEPTH = 8
 
 
-class ReviewedDefinitions:
-    """The tools that one server offered last, those that were reviewed, and the hosts that were allowed.
+class ServerTrust:
+    """What one server offered last, and what a person trusts of it.
 
-    They are in the user's own folder, out of reach of the project.
-
-    `identity` is the server's program or address in the settings; with another one, nothing is reviewed.
+    `identity` is the server's program or address in the settings; with another one, nothing is trusted.
     """
 
-    def __init__(self, vault: Vault, server: str, identity: str) -> None:
-        self._vault = vault
-        self._server = server
-        self._identity = identity
+    def __init__(self, vault: Vault, ledger: Ledger, server: str, identity: str) -> None:
+        self._vault, self._ledger = vault, ledger
+        self._server, self._identity = server, identity
+
+    @property
+    def subject(self) -> str:
+        """The subject of the server in the ledger."""
+        return f"server:{self._server}"
 
     def seen(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that the server sent last, by the tool's own name."""
-        return self._tools("seen")
-
-    def reviewed(self) -> dict[str, dict[str, Any]]:
-        """Return the definitions that a person has reviewed."""
-        return self._tools("reviewed")
+        found = read_private(self._path)
+        found = found if isinstance(found, dict) and found.get("server") == self._identity else {}
+        tools = found.get("tools")
+        return tools if isinstance(tools, dict) else {}
 
     def see(self, definitions: Mapping[str, Definition]) -> None:
         """Store the definitions that the server offers now."""
         if self.seen() != definitions:
-            self._store("seen", tools=dict(definitions))
+            folder = self._vault.folder / "mcp"
+            write_private(folder / self._path.name, {"server": self._identity, "tools": dict(definitions)})
 
-    def accept(self, definitions: Mapping[str, Definition]) -> None:
-        """Store these definitions as the reviewed ones, instead of any others."""
-        self._store("reviewed", tools=dict(definitions))
+    def trusted(self) -> dict[str, dict[str, Any]]:
+        """Return the definitions that a person has trusted."""
+        found: dict[str, dict[str, Any]] = self._shown().get("definitions", {})
+        return found
 
     def network(self) -> Network | None:
         """Return the hosts that a person has allowed the server; None before anybody has decided."""
-        found = self._stored("network")
-        return Network.parse(found["network"]) if "network" in found else None
+        found = self._shown().get("network")
+        return None if found is None else Network.parse(found["network"])
 
-    def allow(self, network: Network) -> None:
-        """Store the hosts that the server may reach, instead of any others."""
-        self._store("network", network=network.as_json())
+    def row(self, definitions: Mapping[str, Definition], network: Network | None) -> Trusted:
+        """Return the row that trusts these definitions and hosts, instead of any others."""
+        hosts = None if network is None else {"network": network.as_json()}
+        facts = {"identity": self._identity, "definitions": dict(definitions), "network": hosts}
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return Trusted(self.subject, digest, facts)
 
-    def version(self) -> tuple[int, ...]:
-        """Return numbers that change when any process stores a review."""
-        found = []
-        for what in ("reviewed", "network"):
-            with suppress(OSError):
-                status = os.stat(self._path(what))
-                found += [status.st_ino, status.st_mtime_ns]
-        return tuple(found)
+    @property
+    def version(self) -> int:
+        """A number that changes when any process changes what is trusted."""
+        return self._ledger.version
 
-    def _path(self, what: str) -> Path:
+    def _shown(self) -> Mapping[str, Any]:
+        row = self._ledger.last(self.subject)
+        return row.shown if row is not None and row.shown.get("identity") == self._identity else {}
+
+    @property
+    def _path(self) -> Path:
         # `path` is the folder without creating it.
-        return self._vault.path / "mcp" / f"{self._server}.{what}.json"
-
-    def _tools(self, what: str) -> dict[str, dict[str, Any]]:
-        tools = self._stored(what).get("tools")
-        return tools if isinstance(tools, dict) else {}
-
-    def _stored(self, what: str) -> Mapping[str, Any]:
-        found = read_private(self._path(what))
-        return found if isinstance(found, dict) and found.get("server") == self._identity else {}
-
-    def _store(self, what: str, **values: Any) -> None:
-        folder = self._vault.folder / "mcp"
-        document = {"server": self._identity, "by": user_name(), **values}
-        write_private(folder / self._path(what).name, document)
+        return self._vault.path / "mcp" / f"{self._server}.json"
 
 
 def differences(old: Definition, new: Definition) -> list[str]:

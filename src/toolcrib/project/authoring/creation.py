@@ -1,7 +1,7 @@
 """Tools made by agents: checked, limited by the project's ceiling, and written whole or not at all.
 
 The maker of a tool is recorded in the user's own folder before its manifest is written. A person must
-review the tool before its first call and approve each of its calls.
+trust the tool before its first call and approve each of its calls.
 """
 
 from __future__ import annotations
@@ -153,12 +153,12 @@ def making(project: Project, folder: Path) -> Iterator[Path]:
 @contextmanager
 def noted(project: Project, name: str, creator: str, digest: str) -> Iterator[None]:
     """Record the maker of what is made in this block; the record goes if it is not made."""
-    reviews = project.first_use.reviews
-    entry = reviews.note(name, creator, digest)
+    ledger = project.trust.ledger
+    entry = ledger.note_maker(name, creator, digest)
     try:
         yield
     except BaseException:
-        reviews.drop(entry)
+        ledger.drop_maker(entry)
         raise
 
 
@@ -247,7 +247,7 @@ def require_free(name: str, taken: Iterable[str], what: str, same: str | None = 
 
 def require_room(project: Project, what: str, names: Iterable[str]) -> None:
     """Raise `RateLimited` if agents have made as many of these as they may."""
-    most, made = project.config.created_tools, len(project.first_use.reviews.creators().keys() & set(names))
+    most, made = project.config.created_tools, len(project.trust.ledger.makers().keys() & set(names))
     if made >= most:
         raise RateLimited(
             f"agents have made {made} {what} here, which is the limit",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, ManifestError
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.manifest import Diagnostic, SourceFiles, check_tool, diagnostics_of, lint_tree, read
 from toolcrib.manifest.native.reader import FILE_NAME, OTHER_NAME, folders
 from toolcrib.manifest.yaml.diagnostics import make
@@ -77,7 +77,7 @@ def _manifests(place: Place) -> list[str]:
 def lint_sources(config: Config, place: Place, tools: list[str] | None = None) -> list[Diagnostic]:
     """Return all findings about `.mcp.json` and the tools of those `sources` that need no trust or have
     it. The names of these tools are added to `tools`."""
-    counts, _ = config.effective(Trust(Vault(place.root)))
+    counts, _ = config.effective(Ledger(Vault(place.root)))
     files = source_files(place.root, place.home, hidden_paths(config.secret_sources, place.root))
     found = _lint_servers(config.servers.wrong, str(place.root / FILE), files)
     taken = {wire_name(name): name for name in _manifests(place)}

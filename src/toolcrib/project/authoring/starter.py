@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolcrib.errors import ConflictError, StateUnavailable, UsageError
-from toolcrib.guard import ToolDigest, Trust
+from toolcrib.guard import ToolDigest
 from toolcrib.manifest import FILE_NAME, tool_schema
 from toolcrib.project.config.mcp import FILE
 from toolcrib.project.config.settings import load_config
 from toolcrib.project.project import Project
 from toolcrib.project.root import HOMES, Place, find, require_inside
 from toolcrib.spec.record import record
-from toolcrib.state import Vault
 
 SCHEMA_FILE = "schemas/tool.schema.json"
 """Below the home folder; manifests begin with `# yaml-language-server: $schema=../../schemas/…`."""
@@ -75,37 +74,27 @@ def add_program(place: Place, program: str) -> list[Path]:
     return created
 
 
-def trust(made: Made, by: str) -> bool:
-    """Accept a project that `make` has made whole, and no other. Return True if it has.
+def trust(made: Made, by: str) -> int:
+    """Trust a project that `make` has made whole, and the tools that it wrote with all of their files.
 
-    Raises StateUnavailable if the user has no folder to store that.
-    """
-    if made.new:
-        Trust(Vault(made.root)).accept(load_config(find(made.root).config).digest, by)
-    return made.new
-
-
-def review(made: Made, by: str) -> int:
-    """Accept the tools that `make` wrote with all of their files, and no others. Return their number.
-
-    Raises as `trust`.
+    Return the number of tools. Raises StateUnavailable if the user has no folder to store that.
     """
     place = find(made.root)
     names = {path.parent.name for path in made.created if path.name == FILE_NAME}
-    if not names:
+    if not made.new and not names:
         return 0
     project = Project(place, load_config(place.config))
-    # A file that was there before may be anybody's, so a tool that uses one waits for its review.
+    # A file that was there before may be anybody's, so a tool that uses one waits.
     made_here = tuple(f"{made.root / path}/" for path in made.created)
 
     def is_own(digest: ToolDigest) -> bool:
         inside = [f"{path}/" for path in digest.files if path.startswith(f"{made.root}/")]
         return all(path.startswith(made_here) for path in inside)
 
-    digests = [(tool, project.fingerprint(tool)) for tool in project.tools() if tool.name in names]
-    found = [one for one in digests if is_own(one[1])]
-    project.first_use.reviews.accept_all(found, by)
-    return len(found)
+    tools = [tool for tool in project.tools() if tool.name in names]
+    sheets = [one for one in map(project.trust.sheet, tools) if is_own(one.digest)]
+    project.trust.accept(by, sheets, settings=made.new, channel="init")
+    return len(sheets)
 
 
 def _is_new(root: Path) -> bool:

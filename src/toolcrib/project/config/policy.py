@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from toolcrib.errors import DefinitionError, DeniedError
 from toolcrib.guard import EFFECTS, HINTS, Condition, Rule
@@ -14,7 +14,6 @@ CHANNELS = ("cli", "elicitation", "page")
 _CLI = ("terminal", "flag", "program")
 """Ways to decide that `cli` allows: an answer at a terminal, an option, a Python program."""
 DEFAULT_TTL_HOURS = 168.0
-Review = Literal["ask", "off"]
 _MOST_RULES = 1_000
 _MOST_PATTERNS = 100
 _LONGEST_PATTERN = 256

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, TypeVar
 from toolcrib.builtin.settings import RootFolder
 from toolcrib.errors import ConfigError, ManifestError
 from toolcrib.executors.workspace.grants import hidden_places
-from toolcrib.guard import EFFECTS, MAX_BYTES, Effect, Rule, Rules, Trust
+from toolcrib.guard import EFFECTS, MAX_BYTES, POLICY, SETTINGS, Effect, Ledger, Rule, Rules
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, diagnostics_of, failure, load, read
 from toolcrib.manifest.yaml.diagnostics import make
 from toolcrib.project.config import weakening as weak
 from toolcrib.project.config.mcp import FILE, NamedServers, read_named_servers
 from toolcrib.project.config.middleware import MiddlewareSetting, middleware_lines, read_middleware
-from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, Review, read_channels, read_rules
+from toolcrib.project.config.policy import DEFAULT_TTL_HOURS, read_channels, read_rules
 from toolcrib.project.config.reader import (
     Read,
     Reader,
@@ -160,9 +160,6 @@ class Config:
     """Attempts, including the first, of registered Python functions and of manifest tools that can safely be
     repeated: HTTP with GET, HEAD, OPTIONS, PUT or DELETE, and those with `annotations.idempotent: true`. All
     others make one attempt. A tool's own `retry` replaces it. More than the default waits for trust."""
-    review: Review = _setting("review", choice(("ask", "off")), "ask", weak.review)
-    """`ask`: a person [reviews](security.md#first-use) a tool that writes or reaches beyond the project
-    before its first call, and after each change. `off` waits for trust."""
     roots: tuple[RootFolder, ...] = _setting("roots", read_roots, (), None)
     """The folders of built-in tools by name, the first of which is where relative paths begin: a path that is
     only read, or `{path: PATH, write: true}`. Not set: the project, read-only."""
@@ -241,12 +238,12 @@ class Config:
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
 
-    def since(self, trust: Trust) -> Config:
+    def since(self, ledger: Ledger) -> Config:
         """Return the same with the rules that this user has accepted."""
-        record = trust.current()
-        if record is None or not record.policy:
+        row = ledger.last(POLICY)
+        if row is None:
             return self
-        text = json.dumps({"policy": record.policy})
+        text = json.dumps({"policy": row.shown["policy"]})
         return replace(self, accepted=config_of(text, Path("accepted")).policy)
 
     def with_data(self, root: Path) -> Config:
@@ -307,11 +304,11 @@ class Config:
         default = min(before.default, self.policy_default, key=EFFECTS.index)
         return {"accepted": before, "rules": (*before.rules, *new), "policy_default": default}
 
-    def effective(self, trusted: Trust) -> tuple[Config, list[Weakening]]:
+    def effective(self, ledger: Ledger) -> tuple[Config, list[Weakening]]:
         """Return the settings that apply, and those that wait for trust."""
-        config = self.since(trusted)
+        config = self.since(ledger)
         waiting = config.weakening()
-        if not waiting or trusted.is_trusted(self.digest):
+        if not waiting or is_trusted(self.digest, ledger):
             return self, []
         return config.narrowed(), waiting
 
@@ -328,6 +325,12 @@ _BLOCKS = {
     for block in sorted({key.partition(".")[0] for key in KEYS})
 }
 """Each key at the top of the file to the keys below it."""
+
+
+def is_trusted(digest: str, ledger: Ledger) -> bool:
+    """Return True if exactly the settings with this digest are what the user accepted last."""
+    row = ledger.last(SETTINGS)
+    return row is not None and row.digest == digest
 
 
 def source_files(root: Path, home: Path, secret: tuple[str, ...] = ()) -> SourceFiles:

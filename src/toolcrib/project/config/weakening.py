@@ -134,10 +134,6 @@ def providers(value: Mapping[str, Mapping[str, Any]]) -> str | None:
     return f"prompts and results of tools are sent to these model providers: {_names(shown)}"
 
 
-def review(value: str) -> str | None:
-    return "tools run before a person has reviewed them" if value == "off" else None
-
-
 def sandbox(value: str) -> str | None:
     if value == "full":
         return None

@@ -30,8 +30,8 @@ from toolcrib.guard import (
 )
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
-from toolcrib.project.control.first_use import FIRST_USE, FirstUse
 from toolcrib.project.control.steps import OWN
+from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
 from toolcrib.spec.moment import written
@@ -68,13 +68,13 @@ class ApprovalService:
         self,
         approvals: Approvals,
         find: Callable[[str], Tool],
-        first_use: FirstUse,
+        trust: ProjectTrust,
         audit: AuditLog,
         mask: Callable[[Any], Any],
         config: Config,
     ) -> None:
         self.approvals = approvals
-        self._find, self._first_use = find, first_use
+        self._find, self._trust = find, trust
         self._audit, self._mask, self._config = audit, mask, config
 
     def list(
@@ -112,10 +112,10 @@ class ApprovalService:
     def facts(self, sheet: ApprovalSheet) -> dict[str, Any]:
         """Return what else a person should know of a call, as JSON with secrets masked.
 
-        `description`, `made_by`, `reviewed`, `reason_by`, and `doubts` about a reason that an agent wrote.
+        `description`, `made_by`, `trusted`, `reason_by`, and `doubts` about a reason that an agent wrote.
         `would` is the command line, request or other block as it would run; None where that cannot be said.
         `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `review` are the
-        lines about the manifest and the code that would run, its steps included, where nobody has reviewed
+        lines about the manifest and the code that would run, its steps included, where nobody has trusted
         them. Empty if there is no tool of that name any more.
         """
         approval, tool = sheet.approval, sheet.tool
@@ -125,14 +125,14 @@ class ApprovalService:
         would = None
         with suppress(ToolcribError):
             would = plan_of(tool, dict(arguments)).get("would")
-        creator, last = self._first_use.creator(tool), self._first_use.reviews.last(tool)
+        creator, last = self._trust.maker(tool), self._trust.last(tool)
         runs, last_ran = _runs(tool.name, self._audit.path)
         own_words = creator is not None and approval.rule == OWN and approval.reason == tool.approval.reason
         facts = {
             "description": tool.description,
             "would": would,
             "made_by": _maker(tool, creator),
-            "reviewed": None if last is None else {"by": last.by, "at": written(last.at)},
+            "trusted": None if last is None else {"by": last.by, "at": written(last.at)},
             "ran": runs,
             "last_ran": last_ran,
             "reason_by": f"the agent {creator}" if own_words else None,
@@ -145,9 +145,9 @@ class ApprovalService:
     def _review_of(self, approval: Approval, tool: Tool) -> Iterator[str]:
         if tool.source is None or approval.status != "pending":
             return
-        sheet = self._first_use.sheet(tool)
+        sheet = self._trust.sheet(tool)
         calls = any(part.startswith("step/") for part in sheet.digest.parts)
-        if (calls or approval.rule == FIRST_USE) and sheet.review.status != "reviewed":
+        if (calls or approval.rule == TRUST) and sheet.status != "trusted":
             yield from sheet.lines()
 
     def approve(
@@ -188,8 +188,8 @@ class ApprovalService:
         done = self.approvals.approve(id, by, scope, edited, note, until, seal=seal)
         try:
             self._record("TOOL_APPROVED", done, approver=by, channel=channel, scope=scope, note=note)
-            if tool is not None and done.rule == FIRST_USE and done.scope == "rule":  # That is a review.
-                self._first_use.accept(tool, done.tool_digest, done.decided_by or "")
+            if tool is not None and done.rule == TRUST and done.scope == "rule":
+                self._trust.trust(tool, done.decided_by or "", done.tool_digest, channel=channel)
         except ToolcribError:
             self.approvals.void(id)  # A decision that cannot be written down does not count.
             raise
@@ -217,9 +217,9 @@ class ApprovalService:
     def revoke(self, id: str, by: str, *, channel: str = "program") -> Grant:  # noqa: A002 - the field's name
         """Take back a decision that is in force."""
         grant = self.approvals.revoke(id)
-        # The approval of this rule was stored as a review too (`approve`): the tool would still run by that.
-        if grant.rule == FIRST_USE and grant.scope == "rule":
-            self._first_use.reviews.forget(grant.tool, grant.bundle, grant.tool_digest)
+        # The approval of this rule was stored as trust too (`approve`): the tool would still run by that.
+        if grant.rule == TRUST and grant.scope == "rule":
+            self._trust.ledger.revoke(f"tool:{grant.tool}", grant.bundle, grant.tool_digest)
         fields = {"name": grant.tool, "approval": id, "approver": by, "channel": channel}
         self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant
@@ -240,7 +240,7 @@ class ApprovalService:
 
     def _is_same(self, approval: Approval, tool: Tool | None) -> bool:
         """Return True if the tool is still the one that was to be called."""
-        return tool is not None and self._first_use.digest_of(tool) == approval.tool_digest
+        return tool is not None and self._trust.digest_of(tool) == approval.tool_digest
 
     def _sheet(self, approval: Approval, tool: Tool | None) -> ApprovalSheet:
         document = approval.as_dict()

@@ -1,39 +1,20 @@
-"""The checks that refuse a call: access by token and policy, acceptance of the project, and approved code.
+"""The checks that refuse a call: access by token and policy, and approved code.
 
-A built-in tool that only agents list is there for those agents alone. A project that this user neither made
-nor accepted runs no tool, at any interface.
+A built-in tool that only agents list is there for those agents alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
-from toolcrib.errors import ApprovalRequired, ConflictError, LockDrift, NotTrusted, ToolDisabled
-from toolcrib.guard import (
-    Decision,
-    Pinned,
-    Policy,
-    Rules,
-    Snapshots,
-    Tokens,
-    ToolDigest,
-    Trust,
-    changed_parts,
-)
+from toolcrib.errors import ApprovalRequired, ConflictError, ToolDisabled
+from toolcrib.guard import Decision, Pinned, Policy, Rules, Snapshots, Tokens, ToolDigest
 from toolcrib.manifest import kind_of
-from toolcrib.project.integrity.lock import FILE, Lock, listed, pin_of, read_lock, unusable
+from toolcrib.project.integrity.pins import Pins
 from toolcrib.spec import Caller, Result, Tool
-from toolcrib.spec.calls.caller import OWN_CALLERS
-from toolcrib.state import user_settings_file
-
-if TYPE_CHECKING:
-    from toolcrib.project.integrity.fingerprints import ProjectDigest
 
 
 def builtin_off(name: str) -> ToolDisabled:
@@ -105,54 +86,6 @@ class AccessControl:
         return decision.why if decision is not None and decision.effect == "ask" else None
 
 
-@dataclass(slots=True)
-class Acceptance:
-    """The rule about one project as a whole.
-
-    `whole`: the program that opened it accepts everything in it. `versions` are the digests of the tools that
-    this user's settings accept.
-    """
-
-    trust: Trust
-    digest: Callable[[], ProjectDigest]
-    whole: bool = False
-    versions: Mapping[str, str] = field(default_factory=dict)
-    _accepted: bool = False
-
-    def require(self, ctx: Context) -> None:
-        """Refuse a call of a tool of the project, before anything else is looked at: `NotTrusted`.
-
-        Once it is accepted, in whatever process, the next call runs.
-        """
-        tool = ctx.bound.tool
-        # Functions of the program itself are not of the project.
-        if self._accepted or (tool.source is None and tool.kind != "mcp"):
-            return
-        if not self.given:
-            raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
-        self._accepted = True
-
-    @property
-    def given(self) -> bool:
-        """True if the project is accepted."""
-        return self.whole or bool(self.versions) or self.trust.current() is not None
-
-    def refusal(self, *, own: bool) -> NotTrusted:
-        """Return the error for a project that is not accepted. Its user also gets the digest of it."""
-        if not own:
-            return NotTrusted(
-                "nobody has accepted this project, so none of its tools runs",
-                hint="The person whose machine this is has to accept it first.",
-            )
-        digest = self.digest().digest
-        return NotTrusted(
-            f"you have not accepted this project, so none of its tools runs; its digest is {digest}",
-            hint="To see its contents and accept it: toolcrib trust. In CI: add the digest to"
-            f" accepted_projects in {user_settings_file()}.",
-            details={"digest": digest},
-        )
-
-
 class ApprovedCode:
     """Takes the digest of a tool for the decisions about a call, and has exactly that version run.
 
@@ -222,79 +155,3 @@ def _changed(tool: str, parts: list[str]) -> ApprovalRequired:
         hint="Make the call again: it is then checked as it is now.",
         details={"changed": parts},
     )
-
-
-class Pins:
-    """Compares the tools of one project with its lock.
-
-    `digest_of` returns a tool's digest as it is now; `started` is the code that the settings start.
-    """
-
-    def __init__(
-        self, root: Path, digest_of: Callable[[Tool], ToolDigest], started: Mapping[str, str] | None = None
-    ) -> None:
-        self.path, self._root = root / FILE, root
-        self._digest_of, self._started = digest_of, started or {}
-        self._read: tuple[tuple[int, ...], Lock] | None = None
-        self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
-        """Returns by bundle the digest of each tool's definition from a remote server."""
-
-    def require(self, tool: Tool, digest: Callable[[], ToolDigest] | None = None) -> None:
-        """Raise LockDrift if there is a lock and its pin is not the tool, with this digest or as it is now.
-
-        Tools without a manifest, which a program has registered itself, are not pinned.
-        """
-        lock = self._lock()
-        if lock is not None and (changed := self._drift(tool, lock, digest)):
-            raise LockDrift(
-                f"{tool.name} is not what {FILE} pins: {listed(changed)}",
-                hint="A person has to look at the change (toolcrib lock --check) before the tool runs.",
-                details={"changed": list(changed)},
-            )
-
-    def holds(self, tool: Tool) -> bool:
-        """Return True if there is a lock and the tool is as it pins it."""
-        lock = self._lock()
-        return lock is not None and not self._drift(tool, lock)
-
-    def _drift(
-        self, tool: Tool, lock: Lock, digest: Callable[[], ToolDigest] | None = None
-    ) -> tuple[str, ...]:
-        """Return the parts of a tool that differ from its pin."""
-        defined = self.remote().get(tool.bundle) if tool.source is None else None
-        if defined is not None:
-            pinned, now = lock.bundles.get(tool.bundle, {}).get(tool.name), defined.get(tool.name)
-            return () if pinned == now is not None else ("definition",)
-        if tool.source is None:
-            return ()
-        pin = lock.tools.get(tool.name)
-        if pin is None:
-            return ("not in the lock",)
-        found = self._digest_of(tool) if digest is None else digest()
-        return changed_parts(pin, pin_of(found, self._root))
-
-    def now(self, tools: Iterable[Tool]) -> Lock:
-        """Return the lock of these tools as they are now, and of the code that the settings start.
-
-        Only tools of the project's manifests are pinned.
-        """
-        pinned = (tool for tool in tools if tool.source is not None and not tool.is_stored)
-        pins = {tool.name: pin_of(self._digest_of(tool), self._root) for tool in pinned}
-        return Lock(pins, self.remote(), self._started)
-
-    def _lock(self) -> Lock | None:
-        """Return the lock as it is now; it is read again only if the file has changed."""
-        try:
-            # Looked at before the file is read: a change between the two is seen at the next call.
-            found = os.lstat(self.path)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise unusable(self.path, error.strerror) from None
-        # A link in place of the file has an inode of its own, and `read_lock` refuses it.
-        state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-        if self._read is None or self._read[0] != state:
-            # None if it is gone by now. It may come back in the same state, so that is not kept.
-            lock = read_lock(self.path)
-            self._read = None if lock is None else (state, lock)
-        return None if self._read is None else self._read[1]

@@ -19,12 +19,13 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import ApprovalRequired, Cancelled, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
-from toolcrib.project.control.checks import Acceptance, AccessControl, ApprovedCode, Pins
-from toolcrib.project.control.first_use import FIRST_USE, FirstUse
+from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
 from toolcrib.project.control.store import DecisionStore
 from toolcrib.project.integrity.fingerprints import Fingerprints
+from toolcrib.project.integrity.pins import Pins
 from toolcrib.project.setup import Setup
+from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.spec import Call, Limits, Result, Tool
 from toolcrib.spec.record import record
 from toolcrib.spec.tools.tool import HINT_ASKED, may_touch
@@ -39,16 +40,18 @@ _OF_THE_CALL = ("once", "arguments")
 class ProjectSteps:
     """The steps of one project. `controls` is what its call path takes.
 
-    `parts` returns the tools that a tool calls, `find` the tool of a name.
+    `parts` returns the tools that a tool calls, `find` the tool of a name. `whole`: the program that opened
+    the project accepts everything in it.
     """
 
     def __init__(
         self,
         setup: Setup,
         store: DecisionStore,
-        acceptance: Acceptance,
         parts: Callable[[Tool], Sequence[Tool]],
         find: Callable[[str], Tool],
+        *,
+        whole: bool,
     ) -> None:
         self.store = store
         config, log, root = setup.config, setup.audit, setup.place.root
@@ -60,15 +63,15 @@ class ProjectSteps:
         self.access = AccessControl(config.policy, store.tokens)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
-        self.first_use = first_use = FirstUse(setup, fingerprints, find, acceptance, pins, mask)
+        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask, whole=whole)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
-        self.approval = ApprovalStep(self.access, first_use, store, code, log, self.secrets)
+        self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets)
         self.controls = Controls(
             visible=self.access.visible,
-            authorise=(self.access.authorise, acceptance.require),
+            authorise=(self.access.authorise, trust.require_project),
             require=(audit.ensure, code.require_pinned),
             # The first one is outermost. A repeated key gets its result without a question; a call that is
             # not approved gets no secrets and counts for no rate; `code` looks again after all that waits.
@@ -207,13 +210,13 @@ class ApprovalStep:
     def __init__(
         self,
         access: AccessControl,
-        first_use: FirstUse,
+        trust: ProjectTrust,
         store: DecisionStore,
         code: ApprovedCode,
         log: AuditLog,
         secrets: SecretsStep,
     ) -> None:
-        self._access, self._first_use = access, first_use
+        self._access, self._trust = access, trust
         self._store, self._code, self._log = store, code, log
         self._secrets = secrets
 
@@ -238,11 +241,11 @@ class ApprovalStep:
     def questions(self, ctx: Context) -> list[Question]:
         """Return what to ask about a call whose arguments are checked, in this order.
 
-        The first use of a tool comes before the call itself. Raises `PolicyDenied`.
+        Trust in the tool comes before the call itself. Raises `PolicyDenied`.
         """
         decision, own = ctx.decision or self._access.judge(ctx), ctx.bound.approval_reason
-        review, made = self._first_use.questions(ctx, self._code.digest)
-        questions = [] if review is None else [Question(FIRST_USE, review)]
+        trust, made = self._trust.questions(ctx, self._code.digest)
+        questions = [] if trust is None else [Question(TRUST, trust)]
         if decision is not None and decision.effect == "ask" and decision.rule is not None:
             questions.append(Question(decision.rule.name, decision.why))
         elif decision is not None and decision.effect == "ask" and own is None:

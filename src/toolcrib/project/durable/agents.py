@@ -11,12 +11,12 @@ from typing import Any
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConflictError, DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
-from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.durable.reviewed_files import ReviewedFiles
-from toolcrib.project.integrity.fingerprints import FileUse, as_reviewed
+from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
+from toolcrib.project.trust.trust import ProjectTrust
 from toolcrib.runs import worker_name
 from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
@@ -34,13 +34,13 @@ class ProjectAgents(ReviewedFiles[Agent]):
 
     kind = "agent"
 
-    def __init__(self, place: Place, files: SourceFiles, first_use: FirstUse) -> None:
-        super().__init__(place.agents, files, first_use, _read)
+    def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
+        super().__init__(place.agents, files, trust, _read)
         self._added: dict[str, Agent] = {}
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
-        return as_reviewed("agent", one.name, one.description, document, use)
+        return as_trusted("agent", one.name, one.description, document, use)
 
     def add(self, agent: Agent) -> None:
         """Add an agent. Raises `ConflictError` if there is one of this name."""
@@ -61,7 +61,7 @@ class ProjectAgents(ReviewedFiles[Agent]):
         for name, (agent, document) in self._in_files()[0].items():
             # An agent that waits for a review, or is not the pinned one, switches on no tool.
             with suppress(DeniedError):
-                self._first_use.require(self._as_tool(agent, document))
+                self._trust.require(self._as_tool(agent, document))
                 found[name] = agent.tools
         return found
 

@@ -47,7 +47,7 @@ class DurableParts:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
 
-        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.first_use)
+        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
 
     @shared_property
     def tasks(self) -> ProjectTasks:
@@ -64,8 +64,8 @@ class DurableParts:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
 
-        place, catalog, first_use = self._setup.place, self.catalog, self._steps.first_use
-        return ProjectWorkflows(place, catalog.files, first_use, catalog.toolset, lambda: self.runs)
+        place, catalog, trust = self._setup.place, self.catalog, self._steps.trust
+        return ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs)
 
     @shared_property
     def runs(self) -> AgentRuns:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from toolcrib.errors import NotFoundError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, failure
-from toolcrib.project.control.first_use import FirstUse
+from toolcrib.project.trust.trust import ProjectTrust
 from toolcrib.runs.agents import read_files
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import suggestion
@@ -27,10 +27,10 @@ class ReviewedFiles(ABC, Generic[T]):
         self,
         folder: Path,
         files: SourceFiles,
-        first_use: FirstUse,
+        trust: ProjectTrust,
         read: Callable[[str, bytes], tuple[T, Document]],
     ) -> None:
-        self._folder, self._files, self._first_use = folder, files, first_use
+        self._folder, self._files, self._trust = folder, files, trust
         self._read = read
         """Returns the content of a file. Raises `ManifestError`."""
 
@@ -45,12 +45,12 @@ class ReviewedFiles(ABC, Generic[T]):
     def get(self, name: str) -> T:
         """Return one to run it.
 
-        Raises `NotFoundError`, `ManifestError`, and for a file what `FirstUse.require` does.
+        Raises `NotFoundError`, `ManifestError`, and for a file what `ProjectTrust.require` does.
         """
         one, document = self._find(name)
         # Without a document the program itself has added it: that is its own code and needs no review.
         if document is not None:
-            self._first_use.require(self._as_tool(one, document))
+            self._trust.require(self._as_tool(one, document))
         return one
 
     def find(self, name: str) -> T:

@@ -9,10 +9,10 @@ from typing import Any
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
-from toolcrib.project.control.first_use import FirstUse
 from toolcrib.project.durable.reviewed_files import ReviewedFiles
-from toolcrib.project.integrity.fingerprints import FileUse, as_reviewed
+from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
+from toolcrib.project.trust.trust import ProjectTrust
 from toolcrib.runs.agents import AgentRuns
 from toolcrib.runs.agents.runs import unwrap
 from toolcrib.runs.sessions import Run, RunDraft
@@ -30,17 +30,17 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         self,
         place: Place,
         files: SourceFiles,
-        first_use: FirstUse,
+        trust: ProjectTrust,
         tools: Toolset,
         runs: Callable[[], AgentRuns],
     ) -> None:
-        super().__init__(place.workflows, files, first_use, read_workflow)
+        super().__init__(place.workflows, files, trust, read_workflow)
         self._runs, self._tools = runs, tools
 
     def _as_tool(self, one: Workflow, document: Document) -> Tool:
         others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))
         use = FileUse(tuple(one.callees("tool")), tuple(others))
-        return as_reviewed("workflow", one.name, one.description, document, use)
+        return as_trusted("workflow", one.name, one.description, document, use)
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""

@@ -1,24 +1,19 @@
-"""The digests of tools as they are now: what approvals, reviews and the lock refer to.
+"""The digests of tools as they are now: what approvals, trust and the lock refer to.
 
-Agents and workflows are reviewed and pinned as tools, by the digest of their file. Their calls are checked
-like any other. But the file decides which reviewed tools are called, with which instructions, and to which
+Agents and workflows are trusted and pinned as tools, by the digest of their file. Their calls are checked
+like any other. But the file decides which trusted tools are called, with which instructions, and to which
 model their results are sent.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Digests, ToolDigest
-from toolcrib.manifest import Document, SourceFiles
-from toolcrib.project.integrity.lock import pin_of
-from toolcrib.project.root import Place
+from toolcrib.manifest import Document
 from toolcrib.spec import ExecConfig, Source, Tool
 from toolcrib.spec.record import record
 
@@ -36,7 +31,7 @@ class FileUse(ExecConfig):
     def reasons(
         self, find: Callable[[str], Tool], reasons: Callable[[Tool], tuple[str, ...]]
     ) -> Iterator[str]:
-        """Yield why a person reviews it; nothing if it only reads in the project."""
+        """Yield why it needs trust; nothing if it only reads in the project."""
         if self.provider != "scripted":
             yield f"network: the models of {self.provider}"
         yield from (f"run {name}" for name in self.others)
@@ -53,8 +48,8 @@ class FileUse(ExecConfig):
                 yield f"call {name}: {', '.join(found)}"
 
 
-def as_reviewed(kind: str, name: str, description: str, document: Document, use: FileUse) -> Tool:
-    """Return the file as a tool named `agent:NAME` or `workflow:NAME`. It is only reviewed, never called."""
+def as_trusted(kind: str, name: str, description: str, document: Document, use: FileUse) -> Tool:
+    """Return the file as a tool named `agent:NAME` or `workflow:NAME`. It is never called."""
     digest = hashlib.sha256(document.raw).hexdigest()
     source = Source("native", document.path, document.raw, digest, shared=True)
     return Tool(f"{kind}:{name}", description, kind, {}, use, bundle="", source=source)
@@ -78,47 +73,3 @@ class Fingerprints:
             return own
         whole = " ".join((own.digest, *steps.values()))
         return ToolDigest(hashlib.sha256(whole.encode()).hexdigest(), {**own.parts, **steps})
-
-
-@record
-class ProjectDigest:
-    """The digest of a whole project, and those of its tools, agents and workflows by name."""
-
-    digest: str
-    tools: Mapping[str, str] = field(default_factory=dict)
-
-
-def digest_of_project(
-    settings: str,
-    place: Place,
-    files: SourceFiles,
-    tools: Iterable[Tool],
-    digest_of: Callable[[Tool], ToolDigest],
-) -> ProjectDigest:
-    """Return the digest of everything that a project brings, the same in every folder and on every machine.
-
-    It covers settings, agents and workflows (read by `files`) and, for each tool, what its own digest covers,
-    but no programs outside of the project. A tool that cannot be used now has another digest once it can.
-    """
-    from toolcrib.runs.agents.files import agent_texts
-
-    root, parts, versions = place.root, dict[str, object](), dict[str, str]()
-    for kind, folder in (("agent", place.agents), ("workflow", place.workflows)):
-        for path, raw in agent_texts(folder, files).items():
-            digest = raw.code if isinstance(raw, ToolcribError) else hashlib.sha256(raw).hexdigest()
-            parts[f"/{os.path.relpath(path, root)}"] = digest
-            versions[f"{kind}:{Path(path).stem}"] = digest
-    for tool in tools:
-        if tool.source is None:
-            continue
-        try:
-            found = digest_of(tool)
-        except ToolcribError as error:
-            parts[tool.name] = error.code
-            continue
-        versions[tool.name] = found.digest
-        pinned = pin_of(found, root)
-        # An absolute path after the kind (`entrypoint//usr/bin/git`) is a program of this machine.
-        parts[tool.name] = {name: value for name, value in pinned.items() if "//" not in name}
-    whole = json.dumps([settings, parts], sort_keys=True, separators=(",", ":"))
-    return ProjectDigest(hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest(), versions)

@@ -49,6 +49,8 @@ class Lock:
     """Bundle to the names of its tools, each with the digest of the definition from its server."""
     started: Mapping[str, str] = field(default_factory=dict)
     """The code that the settings start: name of the setting and path, with the digest."""
+    settings: str = ""
+    """SHA-256 of the settings, in hex."""
 
     def drift(self, now: Lock) -> list[Drift]:
         """Return every difference between these pins and those of the project as it is now, by name."""
@@ -89,26 +91,36 @@ def pin_digest(pin: Pin) -> str:
 
 def read_lock(path: Path) -> Lock | None:
     """Read the lock; None if there is none. Raises ConfigError for any other file."""
+    raw = read_raw(path)
+    return None if raw is None else parse_lock(raw, path)
+
+
+def read_raw(path: Path) -> bytes | None:
+    """Return the bytes of the lock; None if there is none. Raises ConfigError."""
     try:
         with open_plain(path) as file:
-            raw = file.read(_MAX_BYTES + 1)
+            return file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise unusable(path, error.strerror) from None
+
+
+def parse_lock(raw: bytes, path: Path) -> Lock:
+    """Return the lock that these bytes are. Raises ConfigError for any other text."""
     try:
         data = json.loads(raw)
         if data["version"] != _VERSION:
             raise unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
         tools = {name: _texts(entry["parts"]) for name, entry in data["tools"].items()}
         bundles = {name: _texts(entry) for name, entry in data["bundles"].items()}
-        started = _texts(data["started"])
+        started, settings = _texts(data["started"]), str(data["settings"])
         wrong = [name for name, pin in tools.items() if data["tools"][name]["digest"] != pin_digest(pin)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise unusable(path, "it is not what `toolcrib lock` writes") from None
+        raise unusable(path, "it is not what `toolcrib trust --lock` writes") from None
     if wrong:
         raise unusable(path, f"the digest of {wrong[0]!r} is not that of its parts")
-    return Lock(tools, bundles, started)
+    return Lock(tools, bundles, started, settings)
 
 
 def write_lock(path: Path, lock: Lock) -> None:
@@ -118,6 +130,7 @@ def write_lock(path: Path, lock: Lock) -> None:
         "tools": {name: {"digest": pin_digest(pin), "parts": dict(pin)} for name, pin in lock.tools.items()},
         "bundles": {name: dict(pins) for name, pins in lock.bundles.items()},
         "started": dict(lock.started),
+        "settings": lock.settings,
     }
     text = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
     try:
@@ -135,7 +148,7 @@ def require_started(root: Path, setting: str, parts: Mapping[str, str]) -> None:
     if changed := changed_parts(pinned, parts):
         raise LockDrift(
             f"{setting} starts code that is not what {FILE} pins: {listed(changed)}",
-            hint="See what changed: toolcrib lock --check. To accept it, pin it again: toolcrib lock",
+            hint="To see it and accept it: toolcrib trust, then toolcrib trust --lock",
             details={"changed": list(changed)},
         )
 
@@ -156,6 +169,6 @@ def unusable(path: Path, why: str | None) -> ConfigError:
     """Return the error of a lock that cannot be used."""
     return ConfigError(
         f"{path} cannot be used: {why}",
-        hint="Restore it from version control, or write it again: toolcrib lock",
+        hint="Restore it from version control, or write it again: toolcrib trust --lock",
         details={"path": str(path)},
     )

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from toolcrib.errors import NotTrusted, ToolcribError
 from toolcrib.guard import (
+    Ledger,
     Pinned,
     Snapshots,
     StartHelper,
     ToolDigest,
-    Trust,
     UnreadableError,
     changed_parts,
     start_unconfined,
 )
 from toolcrib.project.config.secrets import SourceSetting
-from toolcrib.project.config.settings import Config
+from toolcrib.project.config.settings import Config, is_trusted
 from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of
 from toolcrib.project.integrity.lock import require_started
 from toolcrib.project.root import Place
@@ -45,13 +45,13 @@ class Starts:
         self,
         config: Config,
         place: Place,
-        trust: Trust,
+        ledger: Ledger,
         snapshots: Snapshots,
         workspace: Callable[[], Workspace],
         *,
         whole: bool,
     ) -> None:
-        self._config, self._root, self._trust = config, place.root, trust
+        self._config, self._root, self._ledger = config, place.root, ledger
         self._snapshots, self._workspace = snapshots, workspace
         self._own = config.document is None and not config.servers.trusted_bytes
         """True for settings that a program made itself."""
@@ -72,7 +72,7 @@ class Starts:
         if line.unconfined != shown and not self._own:
             changed.append(f"its unconfined program (was {shown or 'none'}, is {line.unconfined or 'none'})")
         # The user may have trusted it since this project was opened, as it is now.
-        if changed and not self._trust.is_trusted(self._config.with_started(self._root).digest):
+        if changed and not is_trusted(self._config.with_started(self._root).digest, self._ledger):
             raise NotTrusted(
                 f"what {setting} starts has changed since it was trusted: {', '.join(changed)}",
                 hint="To see it and accept it: toolcrib trust",

@@ -137,7 +137,7 @@ class Binder:
             writable=tuple(path for path in real if not f"{path}/".startswith(f"{root}/")),
         )
         hosts, lowest = HostLimits(config.allowed_hosts), LowestLevel(level.level, level.advice)
-        reviewed = self._steps.first_use.reviewed_grants
+        reviewed = self._steps.trust.trusted_grants
         return Workspace(root, str(place.home), closed, hosts, lowest, reviewed)
 
     def reset(self) -> None:

@@ -1,4 +1,4 @@
-"""The MCP servers of a project. Their tools need approval until a person has reviewed them."""
+"""The MCP servers of a project. Their tools need approval until a person has trusted them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.process.unconfined import start_unconfined
 from toolcrib.executors.mcp.remote import HttpLink
 from toolcrib.executors.mcp.server import McpExecutor, McpServer
-from toolcrib.guard import ReviewedDefinitions, differences, resolve
+from toolcrib.guard import ServerTrust, Trusted, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.project.config.mcp import FILE, server_line
@@ -55,8 +55,8 @@ class Mounted:
 
     def __init__(self, spec: ServerSpec, servers: Servers) -> None:
         self._servers = servers
-        self.pins = ReviewedDefinitions(servers.vault, spec.name, spec.identity)
-        self._version = self.pins.version()
+        self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
+        self._version = self.trust.version
         self.spec = self._with_hosts(spec)
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
@@ -65,7 +65,7 @@ class Mounted:
         self.left: list[str] = []
         """Unusable tools, and why."""
         self.pending: dict[str, str] = {}
-        """Tool name here to the reason for its review."""
+        """Tool name here to the reason why it waits for trust."""
         self.tools: dict[str, str] = {}
         """Tool name of the server to the name here."""
         self._listed: dict[str, Tool] = {}
@@ -79,29 +79,21 @@ class Mounted:
 
     def list_last(self) -> None:
         """List the tools that it offered when it last ran."""
-        if seen := self.pins.seen():
+        if seen := self.trust.seen():
             self.known = True
             self._mount(seen)
 
     def _offered(self, definitions: list[Definition], left: list[str]) -> None:
         found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
         self.known, self.left = True, left
-        self.pins.see(found)
-        # Only the first offer: a server that changes a definition later must not do so unseen.
-        if self._servers.unreviewed and not self.pins.reviewed():
-            self.pins.accept(found)
+        self.trust.see(found)
         self._mount(found)
 
-    def review(self) -> None:
-        """Accept what it offers now, after a person has looked at it."""
-        self.pins.accept(self.live)
-        self.reread()
-
-    def allow(self, network: Network) -> None:
-        """Let it reach these hosts and no others, after a person has decided so. It starts again."""
-        self.require_open_hosts()
-        self.pins.allow(network)
-        self.reread()
+    def row(self, network: Network | None = None) -> Trusted:
+        """Return the ledger's row that trusts what it offers now, with these hosts or those of before."""
+        if network is not None:
+            self.require_open_hosts()
+        return self.trust.row(self.live, network or self.trust.network())
 
     def require_open_hosts(self) -> None:
         """Raise UsageError if its entry in the settings decides which hosts it may reach."""
@@ -112,8 +104,8 @@ class Mounted:
             )
 
     def reread(self) -> None:
-        """Take up what was reviewed since, also by another process."""
-        version = self.pins.version()
+        """Take up what was trusted since, also by another process."""
+        version = self.trust.version
         if version == self._version:
             return
         self._version, spec = version, self._with_hosts(self.spec)
@@ -128,21 +120,21 @@ class Mounted:
         return (
             self.spec.is_local
             and not self.spec.states_network
-            and self.pins.network() is None
+            and self.trust.network() is None
             and not unconfined_program(self.spec, str(self._servers.root))
             and any(map(takes_address, self.live.values()))
         )
 
     def _with_hosts(self, spec: ServerSpec) -> ServerSpec:
         """Return the server with the hosts that a person has allowed it."""
-        network = self.pins.network()
+        network = self.trust.network()
         if network is None or spec.states_network or not spec.is_local:
             return spec
         return replace(spec, permissions=replace(spec.permissions, network=network))
 
     def _mount(self, found: dict[str, Definition]) -> None:
         """Put these tools of the server, and no others, into the toolset."""
-        toolset, reviewed, owners = self._servers.toolset, self.pins.reviewed(), self._servers.owners
+        toolset, trusted, owners = self._servers.toolset, self.trust.trusted(), self._servers.owners
         self.live, self.pending = found, {}
         names = names_of(self.spec.name, found, prefix=self.spec.prefix)
         for name in set(self.tools.values()) - set(names.values()):
@@ -150,7 +142,7 @@ class Mounted:
                 toolset.remove(name)
         self.tools = names
         for own, name in names.items():
-            tool = self._described(name, found[own], reviewed.get(own))
+            tool = self._described(name, found[own], trusted.get(own))
             if self._listed.get(name) == tool:
                 continue
             if self._listed.pop(name, None) is not None:
@@ -167,18 +159,18 @@ class Mounted:
         """Return the digest of each tool's definition, by the tool's name here."""
         return {name: digest(self.live[own]) for own, name in self.tools.items() if name in self._listed}
 
-    def _described(self, name: str, live: Definition, reviewed: Definition | None) -> Tool:
-        """Return the tool as it is shown: the reviewed definition until a person has reviewed the new one."""
+    def _described(self, name: str, live: Definition, trusted: Definition | None) -> Tool:
+        """Return the tool as it is shown: the trusted definition until a person has trusted the new one."""
         now = digest(live)
         reason, text = "", None
-        if reviewed is None:
-            reason = f"it is new from the MCP server {self.spec.name}, and nobody has reviewed it"
-        elif digest(reviewed) != now:
-            changes = differences(reviewed, live)
-            reason = f"its definition has changed since it was reviewed: {'; '.join(changes)}"
-        if reason and reviewed is None and (finding := self._suspicious(name, live)) is not None:
+        if trusted is None:
+            reason = f"it is new from the MCP server {self.spec.name}, and nobody has trusted it"
+        elif digest(trusted) != now:
+            changes = differences(trusted, live)
+            reason = f"its definition has changed since it was trusted: {'; '.join(changes)}"
+        if reason and trusted is None and (finding := self._suspicious(name, live)) is not None:
             # A model reads this before any person has.
-            text = f"[withheld: {finding}; `toolcrib servers review {self.spec.name}` shows it]"
+            text = f"[withheld: {finding}; `toolcrib trust` shows it]"
             # No word of the schema either, not even the names of properties.
             outline = {"type": "object"} if live["inputSchema"] else {}
             live = {**live, "description": text, "inputSchema": outline}
@@ -186,15 +178,15 @@ class Mounted:
             reason += f"; its text {finding}"
         if reason:
             self.pending[name] = reason
-            reason += f" (`toolcrib servers review {self.spec.name}`)"
+            reason += " (`toolcrib trust`)"
         if self.spec.is_local and self.spec.permissions.network.mode == "host":
             # Trusting the settings allowed the start; each call still needs approval.
             reason += f"{', and ' if reason else ''}{_ALL_OF_IT}"
         approval = ApprovalRule(bool(reason), reason[:2_000])
-        return tool_of(self.spec, name, reviewed or live, now, approval=approval, text=text)
+        return tool_of(self.spec, name, trusted or live, now, approval=approval, text=text)
 
     def _suspicious(self, name: str, live: Definition) -> str | None:
-        """Return why its words must not reach a model before a review; None if they may."""
+        """Return why its words must not reach a model before a person has read them; None if they may."""
         tool = tool_of(self.spec, name, live, "", approval=ApprovalRule())
         for _, text in texts(tool):
             if hidden_characters(text):
@@ -217,7 +209,7 @@ class Mounted:
             "state": server.state if self._servers.trusted else "not trusted",
             "protocol": server.protocol or None,
             "tools": sorted(self.tools.values()),
-            "unreviewed": self.pending,
+            "waiting": self.pending,
             "unusable": self.left,
             "starts": server.starts,
             "error": None if error is None else error.as_dict(),
@@ -234,11 +226,10 @@ class Servers:
 
     def __init__(self, setup: Setup, toolset: Toolset, binder: Binder, secrets: SecretsStep) -> None:
         named, config = setup.named_servers, setup.config
-        self.toolset, self.vault, self.root = toolset, setup.vault, setup.place.root
+        self.toolset, self.root = toolset, setup.place.root
+        self.vault, self.ledger = setup.vault, setup.ledger
         self.trusted = setup.trusted
         """False: no server is started."""
-        self.unreviewed = config.review == "off"
-        """True: the first offer of a server needs no review; later differences do."""
         self.timeout_ms = config.timeout_ms
         self.note = setup.audit.record
         self._binder, self._starts = binder, setup.starts

@@ -59,15 +59,15 @@ def noting_makers(request: RestRequest, made: Mapping[str, bytes]) -> Iterator[N
 
     Then they count as made by an agent: a person has to see them before they run.
     """
-    reviews, caller = request.services.project.first_use.reviews, request.client.caller
+    ledger, caller = request.services.project.trust.ledger, request.client.caller
     named = made.items() if request.client.identity is not None else ()
     # Noted first: a crash in between leaves a note without a tool, never a tool that counts as a person's.
-    entries = [reviews.note(name, caller, sha256(text).hexdigest()) for name, text in named]
+    entries = [ledger.note_maker(name, caller, sha256(text).hexdigest()) for name, text in named]
     try:
         yield
     except BaseException:
         for entry in entries:
-            reviews.drop(entry)
+            ledger.drop_maker(entry)
         raise
 
 

@@ -107,8 +107,8 @@ def login_command(tool: str, root: str | None, as_json: bool) -> None:
     from toolcrib.guard import resolve
 
     project = open_project(root)
-    if not project.acceptance.given:
-        raise project.acceptance.refusal(own=True)
+    if not project.trust.given:
+        raise project.trust.refusal(own=True)
     bound = project.bound(tool)
     executor = bound.executor
 

@@ -89,14 +89,14 @@ async def reviewed(
         hosts = allow
         if channel == "terminal" and hosts is None and one.waits_for_hosts:
             hosts = _entered(one.spec.name)
-        _accept(project, one, sorted(pending[one.spec.name]), hosts, channel)
+        _accept(project, one, hosts, channel)
     if not as_json:
         for one in ready:
             _print_result(one, len(pending[one.spec.name]), accepted=channel is not None)
     documents: list[dict[str, Any]] = [
         {
             "name": one.spec.name,
-            "unreviewed": pending[one.spec.name],
+            "waiting": pending[one.spec.name],
             "accepted": channel is not None,
             "network": one.spec.permissions.network.as_json(),
         }
@@ -139,15 +139,11 @@ def _entered(name: str) -> Network:
             print_note(f"{error}. {error.hint}")
 
 
-def _accept(
-    project: Project, one: Mounted, tools: list[str], hosts: Network | None, channel: Channel | None
-) -> None:
-    name, more = one.spec.name, {} if hosts is None else {"network": hosts.as_json()}
-    if hosts is not None:
-        one.allow(hosts)
-    if tools:
-        one.review()
-    project.audit.record("MCP_SERVER_REVIEWED", name=name, channel=channel, tools=tools, **more)
+def _accept(project: Project, one: Mounted, hosts: Network | None, channel: Channel | None) -> None:
+    from toolcrib.state import user_name
+
+    project.trust.accept(user_name(), channel=channel or "program", more=[one.row(hosts)])
+    one.reread()
 
 
 def _print_result(one: Mounted, tools: int, *, accepted: bool) -> None:
@@ -160,7 +156,7 @@ def _print_result(one: Mounted, tools: int, *, accepted: bool) -> None:
         print_note(
             f"{name} takes addresses, and may reach no host: toolcrib servers review {name} --allow HOST"
         )
-    elif one.pins.network() is not None:
+    elif one.trust.network() is not None:
         print_note(f"{name} may {_reach(one.spec.permissions.network)}.")
 
 

@@ -165,7 +165,7 @@ def _open(root: str | None) -> tuple[Project, Servers | None]:
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    unreviewed = len(one["unreviewed"])
+    unreviewed = len(one["waiting"])
     tools = f"{len(one['tools'])}" + (f" ({unreviewed} unreviewed)" if unreviewed else "")
     return one["name"], one["state"], tools, one["where"]
 

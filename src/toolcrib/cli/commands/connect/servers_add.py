@@ -175,8 +175,11 @@ def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:
 
 def _is_accepted(project: Project) -> bool:
     """Return True if the settings are trusted as they are: only one server is added to that, or removed."""
-    trust, config = project.acceptance.trust, project.config
-    return trust.current() is not None and (not config.weakening() or trust.is_trusted(config.digest))
+    from toolcrib.guard import SETTINGS
+    from toolcrib.project.config.settings import is_trusted
+
+    ledger, config = project.trust.ledger, project.config
+    return ledger.last(SETTINGS) is not None and (not config.weakening() or is_trusted(config.digest, ledger))
 
 
 def _added(path: Path, before: str | None, name: str, entry: dict[str, Any]) -> str:
@@ -232,7 +235,7 @@ def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
         free[own] = program
     if then != here or free != dict(now.config.unconfined):
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    now.first_use.accept_project(user_name(), channel=channel)
+    now.trust.accept(user_name(), settings=True, channel=channel)
 
 
 @click.command("remove")

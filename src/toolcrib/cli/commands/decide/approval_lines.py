@@ -51,12 +51,10 @@ def _parts(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[tuple[str
     document = sheet.document
     yield "tool", f"{document['tool']} of {document['bundle']}"
     if facts:
-        last = facts["reviewed"]
-        review = (
-            "nobody has reviewed it" if last is None else f"last reviewed by {last['by']} at {last['at']}"
-        )
+        last = facts["trusted"]
+        trust = "nobody has trusted it" if last is None else f"last trusted by {last['by']} at {last['at']}"
         yield "it says", facts["description"]
-        yield "made by", f"{facts['made_by']}; {review}"
+        yield "made by", f"{facts['made_by']}; {trust}"
         last_ran = "" if facts["last_ran"] is None else f", last at {facts['last_ran']}"
         yield "ran", f"{count(facts['ran'], 'time')}{last_ran}"
     yield "digest", document["tool_digest"]

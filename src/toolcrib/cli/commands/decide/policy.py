@@ -179,26 +179,29 @@ def write_rule(
     if channel is None:
         return False
     project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=rule)
-    _trust(project, then, replace_file(path, before, text))
+    _trust(project, then, replace_file(path, before, text), channel)
     print_note(f"Added to {path}. To see what it decides: toolcrib policy explain TOOL")
     return True
 
 
-def _trust(project: Project, then: Config, text: str) -> None:
+def _trust(project: Project, then: Config, text: str, channel: str) -> None:
     """Trust the settings as they are now, if nothing in them waits and nothing else has changed."""
+    from toolcrib.guard import SETTINGS
     from toolcrib.project import load_config
+    from toolcrib.project.config.settings import is_trusted
+    from toolcrib.project.trust.trust import settings_rows
     from toolcrib.state import user_name
 
-    trust, now = project.acceptance.trust, load_config(project.place.config, project.root)
+    trust, now = project.trust, load_config(project.place.config, project.root)
     # The settings of the project that is open have safe values in place of what waits.
-    waits = trust.current() is None or then.since(trust).weakening()
-    if waits and not trust.is_trusted(then.digest):
+    waits = trust.ledger.last(SETTINGS) is None or then.since(trust.ledger).weakening()
+    if waits and not is_trusted(then.digest, trust.ledger):
         return
     # What else is trusted with the settings must be as it was: only the rule was agreed to.
     same = (now.started, now.unconfined, now.servers) == (then.started, then.unconfined, then.servers)
     if not same or now.document is None or now.document.raw != text.encode():
         raise NotTrusted("the settings have changed meanwhile", hint="To see them: toolcrib trust")
-    trust.accept(now.digest, user_name(), now.started, now.policy_document)
+    trust.accept(user_name(), more=settings_rows(now), channel=channel)
 
 
 @click.group("policy")

@@ -20,17 +20,16 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
 
     Existing files are not changed.
     """
-    from toolcrib.guard import Trust
-    from toolcrib.project.authoring.starter import make, review, trust
+    from toolcrib.guard import SETTINGS, Ledger
+    from toolcrib.project.authoring.starter import make, trust
     from toolcrib.project.root import project_above
     from toolcrib.state import Vault, user_name
 
     made = make(folder, examples=with_examples)
     try:
         trust(made, user_name())
-        review(made, user_name())
     except StateUnavailable as error:  # The new project works without it.
-        print_note(f"warning: the new files could not be marked as trusted and reviewed: {error.message}")
+        print_note(f"warning: the new files could not be marked as trusted: {error.message}")
     if as_json:
         print_json({"root": str(made.root), "created": [str(path) for path in made.created]})
         return
@@ -40,7 +39,7 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
         print_note(f"{made.root} is a project already; nothing was changed.")
     if made.new and (around := project_above(made.root)):
         print_note(f"{around} is a project too: in this folder, commands now use the new one.")
-    if not made.new and Trust(Vault(made.root)).current() is None:
+    if not made.new and Ledger(Vault(made.root)).last(SETTINGS) is None:
         print_note("Its tools and settings were there before. To see and accept them: toolcrib trust")
     print_note(
         "Next: `toolcrib list`, then `toolcrib run NAME`, or `toolcrib serve --stdio` for an MCP client."

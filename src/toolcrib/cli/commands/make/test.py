@@ -45,8 +45,7 @@ def command(
     lack a secret are skipped, with the reason. A recorded file has no secrets, and replaying it needs none.
     Exit 1 if an example fails. Without NAMES, exit 4 if a manifest has errors.
     """
-    from toolcrib.cli.commands.decide.review import ask_for_reviews
-    from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.cli.commands.decide.trust import accepted_project, ask_for_trust
     from toolcrib.egress.cassettes import cassette
     from toolcrib.project import Project
     from toolcrib.project.authoring.examples import ReplayedSecrets, try_examples
@@ -59,10 +58,14 @@ def command(
     if replay:
         project = Project.open(root, secrets=ReplayedSecrets(project.secrets))
     caller, identity = caller_of(project)
-    if not project.acceptance.given:
-        raise project.acceptance.refusal(own=identity is None)
+    if not project.trust.given:
+        raise project.trust.refusal(own=identity is None)
     if not as_json:
-        ask_for_reviews(project, names)
+        ask_for_trust(
+            project,
+            lambda tool: bool(tool.examples) and (not names or tool.name in names),
+            "run the examples",
+        )
 
     path = record or replay
     answers = cassette(path, "record" if record else "replay", project.redact) if path else nullcontext()

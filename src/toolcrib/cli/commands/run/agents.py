@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.commands.decide.review import ask_for_files
+from toolcrib.cli.commands.decide.trust import ask_for_files
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import (
     one_line,
@@ -132,13 +132,13 @@ def task_command(
 def add_command(program: str, root: str | None, as_json: bool) -> None:
     """Add the tool that runs a command-line agent.
 
-    Its files define how the program is called, and its permissions. To review them: toolcrib review PROGRAM
+    Its files define how the program is called, and its permissions. To trust them: toolcrib trust PROGRAM
     """
     from toolcrib.project import find
     from toolcrib.project.authoring.starter import add_program
 
     created = [str(path) for path in add_program(find(root), program)]
-    next_step = f"Change what it may do there, then: toolcrib review {program}"
+    next_step = f"Change what it may do there, then: toolcrib trust {program}"
     lines = [*(f"created {path}" for path in created), next_step]
     print_change(as_json, {"created": created}, "\n".join(lines))
 

@@ -34,7 +34,7 @@ from toolcrib.spec.tools.tool import HINT_ASKED
 if TYPE_CHECKING:
     from toolcrib.core.toolset import Toolset
     from toolcrib.project import Project
-    from toolcrib.project.control.first_use import ReviewSheet
+    from toolcrib.project.trust.sheets import TrustSheet
 
 
 @call_command("run")
@@ -200,25 +200,15 @@ def result_of(project: Project, call: Call, *, approve: bool, ask: bool) -> Resu
     return result
 
 
-def _waiting(project: Project, tool: Tool) -> list[ReviewSheet]:
-    """Return what waits for a review of the tool and of those that it calls.
-
-    With a lock, one answer covers every tool that waits and is as the lock pins it.
-    """
-    if not project.acceptance.given:
+def _waiting(project: Project, tool: Tool) -> list[TrustSheet]:
+    """Return what waits for trust of the tool and of those that it calls."""
+    if not project.trust.given:
         return []
     try:
-        first = [project.first_use.sheet(one) for one in (tool, *project.parts_of(tool)) if one.source]
+        sheets = [project.trust.sheet(one) for one in (tool, *project.parts_of(tool)) if one.source]
     except ToolcribError:  # The call itself reports the error.
         return []
-    sheets = [sheet for sheet in first if sheet.waits]
-    if not sheets or not project.pins.path.exists():
-        return sheets
-    names = {sheet.tool.name for sheet in sheets}
-    others = [
-        sheet for sheet in project.first_use.sheets()[0] if sheet.waits and sheet.tool.name not in names
-    ]
-    return sheets + [sheet for sheet in others if project.pins.holds(sheet.tool)]
+    return [sheet for sheet in sheets if sheet.waits]
 
 
 async def _run(tools: Project | Toolset, call: Call) -> Result:

@@ -11,7 +11,7 @@ import click
 
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
-from toolcrib.cli.commands.decide.review import ask_for_files
+from toolcrib.cli.commands.decide.trust import ask_for_files
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown

@@ -1,4 +1,4 @@
-"""The routes about the state of a project: secrets, policy, trust, reviews, the machine."""
+"""The routes about the state of a project: secrets, policy, trust, the machine."""
 
 from __future__ import annotations
 
@@ -83,26 +83,26 @@ class Explanation(Struct, kw_only=True):
     """The rules that were looked at: `rule`, `effect`, `matched`, `condition`, `why`."""
 
 
-class ToolReview(Struct, kw_only=True):
-    """One tool of the project, as a person reviews it."""
+class ToolTrust(Struct, kw_only=True):
+    """One tool, agent or workflow of the project, as it is shown to the person who trusts it."""
 
     name: str
     status: str
-    """`reviewed`, `changed` or `new`."""
+    """`trusted`, `changed` or `new`."""
     waits: bool
-    """True if it does not run before a review."""
+    """True if it does not run before a person trusts it."""
     digest: str
     permissions: dict[str, Any]
     touches: list[str]
     """The things that it may access, in words."""
     reasons: list[str]
     """The things that it may change or reach, in words."""
-    creator: str | None
+    maker: str | None
     """The agent that made it."""
-    reviewed_by: str | None
+    trusted_by: str | None
     last_digest: str | None
     changed: list[str]
-    """Parts that have changed since the last review."""
+    """Parts that have changed since it was trusted."""
     diff: str
 
 
@@ -111,10 +111,9 @@ class TrustState(Struct, kw_only=True):
 
     accepted: bool
     """False if none of its tools runs before `toolcrib trust`."""
-    project_digest: str
     waiting: list[dict[str, Any]]
     """Settings without effect until they are accepted: `key` and `allows`."""
-    tools: list[ToolReview]
+    tools: list[ToolTrust]
     errors: list[dict[str, Any]]
     """Tools that cannot be shown, as errors."""
 
@@ -180,18 +179,17 @@ async def explain_policy(request: RestRequest) -> Answer:
 
 @ROUTES.add("GET", "/trust", "admin", {200: TrustState})
 async def show_trust(request: RestRequest) -> Answer:
-    """Return what of the project its user has accepted, and every tool with its review.
+    """Return what of the project its user trusts, and what waits.
 
-    Acceptance and reviews are given on the command line: `toolcrib trust`, `toolcrib review`.
+    Trust is given on the command line: `toolcrib trust`.
     """
     project = request.services.project
-    sheets, errors = project.first_use.sheets()
+    sheets, errors = project.trust.sheets()
     return Answer(
         TrustState(
-            accepted=project.acceptance.given,
-            project_digest=project.digest().digest,
+            accepted=project.trust.given,
             waiting=[{"key": weak.name, "allows": weak.allows} for weak in project.waiting],
-            tools=[ToolReview(waits=sheet.waits, **sheet.as_dict()) for sheet in sheets],
+            tools=[ToolTrust(waits=sheet.waits, **sheet.as_dict()) for sheet in sheets],
             errors=[error.as_dict() for error in errors],
         )
     )

@@ -1,0 +1,215 @@
+"""The ledger of trust: what a person has accepted of one project, and who made its tools.
+
+A project may come from somebody else. What its user has accepted is kept in the user's own folder, out of
+reach of the project: no file of a project can say that it is trusted, or hide who made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any
+
+from toolcrib.spec.identifier import new_id
+from toolcrib.spec.record import record
+from toolcrib.state import VAULT_TRUST, Database, SqliteDatabase, Vault
+
+SETTINGS, POLICY = "settings", "policy"
+"""Subjects of which a project has one each."""
+_KEPT = 50
+"""Rows in force of one subject; the newest are kept."""
+_COLUMNS = "subject, bundle, digest, shown, trusted_by, trusted_at, channel, until"
+_IN_FORCE = "(until IS NULL OR until > ?)"
+_LAST = f"SELECT {_COLUMNS} FROM trusted WHERE subject = ? AND bundle = ? AND {_IN_FORCE} ORDER BY id DESC"
+_ONE = f"SELECT until FROM trusted WHERE subject = ? AND bundle = ? AND digest = ? AND {_IN_FORCE}"
+_KNOWN = f"SELECT DISTINCT subject, bundle FROM trusted WHERE {_IN_FORCE}"
+_EVERY = f"SELECT subject, bundle, digest FROM trusted WHERE {_IN_FORCE}"
+_END = "UPDATE trusted SET until = ? WHERE subject = ? AND bundle = ? AND digest = ?"
+_OLDEST = (
+    "DELETE FROM trusted WHERE subject = ? AND bundle = ? AND id NOT IN"
+    " (SELECT id FROM trusted WHERE subject = ? AND bundle = ? ORDER BY id DESC LIMIT ?)"
+)
+
+
+@record
+class Trusted:
+    """One row: a subject that a person has accepted with this digest."""
+
+    subject: str
+    """`settings`, `policy`, `tool:NAME`, `server:NAME`, `agent:NAME` or `workflow:NAME`."""
+    digest: str
+    """SHA-256 in hex of everything that the acceptance covers."""
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    """What was shown and granted, as JSON: parts of the digest, definitions, hosts, rules."""
+    bundle: str = ""
+    by: str = ""
+    at: float = 0.0
+    """Seconds since the epoch."""
+    channel: str = ""
+    """`terminal`, `flag`, `program`, `lock`, `dev`, `init`, or an approval channel."""
+    until: float | None = None
+    """When it ends, in seconds since the epoch; None: when somebody revokes it."""
+
+
+class Ledger:
+    """The ledger of one project. Nothing is created on disk before there is something to store."""
+
+    def __init__(self, vault: Vault, *, clock: Callable[[], float] = time.time) -> None:
+        self._vault, self._clock = vault, clock
+        self._opened: Database | None = None
+        self._held: tuple[int, set[tuple[str, str, str]]] = (-1, set())
+        self._known: tuple[int, frozenset[tuple[str, str]]] = (-1, frozenset())
+        self._made: tuple[int, dict[str, str]] = (-1, {})
+        self._own = 0
+        """Changes by this object, which the version of the database does not count."""
+
+    @cached_property
+    def _database(self) -> Database:
+        self._opened = SqliteDatabase(self._vault.folder / "trust.db", VAULT_TRUST)
+        return self._opened
+
+    @property
+    def _exists(self) -> bool:
+        return self._opened is not None or (self._vault.path / "trust.db").exists()
+
+    # -- what is trusted -----------------------------------------------------------------------------
+
+    def holds(self, subject: str, digest: str, bundle: str = "") -> bool:
+        """Return True if a person has accepted the subject with this digest."""
+        if not self._exists:
+            return False
+        version, key = self._database.version, (subject, bundle, digest)
+        if self._held[0] != version:
+            # Another process may have revoked it, so what was read before no longer counts.
+            self._held = version, set()
+        if key not in self._held[1]:
+            rows = self._database.rows(_ONE, *key, self._clock())
+            if rows and rows[0][0] is None:
+                self._held[1].add(key)
+            return bool(rows)
+        return True
+
+    def known(self) -> frozenset[tuple[str, str]]:
+        """Return subject and bundle of all of which some version is accepted."""
+        if not self._exists:
+            return frozenset()
+        version = self._database.version
+        if self._known[0] != version:
+            self._known = version, frozenset(self._database.rows(_KNOWN, self._clock()))
+        return self._known[1]
+
+    def last(self, subject: str, bundle: str = "") -> Trusted | None:
+        """Return what was accepted last of the subject; None if nothing is in force."""
+        return next(iter(self.all(subject, bundle)), None)
+
+    def all(self, subject: str, bundle: str = "") -> list[Trusted]:
+        """Return every version of the subject that is in force, the newest first."""
+        if not self._exists:
+            return []
+        rows = self._database.rows(_LAST, subject, bundle, self._clock())
+        return [Trusted(row[0], row[2], json.loads(row[3]), row[1], *row[4:]) for row in rows]
+
+    def text(self, sha256: str) -> bytes | None:
+        """Return a text that was shown when something was accepted, by its SHA-256 in hex."""
+        if not self._exists:
+            return None
+        rows = self._database.rows("SELECT content FROM texts WHERE sha256 = ?", sha256)
+        return bytes(rows[0][0]) if rows else None
+
+    @property
+    def version(self) -> int:
+        """A number that changes when any process has changed the ledger."""
+        return self._database.version + self._own if self._exists else -1
+
+    def accept(
+        self, rows: Iterable[Trusted], by: str, channel: str, texts: Iterable[bytes] = ()
+    ) -> list[Trusted]:
+        """Store that a person has accepted all of these, or none if that fails. Return them as stored.
+
+        `texts` are what was shown, for later differences. Raises `StateUnavailable`.
+        """
+        now = self._clock()
+        stored = [replace(row, by=by, at=now, channel=channel) for row in rows]
+        with self._database.write() as tx:
+            for text in texts:
+                sha256 = hashlib.sha256(text).hexdigest()
+                tx.run("INSERT INTO texts VALUES (?, ?) ON CONFLICT DO NOTHING", sha256, text)
+            for row in stored:
+                # Accepted again, a version becomes the newest, which `_OLDEST` keeps.
+                tx.run(
+                    "DELETE FROM trusted WHERE subject = ? AND bundle = ? AND digest = ?",
+                    row.subject, row.bundle, row.digest,
+                )  # fmt: skip
+                tx.add("trusted", {
+                    "id": new_id(now), "subject": row.subject, "bundle": row.bundle, "digest": row.digest,
+                    "shown": json.dumps(dict(row.shown)), "trusted_by": by, "trusted_at": now,
+                    "channel": channel, "until": row.until,
+                })  # fmt: skip
+                tx.run(_OLDEST, row.subject, row.bundle, row.subject, row.bundle, _KEPT)
+            tx.notify()
+        self._changed()
+        return stored
+
+    def revoke(self, subject: str | None = None, bundle: str = "", digest: str | None = None) -> int:
+        """End the trust in everything, in one subject, or in one version; return how many rows ended."""
+        if not self._exists:
+            return 0
+        wanted = [
+            key
+            for key in self._database.rows(_EVERY, self._clock())
+            if (subject is None or key[:2] == (subject, bundle)) and digest in (None, key[2])
+        ]
+        with self._database.write() as tx:
+            for one in wanted:
+                tx.run(_END, self._clock(), *one)
+            tx.notify()
+        self._changed()
+        return len(wanted)
+
+    # -- tools that agents made --------------------------------------------------------------------
+
+    def makers(self) -> Mapping[str, str]:
+        """Return the maker of each tool that an agent has made, by the tool's name."""
+        if not self._exists:
+            return {}
+        version = self._database.version
+        if self._made[0] != version:
+            self._made = (version, dict(self._database.rows("SELECT tool, maker FROM made ORDER BY id")))
+        return self._made[1]
+
+    def note_maker(self, tool: str, maker: str, manifest: str) -> str:
+        """Store that an agent makes a tool, before its manifest is written; return the id for `drop_maker`.
+
+        `manifest` is the SHA-256 of the manifest, in hex.
+        """
+        now = self._clock()
+        # The entry comes first: if the process dies in between, no tool of an agent looks like one that a
+        # person made.
+        entry = new_id(now)
+        with self._database.write() as tx:
+            tx.run("INSERT INTO made VALUES (?, ?, ?, ?, ?)", entry, tool, maker, manifest, now)
+            tx.notify()
+        self._changed()
+        return entry
+
+    def drop_maker(self, entry: str) -> None:
+        """Undo `note_maker`, because the tool was not made."""
+        with self._database.write() as tx:
+            tx.run("DELETE FROM made WHERE id = ?", entry)
+            tx.notify()
+        self._changed()
+
+    def _changed(self) -> None:
+        """Read everything again: `Database.version` does not change by our own writes."""
+        self._own += 1
+        self._held, self._known, self._made = (-1, set()), (-1, frozenset()), (-1, {})
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        self._changed()
+        if self._opened is not None:
+            self._opened.close()

@@ -1,0 +1,69 @@
+"""`toolcrib.lock` as the exported form of trust: written from what is trusted, and accepted by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
+from toolcrib.guard import Trusted
+from toolcrib.project.integrity.lock import Lock, parse_lock, pin_digest, read_raw, write_lock
+from toolcrib.project.project import Project
+
+_SHOWN = 5
+
+
+def lock_of(project: Project) -> Lock:
+    """Return the lock of everything as it is now. Raises ManifestError if a tool does not load."""
+    tools = [*project.catalog.every(stored=False), *project.agents.reviewed(), *project.workflows.reviewed()]
+    if errors := project.errors:
+        raise ManifestError(
+            f"nothing was locked: {len(errors)} errors in manifests", hint="Fix them: toolcrib lint"
+        )
+    return project.pins.now(tools, project.config.digest)
+
+
+def write(project: Project, lock: Lock) -> tuple[Path, str, int]:
+    """Write the lock; return its path, its SHA-256 in hex, and how many tools it pins."""
+    path = project.pins.path
+    write_lock(path, lock)
+    raw = read_raw(path)
+    assert raw is not None
+    return path, hashlib.sha256(raw).hexdigest(), len(lock.tools)
+
+
+def accept_lock(project: Project, digest: str, by: str) -> int:
+    """Trust everything that the lock pins, if it has this SHA-256 and the project is as it says.
+
+    Return how many tools it pins. Raises NotFoundError, NotTrusted; then nothing is trusted.
+    """
+    path = project.pins.path
+    raw = read_raw(path)
+    if raw is None:
+        raise NotFoundError(f"there is no {path}", hint="Write it where the project is trusted: trust --lock")
+    found = hashlib.sha256(raw).hexdigest()
+    if found != digest:
+        raise NotTrusted(
+            f"{path} has the digest {found}, not {digest}, so nothing was trusted",
+            hint="Somebody has changed it since. Look at the change, then use the new digest.",
+        )
+    lock = parse_lock(raw, path)
+    now = lock_of(project)
+    # Servers list their tools only once they run: their pins count then.
+    drift = Lock(lock.tools, {}, lock.started).drift(Lock(now.tools, {}, now.started))
+    different = [str(one) for one in drift]
+    if lock.settings != now.settings:
+        different.append("settings: config.yml or .mcp.json")
+    if different:
+        shown = "; ".join(different[:_SHOWN]) + ("; …" if len(different) > _SHOWN else "")
+        raise NotTrusted(
+            f"the project is not what {path.name} pins, so nothing was trusted: {shown}",
+            hint="Check out the commit that the lock was written for.",
+        )
+    sheets = project.trust.sheets()[0]
+    servers = [
+        Trusted(f"server:{name}", pin_digest(pins), {"pins": dict(pins)})
+        for name, pins in lock.bundles.items()
+    ]
+    project.trust.accept(by, sheets, settings=True, channel="lock", more=servers)
+    return len(lock.tools)

@@ -1,0 +1,80 @@
+"""The reasons why a tool needs trust: what it may change or reach, in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from toolcrib.guard import Ledger, opened
+from toolcrib.project.integrity.fingerprints import FileUse
+from toolcrib.spec import Tool
+from toolcrib.spec.tools.tool import may_touch
+
+# Beginnings of the lines of `may_touch` about more than reading files inside the project.
+_EFFECTS = ("network", "write ", "secret ", "environment variable ", "code:")
+_DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
+"""The limits of a confined tool that states none."""
+# The default of `retry.max_attempts`: to have a tool run more often is a change to show.
+_ATTEMPTS = 2
+
+
+def subject_of(tool: Tool) -> str:
+    """Return the subject of a tool, agent or workflow in the ledger, such as `tool:NAME`."""
+    return tool.name if isinstance(tool.config, FileUse) else f"tool:{tool.name}"
+
+
+class Reasons:
+    """Why the tools of one project need trust. `find` returns the tool of a name."""
+
+    def __init__(self, root: Path, ledger: Ledger, find: Callable[[str], Tool]) -> None:
+        self._root, self._ledger, self._find = str(root), ledger, find
+        self._known: dict[str, tuple[Tool, tuple[str, ...]]] = {}
+
+    def of(self, tool: Tool) -> tuple[str, ...]:
+        """Return what a tool may change or reach, or no longer asks, in words.
+
+        A tool that only reads inside the project needs no trust: it has none.
+        """
+        known = self._known.get(tool.name)
+        # By identity: a tool that was loaded again may have other permissions.
+        if known is None or known[0] is not tool:
+            self._known[tool.name] = known = (tool, tuple(self._reasons(tool)))
+        return known[1]
+
+    def _reasons(self, tool: Tool) -> Iterator[str]:
+        if isinstance(tool.config, FileUse):
+            yield from tool.config.reasons(self._find, self.of)
+            return
+        yield from (line for line in may_touch(tool) if line.startswith(_EFFECTS))
+        paths = [("read", path) for path in tool.permissions.read]
+        paths += [("run", path) for _, path in opened(tool, Path(self._root))]
+        yield from (f"{access} {path}" for access, path in paths if not self._inside(path))
+        yield from self.links(tool)
+        if tool.retry is not None and tool.retry.max_attempts > _ATTEMPTS:
+            yield f"run {tool.retry.max_attempts} times (retry.max_attempts)"
+        for name, most in _DEFAULTS.items():
+            if (getattr(tool.limits, name) or 0) > most:
+                yield f"use more than other tools (limits.{name})"
+        # To drop the approval of each call weakens a tool as much as a new permission.
+        last = None if tool.approval.required else self._ledger.last(subject_of(tool), tool.bundle)
+        if last is not None and "approval" in last.shown.get("parts", ()):
+            yield "run without the approval of each call that it needed before"
+
+    def links(self, tool: Tool) -> list[str]:
+        """Return the grants that pass through a symbolic link, in words. Trust pins where each leads."""
+        root, permissions = self._root, tool.permissions
+        found = []
+        for path in dict.fromkeys((*permissions.read, *permissions.write)):
+            written = os.path.normpath(os.path.join(root, path))
+            real = os.path.realpath(written)
+            if real != written:
+                shown_real = os.path.relpath(real, root) if self._inside(path) else real
+                found.append(f"{path} is a link to {shown_real}")
+        return found
+
+    def _inside(self, path: str) -> bool:
+        try:
+            return Path(os.path.realpath(os.path.join(self._root, path))).is_relative_to(self._root)
+        except (OSError, ValueError):
+            return False  # A path that cannot be resolved counts as outside, so a person looks at it.

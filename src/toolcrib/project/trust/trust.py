@@ -1,0 +1,280 @@
+"""Trust in one project: what nobody has accepted does not run, at any interface.
+
+A project that this user neither made nor accepted runs no tool at all. In an accepted one a tool that can
+change or reach something waits until a person has trusted it as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from toolcrib.core.context import Context
+from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
+from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
+from toolcrib.project.config.settings import Config
+from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
+from toolcrib.project.integrity.pins import Pins
+from toolcrib.project.setup import Setup
+from toolcrib.project.trust.reasons import Reasons, subject_of
+from toolcrib.project.trust.sheets import Status, TrustSheet
+from toolcrib.spec import Tool
+from toolcrib.spec.calls.caller import OWN_CALLERS
+from toolcrib.spec.tools.tool import may_touch
+
+TRUST = "trust"
+"""The name of the rule that asks for trust. To approve the rule itself is to trust the tool."""
+_GRANTS = "grants/"
+"""The parts of a digest with this beginning are the real paths of grants."""
+_ShownGrants = frozenset[tuple[str, str]]
+
+
+class ProjectTrust:
+    """What of one project is trusted. Agents and workflows are trusted as tools are (`as_trusted`).
+
+    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. `whole`: the program that
+    opened the project accepts everything in it; a tool that an agent made needs approval all the same.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        fingerprints: Fingerprints,
+        find: Callable[[str], Tool],
+        pins: Pins,
+        mask: Callable[[str], str],
+        *,
+        whole: bool,
+    ) -> None:
+        self.ledger: Ledger = setup.ledger
+        self.whole = whole
+        """True: the program that opened the project accepts everything in it."""
+        self._texts = TrustedTexts(setup.vault, setup.ledger, setup.files)
+        self._reasons = Reasons(setup.place.root, setup.ledger, find)
+        self.reasons = self._reasons.of
+        """Returns why a tool needs trust, in words; nothing for one that only reads inside the project."""
+        self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
+        self._pins, self._mask = pins, mask
+        self._audit, self._config = setup.audit, setup.config
+        self._accepted = False
+        self.found: Callable[[], Iterable[Tool]] = tuple
+        """Returns every tool of the project, with its agents and workflows."""
+        self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
+        """Answers the calls that wait for trust in these."""
+
+    # -- the project ---------------------------------------------------------------------------------
+
+    @property
+    def given(self) -> bool:
+        """True if this user has made or accepted the project."""
+        return self.whole or self.ledger.last(SETTINGS) is not None
+
+    def require_project(self, ctx: Context) -> None:
+        """Refuse a call of a tool of the project, before anything else is looked at: `NotTrusted`.
+
+        Once it is accepted, in whatever process, the next call runs.
+        """
+        tool = ctx.bound.tool
+        # Functions of the program itself are not of the project.
+        if self._accepted or (tool.source is None and tool.kind != "mcp"):
+            return
+        if not self.given:
+            raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
+        self._accepted = True
+
+    def refusal(self, *, own: bool) -> NotTrusted:
+        """Return the error for a project that is not accepted; `own` for its user, not for an agent."""
+        if not own:
+            return NotTrusted(
+                "nobody has accepted this project, so none of its tools runs",
+                hint="The person whose machine this is has to accept it first.",
+            )
+        return NotTrusted(
+            "you have not accepted this project, so none of its tools runs",
+            hint="To see its contents and accept it: toolcrib trust. In CI: toolcrib trust --locked SHA256",
+        )
+
+    # -- a call --------------------------------------------------------------------------------------
+
+    def digest_of(self, tool: Tool) -> str:
+        """Return a tool's digest as it is now."""
+        return self._fingerprint(tool).digest
+
+    def questions(
+        self, ctx: Context, digest: Callable[[Context], ToolDigest]
+    ) -> tuple[str | None, str | None]:
+        """Return why the tool, with this digest, needs trust, and why each call needs approval.
+
+        Each call of a tool that an agent made needs approval. Both reasons end once a person trusts the tool
+        as it is now.
+        """
+        tool = ctx.bound.tool
+        if tool.source is None:
+            return None, None
+        maker, reasons = self.maker(tool), self.reasons(tool) if self._asks_for(tool) else ()
+        if (maker is None and not reasons) or self._holds(tool, digest(ctx).digest):
+            return None, None
+        made = None if maker is None else f"the agent {maker} made this tool, and nobody has trusted it"
+        if not self._asks_for(tool) or (ctx.is_own and not reasons):
+            return None, made
+        return self._why("this tool", "its calls may", tool, reasons), made
+
+    def _asks_for(self, tool: Tool) -> bool:
+        """Return True if trust is asked for. To accept a project as a whole does not cover bundles."""
+        return not self.whole or tool.is_stored
+
+    def holds(self, tool: Tool) -> bool:
+        """Return True if a person has trusted the tool as it is now."""
+        return self._holds(tool, self.digest_of(tool))
+
+    def _holds(self, tool: Tool, digest: str) -> bool:
+        return self.ledger.holds(subject_of(tool), digest, tool.bundle)
+
+    def last(self, tool: Tool) -> Trusted | None:
+        """Return the version of a tool that was trusted last."""
+        return self.ledger.last(subject_of(tool), tool.bundle)
+
+    def maker(self, tool: Tool) -> str | None:
+        """Return the agent that made a tool; None if a person made it."""
+        return None if tool.source is None else self.ledger.makers().get(tool.name)
+
+    def trusted_grants(self, tool: Tool) -> _ShownGrants | None:
+        """Return the grants that a person was shown with this manifest, each with its real path.
+
+        None if nobody has trusted it.
+        """
+        # Of every version with this manifest, because a link may lead back to where it once led.
+        manifest = None if tool.source is None else tool.source.sha256
+        rows = self.ledger.all(subject_of(tool), tool.bundle) if manifest is not None else []
+        parts = [row.shown["parts"] for row in rows if row.shown.get("manifest") == manifest]
+        if not parts:
+            return None
+        grants = [item for one in parts for item in one.items() if item[0].startswith(_GRANTS)]
+        return frozenset((name.removeprefix(_GRANTS), real) for name, real in grants)
+
+    def require(self, file: Tool) -> None:
+        """Refuse to run an agent or a workflow that waits for trust, or is not what the lock pins.
+
+        Raises `NotTrusted`, `LockDrift`, `ApprovalRequired`.
+        """
+        if not self.given:
+            raise NotTrusted(
+                f"nobody has accepted this project, so none of its {file.kind}s runs",
+                hint="The person whose machine this is has to accept it first.",
+            )
+        self._pins.require(file)
+        sheet = self.sheet(file)
+        if sheet.waits:
+            why = self._why(f"the {file.name.replace(':', ' ')}", "it may", file, sheet.reasons)
+            raise ApprovalRequired(why, hint=f"A person has to trust it first: toolcrib trust {file.name}")
+
+    def _why(self, name: str, may: str, tool: Tool, reasons: Sequence[str]) -> str:
+        """Return why something needs trust before it runs."""
+        last, maker = self.last(tool), self.maker(tool)
+        why = f"nobody has trusted {name}" if last is None else f"{name} is not what {last.by} trusted"
+        why += "" if maker is None else f", which the agent {maker} made"
+        return why + (f"; {may}: {'; '.join(reasons)}" if reasons else "")
+
+    # -- what waits ----------------------------------------------------------------------------------
+
+    def sheet(self, tool: Tool) -> TrustSheet:
+        """Return a tool, agent or workflow as it is shown."""
+        is_file = isinstance(tool.config, FileUse)
+        digest, last = self._fingerprint(tool), self.last(tool)
+        maker, reasons = self.maker(tool), self.reasons(tool)
+        status: Status = "new" if last is None else "changed"
+        if self._holds(tool, digest.digest):
+            status = "trusted"
+        asks = maker is not None or (self._asks_for(tool) and bool(reasons))
+        touches = list(reasons) if is_file else [*may_touch(tool), *self._reasons.links(tool)]
+        before = {} if last is None else last.shown
+
+        # Called only for a sheet that is printed: all else about it needs no text of a file.
+        def manifest() -> list[str]:
+            return self._texts.manifest(tool, before.get("manifest"))
+
+        def code() -> list[str]:
+            lines = list(self._texts.lines(tool, digest, before.get("parts"), self._mask))
+            for part in () if is_file else self._parts(tool):
+                name = f"step/{part.name}"
+                if part.source is not None and before.get("parts", {}).get(name) != digest.parts[name]:
+                    lines += self._step(part)
+            return lines
+
+        waits = status != "trusted" and asks
+        subject = subject_of(tool)
+        return TrustSheet(tool, subject, digest, status, last, touches, reasons, maker, waits, manifest, code)
+
+    def _step(self, part: Tool) -> Iterator[str]:
+        """Yield the manifest and the code of a tool that another calls, unless they are trusted."""
+        sheet = self.sheet(part)
+        by = f" by {sheet.last.by}" if sheet.last is not None and sheet.status == "trusted" else ""
+        yield f"step {part.name}: {sheet.status}{by}"
+        if sheet.status != "trusted":
+            before = None if sheet.last is None else sheet.last.shown.get("parts")
+            yield from sheet.manifest()
+            yield from self._texts.lines(part, sheet.digest, before, self._mask)
+
+    def sheets(self) -> tuple[list[TrustSheet], list[ToolcribError]]:
+        """Return every tool, agent and workflow as it is shown, and the errors of all others.
+
+        Tools of bundles are not of the project; `sheet` shows one of them.
+        """
+        sheets, errors = [], []
+        for tool in self.found():
+            try:
+                if tool.source is not None:
+                    sheets.append(self.sheet(tool))
+            except ToolcribError as error:
+                errors.append(error)
+        return sheets, errors
+
+    # -- decisions -----------------------------------------------------------------------------------
+
+    def accept(
+        self,
+        by: str,
+        sheets: Sequence[TrustSheet] = (),
+        *,
+        settings: bool = False,
+        channel: str = "program",
+        more: Sequence[Trusted] = (),
+    ) -> None:
+        """Record that a person trusts these, as they were shown; with `settings` the project's settings too.
+
+        `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
+        """
+        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in sheets), *more]
+        subjects = [row.subject for row in rows]
+        # The log comes first: if it cannot be written, this raises and nothing is trusted.
+        digests = {"digest": rows[0].digest} if len(rows) == 1 else {}
+        self._audit.record("TRUSTED", approver=by, channel=channel, subjects=subjects, **digests)
+        texts = [text for one in sheets for text in self._texts.of(one.tool, one.digest)]
+        self.settle(self.ledger.accept(rows, by, channel, texts), by, channel)
+
+    def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
+        """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
+        sheet = self.sheet(tool)
+        if digest in (None, sheet.digest.digest):
+            self.accept(by, [sheet], channel=channel)
+
+    def revoke(self, by: str, names: Iterable[Tool] = (), *, channel: str = "program") -> int:
+        """Take back the trust in these tools, or in everything. Return how many versions are affected."""
+        chosen = list(names)
+        subjects = [subject_of(tool) for tool in chosen]
+        self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
+        if not chosen:
+            self._accepted = False
+            return self.ledger.revoke()
+        return sum(self.ledger.revoke(subject_of(tool), tool.bundle) for tool in chosen)
+
+
+def settings_rows(config: Config) -> list[Trusted]:
+    """Return the rows that accept a project's settings and its policy as they are."""
+    policy = config.policy_document
+    digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
+    return [
+        Trusted(SETTINGS, config.digest, {"started": dict(config.started)}),
+        Trusted(POLICY, digest, {"policy": policy}),
+    ]
