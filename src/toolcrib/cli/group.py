@@ -43,7 +43,7 @@ COMMANDS = {
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
     "sessions": ("run.sessions", "List and create sessions: conversations with agents."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
-    "status": ("look.status", "Show the workers, the queue, and calls that nobody can serve."),
+    "status": ("look.status", "Show workers, queue, unserved calls, and what waits for trust."),
     "submit": ("run.submit", "Store a call that a worker runs, and print its id."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
     "tool": ("bundles.tool", "Manage the tools in bundles."),

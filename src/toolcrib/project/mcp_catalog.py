@@ -123,6 +123,10 @@ class McpCatalog:
         """Changes whenever the list of tools changes."""
         return self._project.revision
 
+    def untrusted(self) -> int:
+        """Return how many tools wait for trust, so that no list has them."""
+        return self._project.untrusted()
+
     def tools(self, caller: str = "local", identity: Caller | None = None) -> Sequence[Tool]:
         """Return the tools in the list of this caller."""
         found = self.listed(caller, identity)
@@ -257,7 +261,8 @@ class McpCatalog:
         names = [name for name in dict.fromkeys(order) if name not in self._meta][:limit]
         return [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-            for tool in map(self._project.get, names)
+            for tool in map(self._project.offered, map(self._project.get, names))
+            if tool is not None
         ]
 
     async def _tool_page(self, ctx: Context, name: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
@@ -85,6 +85,8 @@ class Project(DurableParts):
         self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)
         self.listed, self.described = catalog.listed, catalog.described
         """Returns the `tools` by name, or their entries in MCP's list; returns names and descriptions."""
+        self.offered, self.untrusted = steps.trust.offered, catalog.untrusted
+        """Returns a tool as a model may read it, or None; how many tools no model's list has."""
         self.bundles = catalog.bundles
         """The user's bundles. Their tools are tools of the project too."""
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
@@ -95,6 +97,7 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
+        self.trust.settle = self._settle
         self.trust.found = lambda: [
             *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
         ]  # fmt: skip
@@ -157,8 +160,8 @@ class Project(DurableParts):
 
     @property
     def revision(self) -> int:
-        """Changes whenever the list of tools changes."""
-        return self.toolset.revision
+        """Changes whenever the list of tools changes, also by what a person trusts."""
+        return self.toolset.revision + self.trust.ledger.revision
 
     def tools(
         self, caller: str = "local", identity: Caller | None = None, *, among: Collection[str] | None = None
@@ -259,6 +262,11 @@ class Project(DurableParts):
         """The calls that wait for approval, for a person to decide on."""
         approvals = self._steps.store.approvals
         return ApprovalService(approvals, self.get, self.trust, self.audit, self.redact, self.config)
+
+    def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+        # Without a database nothing waits, and to look must not make one.
+        if self._steps.store.exists:
+            self.approval_service.settle(rows, by, channel)
 
     @property
     def elicitation(self) -> Elicitation | None:

@@ -144,6 +144,9 @@ class Catalog(Protocol):
         Such a tool is neither prompt nor resource, and clients know it by its own name.
         """
 
+    def untrusted(self) -> int:
+        """Return how many tools wait until a person trusts them, so that no model's list has them."""
+
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound with the nearest name."""
 

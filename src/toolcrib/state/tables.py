@@ -281,6 +281,7 @@ CREATE TABLE trusted (
     subject TEXT NOT NULL,
     bundle TEXT NOT NULL,
     digest TEXT NOT NULL,
+    source TEXT NOT NULL,
     shown TEXT NOT NULL,
     trusted_by TEXT NOT NULL,
     trusted_at REAL NOT NULL,

@@ -61,7 +61,7 @@ class ServerTrust:
         hosts = None if network is None else {"network": network.as_json()}
         facts = {"identity": self._identity, "definitions": dict(definitions), "network": hosts}
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-        return Trusted(self.subject, digest, facts)
+        return Trusted(self.subject, digest, shown=facts)
 
     @property
     def version(self) -> int:

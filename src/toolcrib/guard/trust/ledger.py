@@ -21,12 +21,13 @@ from toolcrib.state import VAULT_TRUST, Database, SqliteDatabase, Vault
 SETTINGS, POLICY = "settings", "policy"
 """Subjects of which a project has one each."""
 _KEPT = 50
+_LOOK_S = 0.2
 """Rows in force of one subject; the newest are kept."""
-_COLUMNS = "subject, bundle, digest, shown, trusted_by, trusted_at, channel, until"
+_COLUMNS = "subject, bundle, digest, source, shown, trusted_by, trusted_at, channel, until"
 _IN_FORCE = "(until IS NULL OR until > ?)"
 _LAST = f"SELECT {_COLUMNS} FROM trusted WHERE subject = ? AND bundle = ? AND {_IN_FORCE} ORDER BY id DESC"
 _ONE = f"SELECT until FROM trusted WHERE subject = ? AND bundle = ? AND digest = ? AND {_IN_FORCE}"
-_KNOWN = f"SELECT DISTINCT subject, bundle FROM trusted WHERE {_IN_FORCE}"
+_KNOWN = f"SELECT subject, bundle, source FROM trusted WHERE {_IN_FORCE} ORDER BY id"
 _EVERY = f"SELECT subject, bundle, digest FROM trusted WHERE {_IN_FORCE}"
 _END = "UPDATE trusted SET until = ? WHERE subject = ? AND bundle = ? AND digest = ?"
 _OLDEST = (
@@ -43,6 +44,8 @@ class Trusted:
     """`settings`, `policy`, `tool:NAME`, `server:NAME`, `agent:NAME` or `workflow:NAME`."""
     digest: str
     """SHA-256 in hex of everything that the acceptance covers."""
+    source: str = ""
+    """SHA-256 in hex of the file that defines it; empty for none."""
     shown: Mapping[str, Any] = field(default_factory=dict)
     """What was shown and granted, as JSON: parts of the digest, definitions, hosts, rules."""
     bundle: str = ""
@@ -62,8 +65,9 @@ class Ledger:
         self._vault, self._clock = vault, clock
         self._opened: Database | None = None
         self._held: tuple[int, set[tuple[str, str, str]]] = (-1, set())
-        self._known: tuple[int, frozenset[tuple[str, str]]] = (-1, frozenset())
+        self._known: tuple[int, Mapping[tuple[str, str], str]] = (-1, {})
         self._made: tuple[int, dict[str, str]] = (-1, {})
+        self._looked = (0.0, -1)
         self._own = 0
         """Changes by this object, which the version of the database does not count."""
 
@@ -93,13 +97,14 @@ class Ledger:
             return bool(rows)
         return True
 
-    def known(self) -> frozenset[tuple[str, str]]:
-        """Return subject and bundle of all of which some version is accepted."""
+    def known(self) -> Mapping[tuple[str, str], str]:
+        """Return by subject and bundle the `source` of what was accepted last."""
         if not self._exists:
-            return frozenset()
+            return {}
         version = self._database.version
         if self._known[0] != version:
-            self._known = version, frozenset(self._database.rows(_KNOWN, self._clock()))
+            rows = self._database.rows(_KNOWN, self._clock())
+            self._known = version, {(row[0], row[1]): row[2] for row in rows}
         return self._known[1]
 
     def last(self, subject: str, bundle: str = "") -> Trusted | None:
@@ -111,7 +116,7 @@ class Ledger:
         if not self._exists:
             return []
         rows = self._database.rows(_LAST, subject, bundle, self._clock())
-        return [Trusted(row[0], row[2], json.loads(row[3]), row[1], *row[4:]) for row in rows]
+        return [Trusted(row[0], row[2], row[3], json.loads(row[4]), row[1], *row[5:]) for row in rows]
 
     def text(self, sha256: str) -> bytes | None:
         """Return a text that was shown when something was accepted, by its SHA-256 in hex."""
@@ -124,6 +129,14 @@ class Ledger:
     def version(self) -> int:
         """A number that changes when any process has changed the ledger."""
         return self._database.version + self._own if self._exists else -1
+
+    @property
+    def revision(self) -> int:
+        """The `version`, looked at a few times a second: for lists that are asked for often."""
+        now = time.monotonic()
+        if now >= self._looked[0]:
+            self._looked = now + _LOOK_S, self.version
+        return self._looked[1]
 
     def accept(
         self, rows: Iterable[Trusted], by: str, channel: str, texts: Iterable[bytes] = ()
@@ -146,8 +159,8 @@ class Ledger:
                 )  # fmt: skip
                 tx.add("trusted", {
                     "id": new_id(now), "subject": row.subject, "bundle": row.bundle, "digest": row.digest,
-                    "shown": json.dumps(dict(row.shown)), "trusted_by": by, "trusted_at": now,
-                    "channel": channel, "until": row.until,
+                    "source": row.source, "shown": json.dumps(dict(row.shown)), "trusted_by": by,
+                    "trusted_at": now, "channel": channel, "until": row.until,
                 })  # fmt: skip
                 tx.run(_OLDEST, row.subject, row.bundle, row.subject, row.bundle, _KEPT)
             tx.notify()
@@ -206,7 +219,8 @@ class Ledger:
     def _changed(self) -> None:
         """Read everything again: `Database.version` does not change by our own writes."""
         self._own += 1
-        self._held, self._known, self._made = (-1, set()), (-1, frozenset()), (-1, {})
+        self._looked = (0.0, -1)
+        self._held, self._known, self._made = (-1, set()), (-1, {}), (-1, {})
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""

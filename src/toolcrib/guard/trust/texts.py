@@ -53,7 +53,7 @@ class TrustedTexts:
         if tool.source is None:
             return []
         now, file = _lines(tool.source.raw), ascii(os.path.basename(tool.source.path))[1:-1]
-        old = None if before is None else self._ledger.text(before)
+        old = None if not before else self._ledger.text(before)
         if old is None:
             return [f"{file}:", *(f"{number:5} | {line}" for number, line in enumerate(now, 1))]
         return _diff(_lines(old), now, file)

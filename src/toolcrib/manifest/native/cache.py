@@ -35,7 +35,7 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 4"
+_FORM = "toolcrib manifests 5"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -96,6 +96,8 @@ class _Entry(NamedTuple):
     size: int
     checked: list[Any] | None
     """A `CheckResult`, or None while the manifest has not passed its checks."""
+    manifest: str
+    """SHA-256 of the bytes of the manifest."""
     listed: tuple[int, int] = (0, 0)
     """Begin and end of its entry in MCP's list of tools, behind the contents of all; equal without one."""
 
@@ -162,13 +164,16 @@ class ManifestCache:
             return None
         return CheckResult(*entry[6])
 
-    def listed(self, marks: Mapping[str, Mark]) -> dict[str, memoryview]:
-        """Return by name what `add_check` was given for the tools that still have these marks."""
+    def listed(self, marks: Mapping[str, Mark]) -> dict[str, tuple[memoryview, str]]:
+        """Return by name what `add_check` was given for the tools that still have these marks.
+
+        Each comes with the SHA-256 of its manifest in hex.
+        """
         listed = self._stored.listed()
         with uncollected():
             return {
-                name: entry
-                for name, (mark, *_, (begin, end)) in self._stored.entries.items()
+                name: (entry, manifest)
+                for name, (mark, *_, manifest, (begin, end)) in self._stored.entries.items()
                 if marks.get(name) == mark and (entry := listed[begin:end])
             }
 
@@ -244,8 +249,8 @@ class ManifestCache:
             mark = _once(mark)
         elif self._path is not None and KINDS.is_builtin(document.data["kind"]):
             content = raw + json
-            digest = hashlib.sha256(content).hexdigest()
-            self._fresh[name] = _Entry(mark, needed, digest, 0, len(raw), len(content), None), content
+            digest, sha256 = (hashlib.sha256(one).hexdigest() for one in (content, raw))
+            self._fresh[name] = _Entry(mark, needed, digest, 0, len(raw), len(content), None, sha256), content
         return LazyTool(name, needed, mark, partial(_from_json, raw, json, document.path))
 
     @cached_property

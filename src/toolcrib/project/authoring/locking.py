@@ -62,7 +62,7 @@ def accept_lock(project: Project, digest: str, by: str) -> int:
         )
     sheets = project.trust.sheets()[0]
     servers = [
-        Trusted(f"server:{name}", pin_digest(pins), {"pins": dict(pins)})
+        Trusted(f"server:{name}", pin_digest(pins), shown={"pins": dict(pins)})
         for name, pins in lock.bundles.items()
     ]
     project.trust.accept(by, sheets, settings=True, channel="lock", more=servers)

@@ -20,6 +20,7 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.spec import Call, Caller, Result, Tool
+from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import cache_folder
 from toolcrib.state.shared import shared_property
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from toolcrib.project.catalog.search import Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.tools.servers import Servers
+
+
+_MOST_COUNTED = 500
+"""Tools that are looked at to count those that wait for trust."""
 
 
 class ProjectCatalog:
@@ -136,24 +141,52 @@ class ProjectCatalog:
         access = self._steps.access
         access.require_valid(identity)
         every = self.every() if among is None else self._named(among)
-        return [tool for tool in every if access.visible(tool, caller, identity)]
+        seen = [tool for tool in every if access.visible(tool, caller, identity)]
+        if caller in OWN_CALLERS and identity is None:
+            return seen
+        return [one for one in map(self._steps.trust.offered, seen) if one is not None]
 
     def listed(
         self, caller: str = "local", identity: Caller | None = None
     ) -> Mapping[str, Tool | memoryview]:
-        """Return the `tools` by name, or their entries in MCP's list where these are kept."""
+        """Return the tools that a model may read by name, or their entries in MCP's list where these are
+        kept."""
         if self._steps.access.hides(identity):
             return {tool.name: tool for tool in self.tools(caller, identity)}
         if self.bundles.exist:
             self.bundles.stored.ready_all()
-        kept = self.registry.kept_entries()
+        trust = self._steps.trust
+        kept = {
+            name: entry
+            for name, (entry, sha256) in self.registry.kept_entries().items()
+            if trust.settled(name, sha256)
+        }
         self.registry.check_all(but=kept)
-        return {name: kept.get(name) or self.toolset.get(name) for name in self._names()}
+        found: dict[str, Tool | memoryview] = {}
+        for name in self._names():
+            if (one := kept.get(name) or trust.offered(self.toolset.get(name))) is not None:
+                found[name] = one
+        return found
+
+    def untrusted(self) -> int:
+        """Return how many tools nobody has trusted yet, so that no model's list has them.
+
+        Of a large catalog only as many as are looked at quickly.
+        """
+        trust, known = self._steps.trust, self._steps.trust.ledger.known()
+        names = [name for name in self.toolset.names if (f"tool:{name}", "project") not in known]
+        found = 0
+        for name in names[:_MOST_COUNTED]:
+            with suppress(ToolcribError):
+                found += trust.offered(self.get(name)) is None
+        return found
 
     def described(self, caller: str = "local", identity: Caller | None = None) -> list[tuple[str, str]]:
         """Return name and description of each of the `tools`. Those of bundles are not made ready for it."""
         sees = self.seen_by(caller, identity)
         own = [tool for tool in self.every(stored=False) if sees is None or sees(tool)]
+        if caller not in OWN_CALLERS or identity is not None:
+            own = [one for one in map(self._steps.trust.offered, own) if one is not None]
         return [*((tool.name, tool.description) for tool in own), *self.bundles.described(sees)]
 
     def _named(self, names: Collection[str]) -> list[Tool]:
@@ -176,8 +209,10 @@ class ProjectCatalog:
 
     def seen_by(self, caller: str, identity: Caller | None) -> Callable[[Tool], bool] | None:
         """Return a function that says if this caller may see a tool; None for one who sees all."""
-        access = self._steps.access
+        access, offered = self._steps.access, self._steps.trust.offered
         access.require_valid(identity)
+        if caller not in OWN_CALLERS or identity is not None:
+            return lambda tool: access.visible(tool, caller, identity) and offered(tool) is not None
         return (lambda tool: access.visible(tool, caller, identity)) if access.hides(identity) else None
 
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:

@@ -265,8 +265,11 @@ class ToolRegistry:
         external = (one for _, broken in self._external_findings.values() for one in broken.get(name, ()))
         return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
-    def kept_entries(self) -> dict[str, memoryview]:
-        """Return by name the entries in MCP's list that are kept of tools that nobody has used yet."""
+    def kept_entries(self) -> dict[str, tuple[memoryview, str]]:
+        """Return by name the entries in MCP's list that are kept of tools that nobody has used yet.
+
+        Each comes with the SHA-256 of its manifest.
+        """
         lazy = (name for name, bound in self.unchecked.items() if isinstance(bound, _LazyBoundTool))
         return self._cache.listed({name: self.marks[name] for name in lazy})
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from toolcrib.core.bound import plan_of
-from toolcrib.errors import ConflictError, ToolcribError
+from toolcrib.errors import ConflictError, NotFoundError, ToolcribError
 from toolcrib.guard import (
     Approval,
     Approvals,
@@ -23,6 +23,7 @@ from toolcrib.guard import (
     AuditReader,
     Grant,
     GrantScope,
+    Trusted,
     canonical,
     doubts_about,
     may_decide,
@@ -38,6 +39,7 @@ from toolcrib.spec.moment import written
 from toolcrib.spec.record import record
 
 _MOST_RUNS = 1_000
+_MOST_SETTLED = 500
 _DENIED_S = 600.0
 """Seconds that a denial counts, unless the user chose not to be asked again."""
 _MAX_TEXT = 4_000
@@ -223,6 +225,21 @@ class ApprovalService:
         fields = {"name": grant.tool, "approval": id, "approver": by, "channel": channel}
         self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant
+
+    def settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+        """Answer the calls that wait for trust in these: those about this version go on, others are void."""
+        subjects = {(row.subject, row.bundle): row.digest for row in rows}
+        for sheet in self.list("pending", _MOST_SETTLED):
+            one = sheet.approval
+            digest = subjects.get((f"tool:{one.tool}", one.bundle))
+            if one.rule != TRUST or digest is None:
+                continue
+            if digest != one.tool_digest:
+                self.void(one.id)
+                continue
+            with suppress(ConflictError, NotFoundError):  # Another process has decided it meanwhile.
+                self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
+                self.approvals.approve(one.id, by)
 
     def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
         """End the approval of a tool that has changed, and write that down."""

@@ -350,6 +350,9 @@ class ApprovalStep:
 def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
     error = needs_approval(ctx.bound, approval.reason, HINT_ASKED)
     error.details.update(_details(approval))
+    if approval.rule == TRUST:
+        error.message = f"{approval.tool} waits for trust: {approval.reason}"
+        error.hint = f"A person has to accept it: toolcrib trust {approval.tool}"
     if approval.status in ("expired", "void"):
         why = "nobody decided in time" if approval.status == "expired" else "the tool has changed meanwhile"
         error.message = f"{approval.tool} was not approved: {why}"

@@ -54,6 +54,11 @@ class DecisionStore:
         database = self._users_own or self._config.database
         return None if database == IN_FILE else PostgresServer(database)
 
+    @property
+    def exists(self) -> bool:
+        """True if there may be something in the project's database."""
+        return self._server is not None or self._place.state.exists()
+
     @shared_property
     def state(self) -> Database:
         """The project's database; a file that came with a cloned project is refused."""

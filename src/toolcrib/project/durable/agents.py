@@ -83,7 +83,12 @@ def agent_caller(agent: str) -> str:
     return agent if agent.startswith("workflow:") else f"agent:{agent}"
 
 
-def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool], builtins: Builtins) -> AgentTools:
+def agent_tools(
+    calls: ProjectCalls,
+    get: Callable[[str], Tool],
+    builtins: Builtins,
+    offered: Callable[[Tool], Tool | None],
+) -> AgentTools:
     """Return the tools of the project's agents: each call is checked and submitted as every durable call."""
 
     def prepare(name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun) -> Mapping[str, Any]:
@@ -104,7 +109,7 @@ def agent_tools(calls: ProjectCalls, get: Callable[[str], Tool], builtins: Built
         builtins.switch_on(agent.tools, agent_caller(agent.name))
         builtins.switch_on_reader()
 
-    return AgentTools(get, prepare, switch_on)
+    return AgentTools(get, prepare, switch_on, offered)
 
 
 def serve_runs(calls: ProjectCalls, runs: DurableRuns, models: Models, tools: AgentTools) -> None:

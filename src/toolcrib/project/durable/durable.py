@@ -83,7 +83,7 @@ class DurableParts:
         catalog, setup = self.catalog, self._setup
         models = Models(setup.config.providers, setup.secrets, catalog.binder.egress)
         self._steps.secrets.know_names(models.keys)
-        return models, agent_tools(self.calls, catalog.get, catalog.builtins)
+        return models, agent_tools(self.calls, catalog.get, catalog.builtins, self._steps.trust.offered)
 
     def _serve_runs(self) -> None:
         from toolcrib.project.durable.agents import serve_runs

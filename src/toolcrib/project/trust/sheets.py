@@ -61,9 +61,15 @@ class TrustSheet:
     @property
     def row(self) -> Trusted:
         """The row of the ledger that trusts exactly this."""
-        source = self.tool.source
-        facts = {"parts": self.parts, "manifest": None if source is None else source.sha256}
-        return Trusted(self.subject, self.digest.digest, facts, self.tool.bundle)
+        tool = self.tool
+        listed = {
+            "description": tool.description,
+            "input_schema": tool.input_schema,
+            "output_schema": tool.output.schema,
+        }
+        source = "" if tool.source is None else tool.source.sha256
+        facts = {"parts": self.parts, "listed": listed}
+        return Trusted(self.subject, self.digest.digest, source, facts, tool.bundle)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines for the person who trusts it, without control characters."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
@@ -60,6 +61,8 @@ class ProjectTrust:
         self._accepted = False
         self.found: Callable[[], Iterable[Tool]] = tuple
         """Returns every tool of the project, with its agents and workflows."""
+        self.is_new: Callable[[str], bool] = lambda _: False
+        """Returns True for a tool of an MCP server that nobody has trusted."""
         self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
         """Answers the calls that wait for trust in these."""
 
@@ -145,9 +148,10 @@ class ProjectTrust:
         None if nobody has trusted it.
         """
         # Of every version with this manifest, because a link may lead back to where it once led.
-        manifest = None if tool.source is None else tool.source.sha256
-        rows = self.ledger.all(subject_of(tool), tool.bundle) if manifest is not None else []
-        parts = [row.shown["parts"] for row in rows if row.shown.get("manifest") == manifest]
+        if tool.source is None:
+            return None
+        rows = self.ledger.all(subject_of(tool), tool.bundle)
+        parts = [row.shown["parts"] for row in rows if row.source == tool.source.sha256]
         if not parts:
             return None
         grants = [item for one in parts for item in one.items() if item[0].startswith(_GRANTS)]
@@ -176,6 +180,38 @@ class ProjectTrust:
         why += "" if maker is None else f", which the agent {maker} made"
         return why + (f"; {may}: {'; '.join(reasons)}" if reasons else "")
 
+    # -- what a model reads --------------------------------------------------------------------------
+
+    def offered(self, tool: Tool) -> Tool | None:
+        """Return a tool as a model may read it: as it was trusted last; None for one that nobody has trusted.
+
+        A tool that needs no trust is itself.
+        """
+        if tool.source is None:
+            return None if tool.kind == "mcp" and self.is_new(tool.name) else tool
+        if not self.given:
+            return None
+        source = self.ledger.known().get((subject_of(tool), tool.bundle))
+        if source is None:
+            needs = self.maker(tool) is not None or (self._asks_for(tool) and bool(self.reasons(tool)))
+            return None if needs else tool
+        if source in ("", tool.source.sha256) or not self._asks_for(tool):
+            return tool
+        last = self.last(tool)
+        listed = {} if last is None else last.shown.get("listed", {})
+        if not listed or not (self.reasons(tool) or self.maker(tool) is not None) or self.holds(tool):
+            return tool
+        return replace(
+            tool,
+            description=listed["description"],
+            input_schema=listed["input_schema"],
+            output=replace(tool.output, schema=listed["output_schema"]),
+        )
+
+    def settled(self, name: str, sha256: str) -> bool:
+        """Return True if a tool of the project with this manifest is offered as it is."""
+        return self.given and self.ledger.known().get((f"tool:{name}", "project")) == sha256
+
     # -- what waits ----------------------------------------------------------------------------------
 
     def sheet(self, tool: Tool) -> TrustSheet:
@@ -188,17 +224,17 @@ class ProjectTrust:
             status = "trusted"
         asks = maker is not None or (self._asks_for(tool) and bool(reasons))
         touches = list(reasons) if is_file else [*may_touch(tool), *self._reasons.links(tool)]
-        before = {} if last is None else last.shown
+        before = {} if last is None else last.shown.get("parts", {})
 
         # Called only for a sheet that is printed: all else about it needs no text of a file.
         def manifest() -> list[str]:
-            return self._texts.manifest(tool, before.get("manifest"))
+            return self._texts.manifest(tool, None if last is None else last.source)
 
         def code() -> list[str]:
-            lines = list(self._texts.lines(tool, digest, before.get("parts"), self._mask))
+            lines = list(self._texts.lines(tool, digest, before, self._mask))
             for part in () if is_file else self._parts(tool):
                 name = f"step/{part.name}"
-                if part.source is not None and before.get("parts", {}).get(name) != digest.parts[name]:
+                if part.source is not None and before.get(name) != digest.parts[name]:
                     lines += self._step(part)
             return lines
 
@@ -275,6 +311,6 @@ def settings_rows(config: Config) -> list[Trusted]:
     policy = config.policy_document
     digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
     return [
-        Trusted(SETTINGS, config.digest, {"started": dict(config.started)}),
-        Trusted(POLICY, digest, {"policy": policy}),
+        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started)}),
+        Trusted(POLICY, digest, shown={"policy": policy}),
     ]

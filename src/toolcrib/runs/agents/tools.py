@@ -39,15 +39,19 @@ Raises the error of a call that would be refused.
 
 
 class AgentTools:
-    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` gets an agent to serve."""
+    """The tools of agents. `get` returns or raises `ToolNotFound`; `switch_on` gets an agent to serve.
+
+    `offered` returns a tool as a model may read it, or None.
+    """
 
     def __init__(
         self,
         get: Callable[[str], Tool],
         prepare: PrepareCall,
         switch_on: Callable[[Agent], None] = lambda _: None,
+        offered: Callable[[Tool], Tool | None] = lambda tool: tool,
     ) -> None:
-        self._get = get
+        self._get, self._offered = get, offered
         self._switch_on = switch_on
         self.prepare = prepare
 
@@ -67,7 +71,8 @@ class AgentTools:
         tools = {}
         for name in (*agent.tools, READER):
             with suppress(ToolcribError):
-                tools[name] = self._get(name)
+                if (tool := self._offered(self._get(name))) is not None:
+                    tools[name] = tool
         # Only the built-in reader goes to agents that do not list it, and not to one that has no tools at
         # all.
         if READER not in agent.tools and READER in tools and not (agent.tools and tools[READER].is_builtin):

@@ -38,6 +38,7 @@ from toolcrib.serve.mcp.wire import (
     MODERN_VERSIONS,
     SERVER_KEY,
     SESSION_VERSIONS,
+    UNTRUSTED_KEY,
     VERSION_KEY,
     ErrorCode,
     JsonRpcError,
@@ -317,12 +318,17 @@ class Connection:
         cursor = request.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise JsonRpcError(ErrorCode.INVALID_PARAMS, "cursor must be a string")
-        page = self._verified_listing(request).page(cursor, name)
+        listing = self._verified_listing(request)
+        page = listing.page(cursor, name)
         # The page is JSON already, so the answer is put together from bytes.
         head, end = b'{"jsonrpc":"2.0","id":' + orjson.dumps(request.id) + b',"result":{', b"}}"
+        meta: dict[str, Any] = dict(self._server_meta) if request.modern else {}
+        if name == "tools" and listing.untrusted:
+            meta[UNTRUSTED_KEY] = listing.untrusted
         if request.modern:
             head += b'"resultType":"complete","ttlMs":0,"cacheScope":"private",'
-            end = b',"_meta":' + orjson.dumps(self._server_meta) + end
+        if meta:
+            end = b',"_meta":' + orjson.dumps(meta) + end
         request.reply(b"".join((head, page, end)))
 
     def _call_tool(self, request: McpRequest) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
 from toolcrib.cli.programs import is_program, load_program, no_program
 from toolcrib.cli.table import DESCRIPTION, print_listing
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, ToolcribError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -49,7 +50,7 @@ def command(
     if file is not None:
         if not is_program(file):
             raise no_program(file)
-        _print_tools(list(load_program(file).tools()), as_json=as_json, empty=f"{file} has no tools.")
+        _print_tools(list(load_program(file).tools()), {}, as_json=as_json, empty=f"{file} has no tools.")
         return
     project = open_project(root)
     print_warnings(project)
@@ -63,6 +64,7 @@ def command(
     if shape is not None:
         print_json(_shaped(tools, shape))
     else:
+        waiting = _waiting(project, tools)
         empty = "There are no tools yet. To create one: toolcrib new NAME, or toolcrib init --examples"
         if tags:
             empty = "No tool has such a tag."
@@ -70,16 +72,40 @@ def command(
             files = len({error.path for error in errors})
             empty = f"{count(files, 'tool')} {'does' if files == 1 else 'do'} not load:"
         diagnostics = [error.as_dict() for error in shown(errors)]
-        _print_tools(tools, as_json=as_json, empty=empty, diagnostics=diagnostics)
+        _print_tools(tools, waiting, as_json=as_json, empty=empty, diagnostics=diagnostics)
+        if waiting and not as_json:
+            which = count(len(waiting), "tool")
+            print_note(f"{which} {'waits' if len(waiting) == 1 else 'wait'} for trust: toolcrib trust")
     if errors and not (as_json and shape is None):
         print_diagnostics(errors)
         print_note("These tools cannot be used. For all errors and warnings: toolcrib lint")
 
 
-def _print_tools(tools: Sequence[Tool], *, as_json: bool, empty: str, **more: Any) -> None:
+def _print_tools(
+    tools: Sequence[Tool], waiting: Mapping[str, str], *, as_json: bool, empty: str, **more: Any
+) -> None:
     approval = "APPROVAL", lambda tool: "asks" if tool["approval"]["required"] else ""
-    columns = ("NAME", "KIND", approval, DESCRIPTION)
-    print_listing(as_json, "tools", [entry_of(tool) for tool in tools], columns, empty=empty, **more)
+    trust = [("TRUST", "trust")] if waiting else []
+    columns = ("NAME", "KIND", approval, *trust, DESCRIPTION)
+    entries = [{**entry_of(tool), "trust": waiting.get(tool.name)} for tool in tools]
+    print_listing(as_json, "tools", entries, columns, empty=empty, **more)
+
+
+def _waiting(project: Project, tools: Sequence[Tool]) -> dict[str, str]:
+    """Return `new` or `changed` by the name of each tool that does not run before a person trusts it."""
+    if not project.trust.given:
+        return {tool.name: "new" for tool in tools if tool.source is not None or tool.kind == "mcp"}
+    found = {}
+    for tool in tools:
+        if tool.source is None:
+            if tool.kind == "mcp" and project.trust.is_new(tool.name):
+                found[tool.name] = "new"
+            continue
+        with suppress(ToolcribError):
+            sheet = project.trust.sheet(tool)
+            if sheet.waits:
+                found[tool.name] = sheet.status
+    return found
 
 
 def _print_unseen_servers(project: Project) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_table
+
+if TYPE_CHECKING:
+    from toolcrib.project import Project
 
 _MOST = 10
 
@@ -14,11 +19,12 @@ _MOST = 10
 @click.command("status")
 @project_options
 def command(root: str | None, as_json: bool) -> int:
-    """Show the workers, the queue, and calls that nobody can serve.
+    """Show workers, queue, unserved calls, and what waits for trust.
 
     The exit code is 1 if there are such calls.
     """
-    status = open_project(root).calls.status()
+    project = open_project(root)
+    status = {**project.calls.status(), "trust": waiting_in(project)}
     alarms = status["unserved"]
     if as_json:
         print_json(status)
@@ -39,9 +45,22 @@ def command(root: str | None, as_json: bool) -> int:
         print_result(
             f"queue: {one['ready']:,} of {one_line(one['tool'])}, the oldest for {one['waits_s']:g} s"
         )
+    if waiting := status["trust"]:
+        print_note(f"{len(waiting)} wait for trust: {one_line(_names(waiting))}. To see them: toolcrib trust")
     for tool in alarms:
         print_note(f"alarm: no worker has {one_line(tool)}; its calls wait until one is started")
     return 1 if alarms else 0
+
+
+def waiting_in(project: Project) -> list[str]:
+    """Return what waits for trust: `settings`, and names of tools, agents and workflows."""
+    from toolcrib.project.config.settings import is_trusted
+
+    settings = not project.trust.given or (
+        bool(project.waiting) and not is_trusted(project.config.digest, project.trust.ledger)
+    )
+    sheets = project.trust.sheets()[0]
+    return [*(["settings"] if settings else []), *(one.tool.name for one in sheets if one.waits)]
 
 
 def _names(tools: list[str]) -> str:

@@ -162,6 +162,8 @@ class CallerListing:
         self._resources: dict[str, AdvertisedTool] = {}
         self._templates: dict[str, tuple[_Match, AdvertisedTool]] = {}
         self._pages: dict[ListName, Pages] = {}
+        self.untrusted = 0
+        """Tools that no list has, because they wait until a person trusts them."""
 
     def get(self, wire_name: str) -> AdvertisedTool | None:
         """Return the tool of this wire name, or None."""
@@ -241,6 +243,7 @@ class CallerListing:
         self._pages = {
             key: Pages(key, names, self._page_size, write) for key, (names, write) in lists.items()
         }
+        self.untrusted = self._catalog.untrusted()
         self._revision = revision
 
 
