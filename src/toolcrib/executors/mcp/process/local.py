@@ -124,8 +124,7 @@ def missing_package(spec: ServerSpec, root: str) -> ToolUnavailable | None:
 def files_of(spec: ServerSpec, root: Path) -> list[str]:
     """Return the program, its interpreter and environment, and the scripts among its arguments.
 
-    No tool may write them. Each is there as it is written and as its
-    real path.
+    No tool may write them. Each is there as it is written and as its real path.
     """
     if not spec.is_local:
         return []
@@ -135,7 +134,8 @@ def files_of(spec: ServerSpec, root: Path) -> list[str]:
     words = (*launch.argv, *(launch.env.values() if free else ()))
     code = named_by(Start(words, launch.cwd), str(root), spec.permissions.write, paths)
     # All files that it names decide what a daemon starts, so they are code too.
-    written = [written for kind, _, written in code if free or kind != "file"] + list(read)
+    written = [written for kind, _, written in code if free or kind not in ("file", "link")]
+    written += read
     if "/" in launch.argv[0]:
         written.append(os.path.join(root, launch.argv[0]))
     found = dict.fromkeys(place for path in written for place in paths.to_protect(path))
