@@ -374,6 +374,7 @@ NATIVE: dict[str, tuple[str, ...]] = {
     "identity": ("name", "description", "kind", "version", "tags", "annotations", "mcp", "extensions"),
     "data": ("inputs", "outputs"),
     "exec": ("exec",),
+    "files": ("files",),
     **{f"exec_{kind}": (f"exec.{kind}",) for kind in tool_schema()["properties"]["exec"]["properties"]},
     "permissions": ("permissions",),
     "auth": ("auth",),

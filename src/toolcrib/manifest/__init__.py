@@ -18,6 +18,7 @@ from toolcrib.manifest.dialects.registry import (
 )
 from toolcrib.manifest.kinds import KINDS, block_of, kind_of
 from toolcrib.manifest.kinds import Kind as Kind
+from toolcrib.manifest.kinds import Start as Start
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native.cache import (
     CheckResult,

@@ -78,7 +78,7 @@ def test_a_changed_helper_is_not_started_at_any_interface(origin: Crib, ann: Cal
         assert "eulav-live" not in one
         assert "secret_missing" in one or "not_trusted" in one
     shown = person.run("trust", "--show").stdout
-    assert "changed: secrets.sources[0]/entrypoint/bin/helper" in shown
+    assert "changed: secrets.sources[0]/script/bin/helper" in shown
     assert person.run("trust", "--yes").returncode == 0
     assert all("eulav-live" in one for one in answers(person, "keyed"))
 
@@ -99,7 +99,7 @@ def test_a_helper_that_changes_while_a_program_runs_is_not_started(
             error = (await project.call("keyed")).error
             assert error is not None
             assert error.code == "secret_missing"
-            assert "secrets.sources[0]/entrypoint/bin/helper" in error.message
+            assert "secrets.sources[0]/script/bin/helper" in error.message
             person.run("trust", "--yes")
             assert (await project.call("keyed")).unwrap() == "eulav-live\n"
 
