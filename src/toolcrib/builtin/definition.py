@@ -73,7 +73,7 @@ class Builtin:
 
     def tool(self, settings: BuiltinSettings) -> Tool:
         """Return the tool as these settings make it."""
-        # The line is the caller's code on purpose: without this, each call would need approval for that.
+        # The line is the caller's code on purpose.
         config = CommandExec("/bin/sh", ("-c", "${command}"), allow_code=True)
         tool = Tool(
             name=self.name,

@@ -129,11 +129,9 @@ class BoundTool(Bound):
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         timeout_source: str = "the project's limit",
         retry: Retry | None = None,
-        is_clean: bool = False,
     ) -> None:
-        """Bind a tool. With `is_clean` its manifest had no finding, so no value of a call becomes code."""
         self.name = tool.name
-        self._tool = tool = tool if is_clean else _asking(tool)
+        self._tool = tool
         self._make_executor = make_executor
         self.text_limit, self.idle_ms = tool.limits.output_bytes, tool.limits.idle_ms
         self._set_rules(tool.approval, tool.retry, retry or Retry())
@@ -152,16 +150,6 @@ class BoundTool(Bound):
         """Make a new executor for the next call; running calls keep theirs."""
         # `cached_property` keeps its value there; without it, the next use makes a new one.
         self.__dict__.pop("executor", None)
-
-
-def _asking(tool: Tool) -> Tool:
-    """Return the tool; its approval is required where a program takes a value of a call as code."""
-    if tool.approval.required or tool.kind != "command":
-        return tool
-    from toolcrib.executors.command.code_values import code_reason
-
-    reason = code_reason(tool)
-    return tool if reason is None else replace(tool, approval=ApprovalRule(True, reason))
 
 
 class FunctionTool(Bound):

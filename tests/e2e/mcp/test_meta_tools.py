@@ -325,8 +325,9 @@ def far(crib: Crib, **more: Any) -> Path:
 
 
 def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
-    folder = far(crib, config={"allow_code": False})
-    crib.shell("near", config={"allow_code": False})
+    plain = {"args": ["-c", "echo ran"], "allow_code": False}
+    folder = far(crib, config=plain)
+    crib.shell("near", config=plain)
     shown = cli(crib, "review", "--json")
     (document,) = json.loads(shown.out)["tools"]
     assert (document["name"], document["status"], document["accepted"]) == ("far", "new", False)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import need
 from toolcrib.errors import ToolcribError
-from toolcrib.executors.command.code_values import code_values
+from toolcrib.executors.command.lint import code_values
 from toolcrib.executors.command.shell import parse_shell
 from toolcrib.spec import CommandExec, Source, Spelling, Tool
 from toolcrib.template import Namespaces, Values, parse_conditional
@@ -163,7 +163,7 @@ PAYLOADS = [
     a=st.sampled_from(PAYLOADS),
     b=st.sampled_from(PAYLOADS),
 )
-def test_no_value_is_run_unless_a_person_is_asked(tmp_path: Path, pieces: list[str], a: str, b: str) -> None:
+def test_no_value_of_a_line_that_loads_is_run(tmp_path: Path, pieces: list[str], a: str, b: str) -> None:
     line = "echo " + "".join(pieces)
     config = CommandExec("/bin/sh", shell=line)
     if "{{" not in line or code_values(Tool("t", "d", "command", SCHEMA, config, source=SOURCE)):

@@ -1,4 +1,4 @@
-"""Checks of command tools: shell lines, code among the words, secret arguments, programs without a proxy."""
+"""Checks of command tools: shell lines, values that would be code, secrets, programs without a proxy."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ import os
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from toolcrib.errors import ManifestError
+from toolcrib.executors.command.interpreters import INPUT, code_word, is_steering
+from toolcrib.executors.command.shell_words import Command, Piece, marked
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
 from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import CommandExec, Tool
-from toolcrib.template import Namespaces, parse_conditional
+from toolcrib.template import Namespaces, Reference, Text, TextTemplate, parse, parse_conditional
+from toolcrib.template.tree import references_in
 
 _COMMAND: KeyPath = ("exec", "command")
 _PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The folders in which a confined command is searched."""
+_CLOSED_TYPES = ("integer", "number", "boolean", "null")
+_FIXED = ("version", "name", "slug")
+"""Names of the context whose values no caller chooses."""
+_CodeValue = tuple[tuple[Any, ...], Reference, str]
+"""Keys below the block, the value, and the message."""
 _DIRECT = frozenset((
     "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",
     "whois", "ssh", "scp", "sftp", "ssh-keyscan", "ssh-copy-id", "mosh", "rsync", "telnet", "nc",
@@ -78,13 +87,95 @@ def _shell_line(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 
 def _code_words(tool: Tool, document: Document) -> Iterator[Diagnostic]:
-    """Report values of a call that a program takes as code, or may take so."""
-    from toolcrib.executors.command.code_values import code_values
+    """Refuse values of a call that would be code, or decide what is run."""
+    config = tool.config
+    for path, value, message in code_values(tool):
+        text: Any = getattr(config, path[0])
+        text = text[path[1]] if len(path) > 1 else text
+        literal = text[value.offset : value.offset + value.length] if isinstance(text, str) else ""
+        place = (*_COMMAND, *path)
+        before = text.count(literal, 0, value.offset) if literal else 0
+        at = document.locate_text(place, literal, before) if literal else document.locate(place)
+        shown = literal if literal.endswith("}") else f"${{{value.name}}}"
+        hint = (
+            f"pass it as an argument of its own, as in `sh -c 'ls \"$1\"' sh {shown}`; or write"
+            " `allow_code: true`, which `toolcrib trust` shows"
+        )
+        yield document.diagnostic("code", message, place, hint=hint, at=at)
 
-    for found in code_values(tool):
-        rule, more = ("code", "; each call needs approval") if found.needs_approval else ("code-shape", "")
-        hint = "pass the value as an argument after the code, or write `allow_code: true` beside it"
-        yield document.diagnostic(rule, found.message + more, (*_COMMAND, *found.path), hint=hint)
+
+def code_values(tool: Tool) -> list[_CodeValue]:
+    """Return the values of a tool's calls that would be code; none with `allow_code` or in a bad template.
+
+    A number, a truth value, one of listed values and a secret never count.
+    """
+    config = tool.config
+    if not isinstance(config, CommandExec) or config.allow_code:
+        return []
+    try:
+        return list(dict.fromkeys(_code_values(tool, config, Namespaces.of(tool))))
+    except ManifestError:
+        return []
+
+
+def _code_values(tool: Tool, config: CommandExec, names: Namespaces) -> Iterator[_CodeValue]:
+    def is_free(value: Reference) -> bool:
+        if value.namespace == "argument":
+            return not _is_closed(tool.input_schema, (value.name, *value.path))
+        return value.namespace is None or (value.namespace == "context" and value.name not in _FIXED)
+
+    for line, command in _commands(config, names):
+        words = [marked(pieces, is_free) for pieces in command.words]
+        found = code_word(words, fed=any(map(is_free, command.fed)))
+        parts = () if found is None else command.fed if found.at == INPUT else command.words[found.at]
+        free = (part for part in parts if isinstance(part, Reference) and is_free(part))
+        # The mark of a value may be in the manifest itself: no program has a NUL in a word.
+        if found is None or (value := next(free, None)) is None:
+            continue
+        what = f"would be code of `{found.program}`" if found.program else "would name the program to run"
+        path = line or (("stdin",) if found.at == INPUT else ("args", found.at - 1))
+        yield path, value, f"the value of `{value.name}` {what}"
+    for name, text in config.env.items():
+        value = next(filter(is_free, references_in(parse(text, names))), None)
+        if value is not None and is_steering(name):
+            what = f"would go into the variable {name}, which decides what is loaded or run"
+            yield ("env", name), value, f"the value of `{value.name}` {what}"
+
+
+def _commands(config: CommandExec, names: Namespaces) -> Iterator[tuple[tuple[str, ...], Command]]:
+    """Yield the commands that a tool runs, those of a line with its key."""
+    if config.shell is not None:
+        from toolcrib.executors.command.shell import parse_shell, variables_with_values
+
+        line = parse_shell(parse_conditional(config.shell, names), variables_with_values(config.env, names))
+        for chosen in line.lines.values():
+            yield from ((("shell",), command) for command in chosen.commands)
+        return
+    words: list[list[Piece]] = [[config.entrypoint]]
+    words += (_pieces(parse_conditional(word, names)) for word in config.args)
+    yield (), Command(words, fed=list(references_in(parse(config.stdin, names))))
+
+
+def _pieces(text: Text) -> list[Piece]:
+    if isinstance(text, TextTemplate):
+        return [part if isinstance(part, Reference) else part.text for part in text.parts]
+    return list(text.references)
+
+
+def _is_closed(schema: Any, path: tuple[str | int, ...]) -> bool:
+    """Return True where a schema allows only numbers, truth values, null or listed values at this path."""
+    for step in path:
+        word = "items" if isinstance(step, int) else "properties"
+        schema = schema.get(word) if isinstance(schema, dict) else None
+        if not isinstance(step, int):
+            schema = schema.get(step) if isinstance(schema, dict) else None
+    if not isinstance(schema, dict):
+        return False
+    if choices := schema.get("anyOf") or schema.get("oneOf"):
+        return all(_is_closed(one, ()) for one in choices)
+    kinds = schema.get("type", "string")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return "enum" in schema or "const" in schema or all(kind in _CLOSED_TYPES for kind in kinds)
 
 
 def _secret_arguments(tool: Tool, document: Document) -> Iterator[Diagnostic]:

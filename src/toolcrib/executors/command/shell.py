@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from toolcrib.errors import InvalidInput, ManifestError
-from toolcrib.executors.command.programs import is_steering
+from toolcrib.executors.command.interpreters import is_steering
 from toolcrib.executors.command.shell_grammar import ShellParser
 from toolcrib.executors.command.shell_words import PREFIX, Command, Piece, mentioned
 from toolcrib.spec.record import record

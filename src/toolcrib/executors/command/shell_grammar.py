@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from toolcrib.executors.command.programs import base_name, is_steering
+from toolcrib.executors.command.interpreters import base_name, is_steering
 from toolcrib.executors.command.shell_words import (
     AS_A_WORD,
     EXPANSION,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from toolcrib.errors import ManifestError
-from toolcrib.executors.command.reading import VALUE
+from toolcrib.executors.command.interpreters import VALUE
 from toolcrib.template.spellings import TemplateProblem
 from toolcrib.template.tree import Reference, TextTemplate
 

@@ -39,9 +39,8 @@ from toolcrib.state import cache_folder
 if TYPE_CHECKING:
     from toolcrib.executors.trace.observation import Observation
 
-Bind = Callable[[Tool, Callable[[str], None], "Observation | None", bool], BoundTool]
-"""Makes a tool ready to be called. The second argument raises for a tool that cannot be used; the last one is
-`is_clean` of `BoundTool`."""
+Bind = Callable[[Tool, Callable[[str], None], "Observation | None"], BoundTool]
+"""Makes a tool ready to be called. The second argument raises for a tool that cannot be used."""
 
 
 @dataclass(slots=True)
@@ -120,7 +119,7 @@ class ToolRegistry:
 
     def bind(self, tool: Tool, seen: Observation | None = None) -> BoundTool:
         """Make a tool ready to be called; `seen` records what it uses."""
-        return self._bind(tool, self._require, seen, False)
+        return self._bind(tool, self._require, seen)
 
     def bound(self, name: str) -> Bound:
         """Return one tool ready to be called. Raises ToolNotFound, or ManifestError if it does not load."""
@@ -222,8 +221,7 @@ class ToolRegistry:
         # Positions are needed by the check alone.
         if tool.name in self.unchecked:
             self._documents[tool.name] = document
-        checked = self._cache.check_result(tool.name, self.marks.get(tool.name, []))
-        return self._bind(tool, self._require, None, checked is not None and not checked.warned)
+        return self._bind(tool, self._require, None)
 
     def put(self, bound: BoundTool) -> None:
         """Put in one tool, to be checked when it is first listed or called; `ConflictError` for the name of a

@@ -53,9 +53,7 @@ class Binder:
         self.server_programs: Callable[[], list[str]] = list
         """Programs of MCP servers, which no tool may write."""
 
-    def bind(
-        self, tool: Tool, require: Callable[[str], None], seen: Observation | None, is_clean: bool
-    ) -> BoundTool:
+    def bind(self, tool: Tool, require: Callable[[str], None], seen: Observation | None) -> BoundTool:
         """Make a tool ready. `require` raises for one that cannot be used; `seen` records what it uses."""
 
         # At the first call, not at the start: most tools of a project are never called.
@@ -67,7 +65,7 @@ class Binder:
             return make(tool, self.host(tool, seen))
 
         timeout_ms = self._setup.config.timeout_ms
-        return BoundTool(tool, executor, timeout_ms=timeout_ms, retry=self._retry(tool), is_clean=is_clean)
+        return BoundTool(tool, executor, timeout_ms=timeout_ms, retry=self._retry(tool))
 
     def host(self, tool: Tool, seen: Observation | None = None) -> Host:
         """Return the surroundings of a tool; `seen` records what it uses."""

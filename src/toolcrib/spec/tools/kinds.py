@@ -78,7 +78,7 @@ class CommandExec(ExecConfig):
     allow_dash: tuple[str, ...] = ()
     """Arguments of the tool that may begin with `-` where they are words of their own."""
     allow_code: bool = False
-    """The author means that values of a call become code of a program: such calls need no approval."""
+    """Values of a call may be code of a program; without this such a tool does not load."""
 
 
 @record

@@ -1,4 +1,4 @@
-"""A value that a program takes as code needs approval at every interface."""
+"""A tool in which a value would be code does not load at any interface, unless its manifest allows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolcrib.spec import Call
 pytestmark = pytest.mark.usefixtures("kernel")
 
 COUNT = {"entrypoint": "sh", "args": ["-c", "echo ran ${c}"]}
-REASON = "the value of `c` becomes code of `sh -c`"
+FAULT = "the value of `c` would be code of `sh`"
 LINE = """\
 name: {name}
 description: Run it
@@ -55,7 +55,7 @@ f() { echo {{x}}; }
 cat >&{{x}}
 V={{x}}; echo $((V))
 """.strip().splitlines()
-ASKS = r"""
+CODE = r"""
 eval {{x}}
 'ev'al {{x}}
 eval "$(echo {{x}})"
@@ -76,21 +76,17 @@ ruby -e {{x}}
 node --eval={{x}}
 php -r {{x}}
 psql -c {{x}}
-R -e {{x}}
 pwsh -c {{x}}
 mysql -e {{x}}
 sqlite3 db {{x}}
 awk {{x}} f
 sed -e {{x}} f
 find . -exec {{x}} +
-rsync -e {{x}} a b
-git -c core.pager={{x}} log
-tar --checkpoint-action={{x}} -cf a b
 ssh host {{x}}
 sudo {{x}}
-docker exec box {{x}}
+docker exec box sh -c {{x}}
 echo {{x}} | sh
-echo {{x}} | xargs rm
+echo {{x}} | xargs sh -c
 """.strip().splitlines()
 DATA = r"""
 echo {{x}}
@@ -131,26 +127,44 @@ def vega(folder: Path, lines: list[str]) -> Toolset:
     return Toolset()
 
 
-def test_a_value_in_the_code_of_a_command_asks_and_runs_after_approval(crib: Crib) -> None:
-    folder = crib.tool("count", "command", COUNT, SH, outputs={"format": "text"})
-    written = (folder / "tool.yml").read_bytes()
+def test_a_tool_in_which_a_value_would_be_code_does_not_load(crib: Crib) -> None:
+    crib.tool("count", "command", COUNT, SH)
+    crib.tool("plain", "command", {"entrypoint": "sh", "args": ["-c", 'echo "$1"', "sh", "${c}"]}, SH)
     project = crib.open()
-    assert project.get("count").approval.reason == REASON
-    assert REASON in failed(crib.call("count", {"c": "$(id)"}), "approval_required")
-    assert crib.call("count", {"c": "hi"}, approved_by="ann").unwrap() == "ran hi\n"
-    assert (folder / "tool.yml").read_bytes() == written
+    assert [tool.name for tool in project.tools() if not tool.is_builtin] == ["plain"]
+    (finding,) = (one for one in project.diagnostics if one.is_error)
+    assert (finding.rule, finding.message) == ("code", FAULT)
+    assert finding.path.endswith("count/tool.yml")
+    for text in ("sh -c 'ls \"$1\"' sh ${c}", "allow_code: true"):
+        assert text in (finding.hint or "")
+    for approved_by in (None, "ann"):
+        message = failed(crib.call("count", {"c": "hi"}, approved_by=approved_by), "invalid_manifest")
+        assert FAULT in message
 
 
-def test_it_asks_also_where_the_result_of_the_checks_comes_from_the_cache(crib: Crib) -> None:
+def test_it_stays_out_where_the_result_of_reading_comes_from_the_cache(crib: Crib) -> None:
     manifest = crib.tool("count", "command", COUNT, SH) / "tool.yml"
     while time.time_ns() - manifest.stat().st_ctime_ns < 150_000_000:  # a younger file is not put there
         pass
     for _ in range(3):
-        found = {tool.name: tool.approval.reason for tool in crib.open().tools()}
-        assert found["count"] == REASON
+        assert "count" not in {tool.name for tool in crib.open().tools()}
 
 
-def test_allow_code_runs_without_approval_once_reviewed(crib: Crib) -> None:
+def test_one_entry_of_a_folder_does_not_take_the_others_with_it(crib: Crib) -> None:
+    for name, command in (("bad", "eval {{x}}"), ("good", "echo {{x}}")):
+        crib.write(f"lines/{name}.yaml", LINE.format(name=name, command=json.dumps(command)))
+    crib.write(".toolcrib/config.yml", "sources:\n- dir: lines\n")
+    crib.trust()
+    project = crib.open()
+    names = {tool.name for tool in project.tools()}
+    assert "good" in names
+    assert "bad" not in names
+    (error,) = (one for one in project.diagnostics if one.is_error)
+    assert (error.rule, error.line) == ("code", 7)
+    assert error.path.endswith("lines/bad.yaml")
+
+
+def test_with_allow_code_it_loads_and_a_review_shows_that(crib: Crib) -> None:
     crib.tool("count", "command", {**COUNT, "allow_code": True}, SH, outputs={"format": "text"})
     assert crib.call("count", {"c": "hi"}).unwrap() == "ran hi\n"
 
@@ -164,16 +178,14 @@ def test_allow_code_runs_without_approval_once_reviewed(crib: Crib) -> None:
     assert "code: values of a call may be run as code" in message
 
 
-def test_every_hostile_line_is_refused_or_asks(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError) as caught:
-        vega(tmp_path / "refused", REFUSED).load_directory(tmp_path / "refused")
-    rules = [one["rule"] for one in caught.value.details["diagnostics"] if one["severity"] == "error"]
-    assert rules == ["shell"] * len(REFUSED)
-    tools = vega(tmp_path / "asks", ASKS)
-    for name in tools.load_directory(tmp_path / "asks"):
-        for value in HOSTILE[:2]:
-            failed(tools.call_sync(name, {"x": value}), "approval_required")
-    assert len(REFUSED) + len(ASKS) >= 60
+def test_no_hostile_line_loads(tmp_path: Path) -> None:
+    for folder, rule, lines in (("refused", "shell", REFUSED), ("code", "code", CODE)):
+        with pytest.raises(ManifestError) as caught:
+            vega(tmp_path / folder, lines).load_directory(tmp_path / folder)
+        errors = [one for one in caught.value.details["diagnostics"] if one["severity"] == "error"]
+        assert [one["rule"] for one in errors] == [rule] * len(lines)
+        assert all((one["line"], one["column"] > 12) == (7, True) for one in errors)
+    assert len(REFUSED) + len(CODE) >= 55
 
 
 @pytest.mark.timeout(60)

@@ -134,16 +134,19 @@ def test_lint_tells_what_is_wrong_at_its_place_with_the_fix(
     assert finding.severity == RULES[rule]
 
 
-def test_a_value_that_a_program_takes_as_code() -> None:
-    for program, rule, message in (
-        ("sh", "code", "the value of `path` becomes code of `sh -c`; each call needs approval"),
-        ("./scan.sh", "code-shape", "the value of `path` may become code of `scan.sh -c`"),
+def test_a_value_that_would_be_code_is_an_error_at_its_place() -> None:
+    for program, args, column in (
+        ("sh", '[-c, "a ${path}"]', 19),
+        ("timeout", '["5", bash, -c, "${path}"]', 28),
     ):
-        text = change(change(COMMAND, "./scan.sh", program), '["${path}"]', '[-c, "${path}"]')
+        text = change(change(COMMAND, "./scan.sh", program), '["${path}"]', args)
         (finding,) = findings(text)
-        assert (finding.rule, finding.message) == (rule, message)
+        assert (finding.rule, finding.severity, finding.line, finding.column) == ("code", "error", 15, column)
+        assert "the value of `path` would be code of" in finding.message
+        assert "sh -c 'ls \"$1\"' sh ${path}" in (finding.hint or "")
         assert "allow_code: true" in (finding.hint or "")
         assert findings(text + "    allow_code: true\n") == []
+    assert findings(change(change(COMMAND, "./scan.sh", "./run"), '["${path}"]', '[-c, "${path}"]')) == []
 
 
 @pytest.mark.parametrize("network", ["true", "{allow: [db.example.com]}"])

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from toolcrib.executors.command.programs import base_name, known_program
+from toolcrib.executors.command.interpreters import runs_script
 from toolcrib.executors.mcp.launch.launchers import is_launcher
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.sandbox.files.paths import Paths, within
@@ -66,15 +66,14 @@ def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], 
 def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterator[str]:
     """Yield the arguments that may be paths; those of an interpreter count from its script on."""
     argv = launch.argv
-    program = None if is_launcher(argv[0]) else known_program(base_name(argv[0]))
-    modules = () if program is None else program.modules
+    script = not is_launcher(argv[0]) and runs_script(argv[0])
     code = frozenset(code)
     started = [
         at
         for at, word in enumerate(argv)
-        if at > 0 and (machine.absolute(word, launch.cwd) in code or argv[at - 1] in modules)
+        if at > 0 and (machine.absolute(word, launch.cwd) in code or argv[at - 1] == "-m")
     ]
-    start = 0 if program is None else started[-1] if started else len(argv)
+    start = 0 if not script else started[-1] if started else len(argv)
     for word in argv[start + 1 :]:
         option, equals, value = word.partition("=")
         text = value if equals and option.startswith("-") else word

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolcrib.errors import ToolcribError
-from toolcrib.executors.command.programs import base_name
+from toolcrib.executors.command.interpreters import base_name
 from toolcrib.executors.trace.denials import denial_of
 from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.workspace.network import CallNetwork
