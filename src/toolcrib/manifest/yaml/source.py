@@ -226,13 +226,8 @@ def dump(data: Any) -> str:
                 return body
         except ValueError:
             pass
-    return flow(data, indent=1) + "\n"
-
-
-def flow(data: Any, indent: int | None = None) -> str:
-    """Return data as JSON without invisible characters, on one line unless `indent` is given."""
-    text = json.dumps(data, indent=indent, ensure_ascii=False)
-    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
