@@ -35,7 +35,7 @@ def measure(setting: Setting) -> list[Table]:
     """Engines side by side, each stopped while another is measured."""
     from tests.postgres import PostgresProcess
 
-    server = PostgresProcess()
+    server = PostgresProcess(fsync=True)  # Each commit waits for the disk, as on a real server.
     try:
         return [*_engines(setting, server), _idle(setting, server), *_full(setting, server)]
     finally:

@@ -22,7 +22,8 @@ _PR_SET_PDEATHSIG = 1
 class PostgresProcess:
     """A server on a Unix socket in a folder of its own; it ends with this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fsync: bool = False) -> None:
+        self._fsync = "on" if fsync else "off"
         self.folder = Path(tempfile.mkdtemp(prefix="toolcrib-postgres-"))
         self._user = "nobody" if os.geteuid() == 0 else None  # Postgres refuses to run as root.
         self._programs = self._installed()
@@ -43,7 +44,8 @@ class PostgresProcess:
         """Start it and wait until it answers."""
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-k", str(self.folder)]
         # What a killed server has written outlives it without fsync: the machine does not crash.
-        settings = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
+        settings = [f"{name}={self._fsync}" for name in ("fsync", "full_page_writes")]
+        settings += ["wal_level=minimal", "max_wal_senders=0"]
         for setting in ("listen_addresses=", "max_connections=60", "autovacuum=off", *settings):
             command += ["-c", setting]
         with (self.folder / "log").open("ab") as log:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         get_variables,
         must_get_variable,
     )
-    from toolcrib.core.toolset import Toolset
     from toolcrib.errors import (
         RetryableError,
         ToolCancel,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.runs.agents import Agent, Budgets
     from toolcrib.spec import Call, Content, McpForms, Result, Retry, Tool
+    from toolcrib.toolset import Toolset
 
 __version__ = "0.1.0"
 
@@ -40,11 +40,11 @@ _HOMES = {
         "Context", "RunContext", "get_run_context", "get_run_id", "get_session_id", "get_variable",
         "get_variable_or", "get_variables", "must_get_variable",
     ),
-    "toolcrib.core.toolset": ("Toolset",),
     "toolcrib.errors": ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError"),
     "toolcrib.project": ("Project",),
     "toolcrib.runs.agents": ("Agent", "Budgets"),
     "toolcrib.spec": ("Call", "Content", "McpForms", "Result", "Retry", "Tool"),
+    "toolcrib.toolset": ("Toolset",),
 }  # fmt: skip
 
 __all__ = [

@@ -292,7 +292,7 @@ def test_conversions(shop: GoldenCrib) -> None:
     lines = [
         f"convert .toolcrib/tools/{name}/tool.yml --to {form} --json"
         for name in ("greet", "answer", "rows")
-        for form in ("vega", "flexigpt", "sympozium", "toolbox")
+        for form in ("vega", "flexigpt", "sympozium")
     ]
     lines += [
         f"convert vega/{path.name} --to native --json" for path in sorted((shop.root / "vega").iterdir())
@@ -302,24 +302,22 @@ def test_conversions(shop: GoldenCrib) -> None:
         """
         convert dialects/tool.json --to native --json
         convert dialects/tool.json --to vega --json
-        convert dialects/tools.yaml --to native --json
-        convert dialects/tools.yaml --to native --only stock-of --json
-        convert dialects/tools.yaml --to native
+        convert dialects/skillpack.yaml --to native --only list_pods --json
+        convert dialects/skillpack.yaml --to native
         convert dialects/skillpack.yaml --to native --json
         convert dialects/pdf-forms/SKILL.md --to native --json
         convert dialects/tool.json --from vega --to native --json
         convert dialects/tool.json --to natve --json
         convert dialects/tool.json --to skill --json
         convert gone.json --to native --json
-        convert dialects/tools.yaml --to native --output made --json
-        convert dialects/tools.yaml --to native --output made --json
-        lint dialects/tool.json dialects/tools.yaml dialects/skillpack.yaml --json
+        convert dialects/skillpack.yaml --to native --output made --json
+        convert dialects/skillpack.yaml --to native --output made --json
+        lint dialects/tool.json dialects/skillpack.yaml --json
         """
     )
-    shop.write(
-        {".toolcrib/config.yml": "sources: [{dir: vega}, {file: dialects/tools.yaml}, {file: gone.yaml}]\n"}
-    )
-    cases += shop.each("list --json\nlint --json\nshow stock-of --json")
+    named = "{dir: vega}, {file: dialects/skillpack.yaml}, {file: gone.yaml}"
+    shop.write({".toolcrib/config.yml": f"sources: [{named}]\n"})
+    cases += shop.each("list --json\nlint --json\nshow list_pods --json")
     written = sorted(str(path.relative_to(shop.root)) for path in (shop.root / "made").rglob("*"))
     golden("convert", {"cases": cases, "written": written})
 

@@ -88,15 +88,15 @@ toolcrib bundle export weather
 toolcrib bundle export weather --native tools
 toolcrib bundle import weather.zip --dry-run
 toolcrib bundle import weather.zip --on-conflict replace --enable
-toolcrib convert tool.yml --to vega
-toolcrib convert tools.yaml --to native --output .toolcrib/tools
+toolcrib convert tool.yml --to flexigpt
+toolcrib convert pack.yaml --to native --output .toolcrib/tools
 toolcrib doctor
 toolcrib doctor --json
 toolcrib import openapi petstore.yaml --list
 toolcrib import openapi https://api.example.com/openapi.json --only 'get_*'
 toolcrib init ~/shop
 toolcrib lint
-toolcrib lint tools.yaml --format github
+toolcrib lint pack.yaml --format github
 toolcrib list --tag code
 toolcrib list --for openai
 toolcrib new count_lines --run 'wc -l ${path}' --read src

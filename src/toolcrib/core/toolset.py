@@ -9,8 +9,7 @@ import unicodedata
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from importlib import import_module
-from typing import Any, NoReturn, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from toolcrib.core.bound import (
     DEFAULT_TIMEOUT_MS,
@@ -122,19 +121,6 @@ class Toolset:
         )
         self.invoke = self.pipeline.invoke
         """The one call path: a `Call` in, a `Result` out."""
-
-    def run(self) -> NoReturn:
-        """Serve the tools to an MCP client on standard input and output, and end the process with it.
-
-        For the end of a program: `if __name__ == "__main__": tools.run()`. While it serves, `print` writes to
-        standard error; what is printed before goes to the client. Raises ProgramRead instead while the
-        command line only reads the program.
-        """
-        if reading_program.get():
-            raise ProgramRead
-        # The interfaces are a layer above this one, and import it.
-        import_module("toolcrib.serve.process").serve_toolset(self)
-        raise AssertionError
 
     # -- defining ------------------------------------------------------------------------------
 
@@ -416,7 +402,7 @@ class Toolset:
             for tool in self.tools()
         ]
 
-    def filter(self, *names: str, tags: Iterable[str] = ()) -> Toolset:
+    def filter(self, *names: str, tags: Iterable[str] = ()) -> Self:
         """Return a toolset of only these names, or of tools with any of these tags.
 
         An unknown name is a `ToolNotFound`.
@@ -424,14 +410,20 @@ class Toolset:
         wanted = {tags} if isinstance(tags, str) else set(tags)
         chosen = {name: self.bound(name) for name in names}
         chosen |= {name: bound for name, bound in self._bound.items() if wanted & set(bound.tool.tags)}
-        view = Toolset(
-            retry=self._retry, safe_retry=self._safe_retry, timeout_ms=self._timeout_ms, lenient=self._lenient
+        view = type(self).__new__(type(self))
+        Toolset.__init__(
+            view,
+            retry=self._retry,
+            safe_retry=self._safe_retry,
+            timeout_ms=self._timeout_ms,
+            lenient=self._lenient,
         )
-        view.pipeline = self.pipeline.over(view._bound)
+        view.pipeline = self.pipeline.over(view._bound)  # noqa: SLF001 - of its own class
         view.invoke = view.pipeline.invoke
         for bound in chosen.values():
             view.add(bound)
-        view._lifespans = [lifespan for lifespan in self._lifespans if lifespan.name in chosen]
+        kept = [lifespan for lifespan in self._lifespans if lifespan.name in chosen]
+        view._lifespans = kept  # noqa: SLF001 - of its own class
         return view
 
     def bound(self, name: str) -> Bound:

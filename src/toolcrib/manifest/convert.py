@@ -155,7 +155,7 @@ def _target(name: str) -> Dialect:
         return dialect
     known = ", ".join(targets())
     if dialect is not None:
-        raise UsageError(f"the format {name} is read only", hint=f"Written are {known}.")
+        raise UsageError(f"the format {name} is read only", hint=f"Formats that can be written: {known}.")
     raise UsageError(f"no format {name!r} is written", hint=suggestion(name, targets(), f"Known: {known}."))
 
 

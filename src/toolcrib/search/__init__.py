@@ -2,4 +2,5 @@
 
 from toolcrib.search.finding import Found, Hit, HitPlace, SearchedIndex, Wanted, find, suggest
 from toolcrib.search.index import Card, IndexUnavailable, MarkedIndex, SearchEntry, SearchIndex, Update
+from toolcrib.search.meanings import EMPTY_WORDS
 from toolcrib.search.words import words_of

@@ -21,6 +21,8 @@ _EMPTY = (
     " this those to up was we were when where who why will with would you your down me off over too us very"
     " right again each more most own only him her his she he"
 )
+EMPTY_WORDS = frozenset(_EMPTY.split())
+"""Words that say nothing about what a question is about."""
 
 
 class Meaning(NamedTuple):

@@ -239,11 +239,6 @@ class Scanner:
         return self._resolved(Reference(match.group(1), offset, length, "argument", default=default))
 
 
-def is_tag(name: str) -> bool:
-    """Return True if `{{name}}` can name this argument."""
-    return _NAME.fullmatch(name) is not None and _control(name) is None
-
-
 def default_text(value: Any) -> str:
     """Return a value as it is written after `default:`; a text that would read back otherwise is quoted."""
     if not isinstance(value, str):

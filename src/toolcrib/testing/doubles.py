@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from toolcrib.bundles import Store
-from toolcrib.core.toolset import Toolset
+from toolcrib.core import toolset as core
 from toolcrib.errors import NotFoundError
 from toolcrib.spec.record import record
+from toolcrib.toolset import Toolset
 
 
 class _Any:
@@ -85,7 +86,7 @@ class MockTools(Toolset):
     real tool: a `RetryableError` is retried.
     """
 
-    def __init__(self, *, like: Toolset | None = None, **options: Any) -> None:
+    def __init__(self, *, like: core.Toolset | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._like = like
         self._stubs: dict[str, list[Stub]] = {}

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from toolcrib.core.toolset import Toolset
     from toolcrib.project import Project
+    from toolcrib.toolset import Toolset
 
 
 @pytest.fixture
 def toolset() -> Toolset:
     """Return an empty toolset whose retries do not wait."""
-    from toolcrib.core.toolset import Toolset
     from toolcrib.testing.doubles import FakeClock
+    from toolcrib.toolset import Toolset
 
     return Toolset(clock=FakeClock())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -51,12 +50,12 @@ def test_convert_tells_what_is_lost(crib: Crib) -> None:
 
 
 def test_convert_puts_several_tools_into_folders_and_overwrites_nothing(crib: Crib) -> None:
-    words = ("convert", str(DATA / "tools.yaml"), "--to", "native", "--output", ".toolcrib/tools")
+    words = ("convert", str(DATA / "skillpack.yaml"), "--to", "native", "--output", ".toolcrib/tools")
     assert cli(crib, *words[:-2]).code == 2
     assert cli(crib, *words).code == 0
     assert cli(crib, *words).code == 7
     names = [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]]
-    assert names == ["find-person", "search-users", "stock-of"]
+    assert names == ["echo_words", "list_pods"]
     assert (
         cli(crib, "convert", str(DATA / "skillpack.yaml"), "--to", "flexigpt", "--only", "list_pods").code
         == 4
@@ -65,52 +64,30 @@ def test_convert_puts_several_tools_into_folders_and_overwrites_nothing(crib: Cr
     assert cli(crib, "convert", str(DATA / "tool.json"), "--to", "natve").code == 2
 
 
-def test_convert_writes_vega_and_tells_what_each_loss_means(crib: Crib) -> None:
+def test_convert_reads_vega_and_does_not_write_it(crib: Crib) -> None:
     vega = DATA.parent / "vega"
-    same = cli(crib, "convert", str(vega / "conditions.yaml"), "--to", "vega")
-    assert (same.code, same.err) == (0, "")
-    assert same.out.encode() == (vega / "conditions.yaml").read_bytes()
-    crib.tool("web", "http", {"url": "https://api.example.com/"}, version="v2",
-              permissions={"network": {"allow": ["api.example.com"]}})  # fmt: skip
-    done = cli(crib, "convert", ".toolcrib/tools/web/tool.yml", "--to", "vega")
-    assert done.code == 0
-    assert 'web: $.version: "v2" becomes 1 (the format keeps no such version)' in done.err
-    crib.tool("ask", "function", {"reference": "m.f"})
-    refused = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "vega", "--json")
-    assert refused.code == 4
-    assert "it is of kind function; Vega only has http, exec" in refused.document["error"]["message"]
-    to_skill = cli(crib, "convert", ".toolcrib/tools/ask/tool.yml", "--to", "skill")
-    assert (to_skill.code, "read only" in to_skill.err) == (2, True)
+    for path in (vega / "conditions.yaml", DATA / "tool.json"):
+        refused = cli(crib, "convert", str(path), "--to", "vega")
+        assert (refused.code, refused.out) == (2, "")
+        assert "the format vega is read only" in refused.err
+        assert "Formats that can be written: native, flexigpt, sympozium." in refused.err
+    block = "{type: http, url: 'https://api.example.com/', query: {q: '{{q}}'}}"
+    params = "params: [{name: q, type: string}]"
+    crib.write("look.yaml", f"name: look\ndescription: d\n{params}\nimplementation: {block}\n")
+    native = cli(crib, "convert", "look.yaml", "--to", "native")
+    assert (native.code, native.err) == (0, "")
+    assert "q: ${q}" in native.out
+    record = cli(crib, "convert", "look.yaml", "--to", "flexigpt", "--json").document["tools"][0]
+    assert json.loads(record["text"])["impl"]["urlTemplate"] == "https://api.example.com/?q=${q}"
 
 
 def test_no_name_of_a_tool_leads_out_of_the_folder(crib: Crib) -> None:
-    text = (DATA.parent / "vega" / "builtin.yaml").read_text().replace("name: own", "name: ../../own")
-    crib.write("a/b/own.yaml", text)
+    block = "{type: http, url: 'https://api.example.com/'}"
+    crib.write("a/b/own.yaml", f"name: ../../own\ndescription: d\nparams: []\nimplementation: {block}\n")
     (crib.root / "a/b/out").mkdir()
-    done = cli(crib, "convert", "a/b/own.yaml", "--to", "vega", "--output", "a/b/out")
-    assert (done.code, "cannot be the name of a file" in done.err) == (2, True)
-    assert not (crib.root / "a/own.yaml").exists()
-
-
-@pytest.mark.usefixtures("kernel")
-def test_a_command_runs_alike_as_a_definition_of_vega(crib: Crib) -> None:
-    args = ["%s|", "it's", "${a}", 'x ${a}$HOME `id` "', "", "$${a}", "*", "--", "${b}"]
-    both = {name: {"type": "string", "description": name} for name in ("a", "b")}
-    schema = {"type": "object", "properties": both, "required": ["a", "b"]}
-    config = {"entrypoint": "printf", "args": args, "env": {"V": "${b}"}}
-    crib.tool("say", "command", config, schema=schema, outputs={"format": "text"})
-    crib.write(".toolcrib/config.yml", "review: off\nsources: [{dir: vega}]\n")
-    (crib.root / "vega").mkdir()
-    words = ("convert", ".toolcrib/tools/say/tool.yml", "--to", "vega", "--output", "vega/say2.yaml")
-    assert cli(crib, *words).code == 0
-    other = crib.root / "vega/say2.yaml"
-    other.write_text(other.read_text().replace("name: say", "name: say2"))
-    cli(crib, "trust", "--yes")
-    for value in ("plain", "a b", "'; id; '", "$(id)", "{{a}}", "${a}", "\n", "*", "é", ""):
-        given = (f"a={value}", f"b=-{value}", "--json")
-        native, vega = (cli(crib, "run", name, *given).document for name in ("say", "say2"))
-        assert native["status"] == "ok", native
-        assert vega["value"] == native["value"]
+    for target in ("native", "flexigpt"):
+        assert cli(crib, "convert", "a/b/own.yaml", "--to", target, "--output", "a/b/out").code == 4
+    assert {path.name for path in (crib.root / "a").rglob("*")} == {"b", "own.yaml", "out"}
 
 
 # -- lint ---------------------------------------------------------------------------------------------
@@ -130,10 +107,7 @@ def test_lint_speaks_to_a_github_workflow(crib: Crib) -> None:
 
 
 def test_lint_reads_files_of_any_format(crib: Crib) -> None:
-    assert (
-        cli(crib, "lint", *(str(DATA / name) for name in ("tool.json", "tools.yaml", "skillpack.yaml"))).code
-        == 0
-    )
+    assert cli(crib, "lint", *(str(DATA / name) for name in ("tool.json", "skillpack.yaml"))).code == 0
     text = (
         (DATA / "tool.json").read_text().replace('"slug"         : "weather"', '"slug"         : "we_ather"')
     )
@@ -184,7 +158,7 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("file", ["tool.yml", "tool.json", "SKILL.md", "tools.yaml"])
+@pytest.mark.parametrize("file", ["tool.yml", "tool.json", "SKILL.md"])
 def test_hostile_files_are_errors_in_bounded_time_and_memory(crib: Crib, file: str) -> None:
     framed = {name: b"---\n" + raw + b"\n---\n" for name, raw in HOSTILE.items()}
     contents = framed if file == "SKILL.md" else HOSTILE
@@ -366,17 +340,8 @@ def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_converted_tools_run(crib: Crib) -> None:
-    (crib.root / "data").mkdir()
-    with sqlite3.connect(crib.root / "data/shop.db") as database:
-        database.execute("CREATE TABLE users (name TEXT, age INTEGER)")
-        database.execute("INSERT INTO users VALUES ('Ann', 30), ('Bob', 20)")
-    database.close()
-    for name in ("skillpack.yaml", "tools.yaml"):
-        done = cli(crib, "convert", str(DATA / name), "--to", "native", "--output", ".toolcrib/tools")
-        assert done.code == 0
+    pack = str(DATA / "skillpack.yaml")
+    done = cli(crib, "convert", pack, "--to", "native", "--output", ".toolcrib/tools")
+    assert done.code == 0
     words = ("first=a b; $(x)", "second=%s", "--json")
     assert cli(crib, "run", "echo_words", *words).document["value"] == "a b; $(x)|%s"
-    found = cli(crib, "run", "search-users", "name=%", "min_age:=25", "--json").document
-    assert found["value"] == [{"name": "Ann", "age": 30}]
-    stock = cli(crib, "run", "stock-of", "product=x", "--json", env={"STOCK_PASSWORD": "s"}).document
-    assert stock["error"]["code"] == "tool_unavailable"

@@ -38,36 +38,18 @@ implementation:
     text: HELLO
     {{end}}
 """
-TOOLS = """\
-sources:
-  api:
-    kind: http
-    baseUrl: %s
-    headers: {Authorization: "Bearer ${API_TOKEN}"}
-tools:
-  find-person:
-    kind: http
-    source: api
-    method: POST
-    path: /{{.team}}/find
-    description: Find a person
-    pathParams:
-      - {name: team, type: string, description: The team}
-    requestBody: '{"age": {{.age}}}'
-    bodyParams:
-      - {name: age, type: integer, description: Age in years}
-  delete-person:
-    kind: http
-    source: api
-    method: DELETE
-    path: /person
-    description: Delete a person
-    annotations: {destructiveHint: true}
-    queryParams:
-      - {name: id, type: integer, description: Which}
-toolsets:
-  people: [find-person, delete-person]
-  readers: [find-person]
+PACK = """\
+kind: SkillPack
+spec:
+  sidecar:
+    tools:
+      - name: greet
+        description: Greet
+        parameters: {type: object, properties: {who: {type: string, description: Whom}}}
+        command: [printf, "hello %s", "{{who}}"]
+      - name: wave
+        description: Wave
+        command: [echo, wave]
 """
 
 
@@ -121,46 +103,27 @@ def test_a_flexigpt_tool_is_run(crib: Crib) -> None:
     with_server(work)
 
 
-def test_a_toolbox_file_is_a_source(crib: Crib) -> None:
-    def work(url: str) -> None:
-        crib.write("tools.yaml", TOOLS % url)
-        crib.write(".toolcrib/config.yml", "sources: [{file: tools.yaml}]\n")
-        rows = {tool["name"]: tool for tool in cli(crib, "list", "--json").document["tools"]}
-        assert {name: row["tags"] for name, row in rows.items()} == {
-            "find-person": ["people", "readers"],
-            "delete-person": ["people"],
-        }
-        only = cli(crib, "list", "--tag", "readers", "--json").document["tools"]
-        assert [tool["name"] for tool in only] == ["find-person"]
-        done = run(crib, "find-person", "team=a/b", "age:=3", "--json")
-        assert done.document["value"] == {
-            "method": "POST",
-            "path": "/a%2Fb/find",
-            "authorization": "Bearer ***API_TOKEN***",
-            "body": '{"age":3}',
-        }
-        assert run(crib, "find-person", "team=a", "age=three").code == 4
-
-    with_server(work)
+@pytest.mark.usefixtures("kernel")
+def test_a_file_with_several_tools_is_a_source(crib: Crib) -> None:
+    crib.write("pack.yaml", PACK)
+    crib.write(".toolcrib/config.yml", "sources: [{file: pack.yaml}]\n")
+    assert [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]] == ["greet", "wave"]
+    assert run(crib, "greet", "who=a/b", "--json").document["value"] == "hello a/b"
+    assert run(crib, "greet", "who:=5").code == 4
 
 
 def test_what_is_wrong_with_a_source_is_told_where_it_stands(crib: Crib) -> None:
-    text = (TOOLS % "https://api.example.com").replace("readers: [find-person]", "readers: [find-persons]")
-    crib.write(
-        "tools.yaml", text.replace("type: integer, description: Which", "type: number, description: W")
-    )
-    crib.write(".toolcrib/config.yml", "sources: [{file: tools.yaml}, {file: gone.yaml}]\n")
+    crib.write("pack.yaml", PACK.replace("[echo, wave]", "echo wave | cat"))
+    crib.write(".toolcrib/config.yml", "sources: [{file: pack.yaml}, {file: gone.yaml}]\n")
     done = cli(crib, "lint", "--json")
     assert done.code == 4
     told = {(Path(one["path"]).name, one["line"]): one for one in done.document["diagnostics"]}
-    assert 'names "find-persons"' in told["tools.yaml", 29]["message"].replace("`", '"')
-    assert told["tools.yaml", 29]["hint"] == "did you mean `find-person`?"
-    assert "`type` must be one of" in told["tools.yaml", 26]["message"]
+    assert "needs a shell" in told["pack.yaml", 11]["message"]
     assert told["gone.yaml", 1]["rule"] == "unreadable"
-    refused = run(crib, "delete-person", "id:=1", "--json")
+    refused = run(crib, "wave", "--json")
     assert refused.document["error"]["code"] == "invalid_manifest"
-    assert "tools.yaml:26:" in refused.document["error"]["message"]
-    assert [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]] == ["find-person"]
+    assert "pack.yaml:11:" in refused.document["error"]["message"]
+    assert [tool["name"] for tool in cli(crib, "list", "--json").document["tools"]] == ["greet"]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +166,7 @@ def test_a_vega_file_is_checked_by_its_path_and_its_conditions_are_not_converted
     assert (found[0]["line"], found[0]["rule"]) == (8, "condition")
 
 
-@pytest.mark.parametrize("dialect", ["flexigpt", "vega", "toolbox"])
+@pytest.mark.parametrize("dialect", ["flexigpt", "vega"])
 def test_what_would_be_sent_is_shown_for_every_format(crib: Crib, dialect: str) -> None:
     url = "https://api.example.com"
     if dialect == "flexigpt":
@@ -211,21 +174,13 @@ def test_what_would_be_sent_is_shown_for_every_format(crib: Crib, dialect: str) 
         record = json.loads((crib.home / "tools/weather/tool.json").read_text())
         record["argSchema"]["properties"]["days"] = {"type": "integer", "description": "Days"}
         crib.write(".toolcrib/tools/weather/tool.json", json.dumps(record))
-    elif dialect == "vega":
+    else:
         crib.write(
             "defs/weather.yaml",
             f"name: weather\ndescription: W\nparams:\n  - {{name: city, type: string, required: true}}\n"
             f"implementation:\n  type: http\n  url: {url}/v1?q={{{{city}}}}&key=${{WEATHER_API_KEY}}\n",
         )
         crib.write(".toolcrib/config.yml", "sources: [{dir: defs}]\n")
-    else:
-        tool = {
-            "kind": "http", "source": "api", "method": "GET", "description": "W", "path": "/v1?q={{.city}}",
-            "pathParams": [{"name": "city", "type": "string", "description": "C"}],
-        }  # fmt: skip
-        source = {"kind": "http", "baseUrl": url, "queryParams": {"key": "${WEATHER_API_KEY}"}}
-        crib.write("tools.yaml", json.dumps({"sources": {"api": source}, "tools": {"weather": tool}}))
-        crib.write(".toolcrib/config.yml", "sources: [{file: tools.yaml}]\n")
     done = run(crib, "weather", "city=a b", "--dry-run", "--json")
     assert done.code == 0, done.err
     would = done.document["would"]

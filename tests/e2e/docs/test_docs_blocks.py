@@ -115,8 +115,8 @@ def test_manifests_and_settings_are_good(block: Block, tmp_path: Path) -> None:
             read(block.file, block.text.encode())
             return
     document = load(block.text.encode(), str(block))
-    if "tools" in document.data:
-        dialect = "vega" if "agents" in document.data else "toolbox"
+    if "tools" in document.data or "spec" in document.data:
+        dialect = "vega" if "agents" in document.data else "sympozium"
         loaded = read_dialect(str(block), block.text.encode(), dialect)
         assert [finding.render() for tool in loaded.tools for finding in check_tool(tool)] == []
         assert loaded.diagnostics == ()

@@ -17,7 +17,7 @@ from toolcrib.manifest.convert import as_native, convert, differences, in_terms,
 from toolcrib.manifest.dialects.flexigpt.writer import record_of
 from toolcrib.manifest.native.writer import manifest_of
 from toolcrib.manifest.yaml.source import dump
-from toolcrib.spec import ApprovalRule, HttpExec, SqlExec, Tool
+from toolcrib.spec import ApprovalRule, HttpExec, Tool
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data"
@@ -62,7 +62,6 @@ def test_there_are_examples_of_every_format() -> None:
     assert {path.name for path in EXAMPLES} >= {
         "tool.yml",
         "tool.json",
-        "tools.yaml",
         "skillpack.yaml",
         "SKILL.md",
     }
@@ -177,7 +176,6 @@ EXECS = st.one_of(
         {"engine": st.just("sqlite"), "database": SAID, "statement": SAID},
         optional={
             "parameters": st.lists(SAID, max_size=2),
-            "connection": st.dictionaries(SAID, JSON, max_size=2),
         },
     ).map(lambda block: {"sql": block}),
     st.fixed_dictionaries({"reference": SAID}).map(lambda block: {"function": block}),
@@ -295,65 +293,6 @@ def test_any_command_of_a_sidecar_reads_back_or_its_losses_are_reported(manifest
     assert bare(through(back, "sympozium")) == bare(back)
 
 
-@few
-@given(MANIFESTS)
-def test_any_statement_reads_back_or_its_losses_are_reported(manifest: dict[str, Any]) -> None:
-    tool = parse_tool(load(json.dumps(manifest, ensure_ascii=False).encode(), "tool.yml"))
-    try:
-        written = convert(tool, "toolbox")
-    except ManifestError:
-        return
-    back = entries("tools.yaml", written.text, "toolbox")[0].tool
-    assert back is not None
-    assert differences(tool, back) == ()
-    assert bare(through(back, "toolbox")) == bare(back)
-
-
-def test_a_statement_goes_to_toolbox_with_its_parameters() -> None:
-    path = DATA / "dialects" / "tools.yaml"
-    tools = {tool.name: tool for tool in read_all(str(path), path.read_bytes())}
-    for name in ("search-users", "stock-of"):
-        native = replace(tools[name], source=None)
-        written = convert(native, "toolbox")
-        assert written.losses == ()
-        assert bare(through(native, "toolbox")) == bare(native)
-        # Of a file with other tools and sources only this one is written, and that is reported.
-        (loss,) = convert(replace(tools[name], description="Other."), "toolbox").losses
-        assert (loss.path, loss.means) == ("$.source", "the rest of that file is not written")
-    search = replace(tools["search-users"], source=None)
-    properties = {
-        "a": {"type": "array", "items": {"type": "number", "minimum": 1}, "description": "A"},
-        "b": {"type": "object", "additionalProperties": {"type": "boolean"}, "default": {"x": True}},
-        "c": {"type": "integer", "default": 3, "maximum": 9},
-        "d": {"type": "string"},
-    }
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-        "required": ["a", "c"],
-    }
-    assert isinstance(search.config, SqlExec)
-    config = replace(
-        search.config, statement="SELECT ?, ?, ?, ?", parameters=("${a}", "${b}", "${c}", "${d}")
-    )
-    typed = replace(search, input_schema=schema, config=config)
-    assert convert(typed, "toolbox").losses == ()
-    for wrong in (
-        ("${b}", "${a}", "${c}", "${d}"),
-        ("${a}", "${a}", "${c}", "${d}"),
-        ("${a}",),
-        ("1", "${b}"),
-    ):
-        with pytest.raises(ManifestError, match="are not its arguments in their order"):
-            convert(replace(typed, config=replace(config, parameters=wrong)), "toolbox")
-    odd = {**schema, "properties": {**properties, "d": {}}}
-    with pytest.raises(ManifestError, match="`d` does not have exactly one type"):
-        convert(replace(typed, input_schema=odd), "toolbox")
-    with pytest.raises(ManifestError, match="of kind http; only sql can be written for MCP Toolbox"):
-        convert(tools["find-person"], "toolbox")
-
-
 # -- losses -------------------------------------------------------------------------------------------
 
 
@@ -383,6 +322,67 @@ def test_what_flexigpt_cannot_say_is_reported() -> None:
         "path": "$.approval",
         "was": {"required": True, "reason": "Costs money"},
         "means": "no person is asked before a call",
+    }
+
+
+def test_everything_that_is_lost_is_reported_with_what_it_means() -> None:
+    manifest = {
+        "name": "t",
+        "description": "A tool",
+        "kind": "http",
+        "version": 1,
+        "annotations": {"read_only": True},
+        "exec": {"http": {"url": "https://a.example/", "headers": {"X": "${KEY}", "Y": "${HOME}"},
+                          "response": {"max_bytes": 9}}},
+        "outputs": {"on_violation": "warn", "schema": {"type": "object"}},
+        "permissions": {"network": True, "secrets": {"KEY": {"required": False}}, "env": ["HOME"]},
+        "limits": {"calls_per_minute": 2},
+        "retry": {"max_attempts": 3, "jitter": 0.5},
+        "examples": [{"params": {}}],
+        "extensions": {"other": {"a": 1}},
+    }  # fmt: skip
+    written = convert(parse_tool(load(json.dumps(manifest).encode(), "tool.yml")), "flexigpt")
+    secret = "every ${NAME} that is not an argument is a required secret"
+    assert {loss.path: loss.means for loss in written.losses} == {
+        "$.version": "the format keeps no such version",
+        "$.annotations": "clients do not learn what a call does",
+        "$.outputs.on_violation": "the output is read or checked differently",
+        "$.exec.http.response.max_bytes": "only the limits of its runner apply",
+        "$.permissions.network": "the tool may reach the host of its own address, and no other",
+        "$.permissions.secrets.KEY.required": secret,
+        "$.permissions.secrets.HOME": secret,
+        "$.permissions.env": secret,
+        "$.limits": "only the limits of its runner apply",
+        "$.retry": "failed calls are retried differently, or not at all",
+        "$.examples": "a model is shown no such calls",
+        "$.extensions": "the keys of another format are gone",
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "args"),
+    [
+        ("ls | wc -l # $${x}", ["-c", "ls | wc -l # $${x}"]),
+        ("ls '{{x}}'", None),
+        ("ls {{if x}}-l{{end}}", None),
+    ],
+)
+def test_a_shell_line_of_vega_becomes_a_manifest_if_it_has_no_values(
+    line: str, args: list[str] | None
+) -> None:
+    definition = {"name": "t", "description": "T", "params": [{"name": "x", "type": "string"}],
+                  "implementation": {"type": "exec", "command": line}}  # fmt: skip
+    (tool,) = read_all("t.yaml", dump(definition).encode(), "vega")
+    if args is None:
+        with pytest.raises(ManifestError, match="its shell line contains values"):
+            convert(tool, "native")
+        return
+    written = convert(tool, "native")
+    assert written.losses == ()
+    assert load(written.text, "tool.yml").data["exec"]["command"] == {
+        "entrypoint": "/bin/sh",
+        "args": args,
+        "stdout": {"format": "text"},
     }
 
 
@@ -451,10 +451,20 @@ def test_a_manifest_leaves_out_what_holds_anyway() -> None:
 
 
 def test_a_value_that_is_no_text_has_no_quotes_in_flexigpts_body() -> None:
-    path = DATA / "dialects" / "tools.yaml"
-    person = next(tool for tool in read_all(str(path), path.read_bytes()) if tool.name == "find-person")
+    body = {"age": "${age}", "names": "${names}", "note": "age ${age}"}
+    properties = {"age": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}}
+    manifest = {
+        "name": "find-person",
+        "description": "Find a person",
+        "kind": "http",
+        "version": 1,
+        "inputs": {"schema": {"type": "object", "properties": properties}},
+        "exec": {"http": {"method": "POST", "url": "https://api.example.com/", "body": body}},
+        "permissions": {"network": {"allow": ["api.example.com"]}},
+    }
+    person = parse_tool(load(json.dumps(manifest).encode(), "tool.yml"))
     template = record_of(person)["impl"]["bodyTemplate"]
     assert template == '{"age": ${age}, "names": ${names}, "note": "age ${age}"}'
     back = through(person, "flexigpt").config
     assert isinstance(back, HttpExec)
-    assert back.body == {"age": "${age}", "names": "${names}", "note": "age ${age}"}
+    assert back.body == body

@@ -98,7 +98,7 @@ security:
         ("sources: [{file: a, dialect: native}]", "1:30", "wrong-value", "`native`", "folder of tools"),
         ("sources: [{file: a, dialect: openapi}]", "1:30", "wrong-value", "`openapi`", "import openapi"),
         ("sources: [{file: .mcp.json}]", "1:18", "wrong-value", "names MCP servers", "`mcp_servers`"),
-        ("sources: [{file: a, dialect: tolbox}]", "1:30", "wrong-value", "one of: vega", "`toolbox`"),
+        ("sources: [{file: a, dialect: skil}]", "1:30", "wrong-value", "one of: vega", "`skill`"),
         ("sources: [{dir: a, dialect: vga}]", "1:29", "wrong-value", "must be one of: vega", "`vega`"),
         ("sources: [{dir: a, permissions: {fs: {red: []}}}]", "1:39", "unknown-key", "red", "`read`"),
         ("security: {allowed_hosts: x}", "1:27", "wrong-value", "a list of texts", "[…]"),

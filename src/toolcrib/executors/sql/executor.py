@@ -30,7 +30,7 @@ _STATEMENT = Path(__file__).with_name("sqlite_statement.py").resolve()
 
 
 class SqlExecutor:
-    """Runs one SQL statement. Only SQLite has a driver here; a tool for another engine is unavailable."""
+    """Runs one SQL statement on a SQLite file."""
 
     grace_s = 1.0
     """The sandbox ends the process tree itself, first by SIGTERM."""
@@ -79,12 +79,7 @@ class SqlExecutor:
     def _database(self, files: ProjectFiles) -> tuple[str, bool]:
         """Return the file, and True if it may be written."""
         tool, config = self._tool, self._config
-        if config.engine != "sqlite" or config.database is None:
-            raise ToolUnavailable(
-                f"{tool.name} needs a driver for {config.engine}, and only sqlite has one here",
-                hint="Use a SQLite file, or a command or MCP server that connects to the database.",
-                details={"engine": config.engine},
-            )
+        assert config.database is not None
         path = files.resolve(config.database)
         grants = files.grants(tool)
         if not grants.cover(path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ _sqlite = in_workspace("toolcrib.executors.sql.executor:SqlExecutor")
 
 def _executor(tool: Tool, host: Host) -> Executor:
     assert isinstance(tool.config, SqlExec)
-    if tool.config.engine != "postgres" or tool.config.secret is None:
+    if tool.config.engine == "sqlite":
         return _sqlite(tool, host)
     from toolcrib.executors.sql.postgres import PostgresExecutor
 
@@ -36,7 +35,7 @@ def _lint(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     from toolcrib.executors.sql.postgres import postgres_faults
 
     assert isinstance(tool.config, SqlExec)
-    if tool.config.engine == "postgres" and tool.config.secret is not None:
+    if tool.config.engine == "postgres":
         for path, reason, hint in postgres_faults(tool):
             yield document.diagnostic("wrong-value", reason, ("exec", "sql", *path), hint=hint)
 
@@ -48,9 +47,8 @@ KIND = Kind(
     lint=_lint,
     schema=Path(__file__).with_name("schema.json"),
     write=_write,
-    templated=("parameters", "connection"),
+    templated=("parameters",),
     fixed=("statement", "database"),
-    granted=lambda tool, granted: replace(tool.permissions, write=granted.write),
     confined=True,
     untraceable=(
         "runs a query of its manifest: it needs the file or the host of its database",

@@ -59,7 +59,7 @@ class Translated(Document):
 
 @dataclass(slots=True)
 class Draft:
-    """One tool of a file while it is translated; without a manifest it only reports findings on the file."""
+    """One tool of a file while it is translated."""
 
     document: Document
     dialect: str
@@ -94,9 +94,9 @@ class Draft:
         path = (*self.place, *origin)
         self.found.append(self.document.diagnostic(rule, message, path, key=key, hint=hint))
 
-    def unmapped(self, origin: KeyPath, *, kept: bool = False) -> None:
+    def unmapped(self, origin: KeyPath) -> None:
         """Report a key that has no meaning in a manifest."""
-        message = f"`{origin[-1]}` has no meaning here" + ("; it is kept as it is" if kept else "")
+        message = f"`{origin[-1]}` has no meaning here; it is kept as it is"
         self.fault(message, origin, rule="unmapped", key=True)
 
     def grant_host(self, url: Any, origin: KeyPath) -> None:
@@ -129,7 +129,7 @@ class Draft:
                 continue
             self.kept[key] = value
             if key not in silent:
-                self.unmapped((key,), kept=True)
+                self.unmapped((key,))
 
 
 @record
@@ -149,7 +149,7 @@ def finish(draft: Draft, *, shared: bool) -> Entry:
         draft.put(("extensions", draft.dialect), draft.kept)
     translated = Translated(document, draft.manifest, {(): draft.place, **draft.places})
     found = tuple(draft.found)
-    if not draft.manifest or any(finding.is_error for finding in found):
+    if any(finding.is_error for finding in found):
         return Entry(None, translated, found, draft.enabled)
     try:
         tool = parse_tool(translated)
@@ -218,14 +218,14 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(item)
 
 
-def respelled(tool: Tool, spelling: Spelling = Spelling.DOLLAR_BRACE) -> Tool:
-    """Return the tool with every template in a spelling; in the usual one a secret is `${NAME}`.
+def respelled(tool: Tool) -> Tool:
+    """Return the tool with every template in the spelling `${name}`; a secret is `${NAME}`.
 
     Raises ManifestError for what cannot be said in it.
     """
     config: Any = tool.config
     names = Namespaces.of(tool)
-    changed = {key: respell(getattr(config, key), names, spelling) for key in kind_of(tool).templated}
+    changed = {key: respell(getattr(config, key), names) for key in kind_of(tool).templated}
     return replace(tool, config=replace(config, **changed))
 
 

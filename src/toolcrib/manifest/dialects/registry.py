@@ -35,7 +35,6 @@ DIALECTS: Registry[Dialect] = Registry(
         "flexigpt": f"{_FOLDER}.flexigpt.dialect:DIALECT",
         "sympozium": f"{_FOLDER}.sympozium.dialect:DIALECT",
         "skill": f"{_FOLDER}.skill.dialect:DIALECT",
-        "toolbox": f"{_FOLDER}.toolbox.dialect:DIALECT",
     },
 )
 """Every format by its name."""

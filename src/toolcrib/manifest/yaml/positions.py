@@ -23,7 +23,7 @@ _MAX_EXPANDED = 1 << 22
 _NODE_COST = 16
 _UNCHECKED = "too-large", "the manifest is too large to have aliases", None
 _COMPLEX = "?"
-_TAGGED = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
+_TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
 
 
 @record
@@ -120,18 +120,21 @@ class Positions:
         self._spots.setdefault(path, Spot(start, event.end_mark.index, key))
 
 
-def first_tag(text: str) -> tuple[str, Mark] | None:
-    """Return the tag of the first tagged value, as written, and its position."""
-    for event in _events(text):
-        if getattr(event, "tag", None) is not None:
-            start = _mark(event.start_mark)
-            written = _TAGGED.search(text, start.index)
-            if written is None:
-                return str(event.tag), start
-            shift = written.start() - start.index
-            if "\n" in text[start.index : written.start()]:
-                return written.group(), start
-            return written.group(), Mark(start.line, start.column + shift, written.start())
+def first_tag(text: str) -> tuple[int, int] | None:
+    """Return the indexes where the first tag of a whole text begins and ends; None if there is none."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    at = 0
+    try:
+        for token in YAML(typ="safe", pure=True).scan(text):
+            at = token.end_mark.index
+            if type(token).__name__ == "TagToken":
+                return token.start_mark.index, at
+    except (YAMLError, ValueError):
+        # This parser refuses some tabs that the other one takes. From there, what looks like a tag is one.
+        found = _TAG.search(text, at)
+        return None if found is None else found.span()
     return None
 
 

@@ -47,14 +47,13 @@ _BRACES = re.compile(r"\{\{[^{}\n]*\}\}")
 _DIRECTIVE = re.compile(r"\A(?:[ \t]*(?:#.*)?\r?\n)*%", re.MULTILINE)
 _ANCHOR = re.compile(r"(?<![^\s\[{,:])&([\w-]+)")
 _ALIAS = re.compile(r"(?<![^\s\[{,:])\*([\w-]+)")
-_TAG = re.compile(r"(?<![^\s\[{,:])![^\s,\[\]{}]*")
+_ADDED = re.compile(rf"\\[xuU]|{_ALIAS.pattern}")
+"""What may put a `!` into the data that is not in the text: an escape, an alias."""
 _HEAD = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?:---(?!\S))?")
 _DOCUMENT = re.compile(r"^(?:---|\.\.\.)(?!\S)", re.MULTILINE)
 _NOT_FINITE = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
 _REPORTED_PLACE = re.compile(r" at line (\d+) column (\d+)")
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ufeff]")
-# Letters that manifests hardly use; `_refuse_tags` takes the first one that is not in the text.
-_STAND_INS = range(0x100, 0x250)
 
 
 class Document:
@@ -199,10 +198,8 @@ def load(raw: bytes, path: str) -> Document:
         data = document.data = loads(text)
     except ValueError as error:
         raise failure([_explain(str(error), document)]) from None
-    # The parser silently drops tags, and reads merge keys and `.nan` as something else. The quick looks at
-    # the text keep the usual manifest free of the slow checks.
-    if "!" in text and _TAG.search(text):
-        _refuse_tags(document)
+    # The parser reads merge keys and `.nan` as something else. The quick looks at the text keep the usual
+    # manifest free of the slow checks.
     if "<<" in text or _NOT_FINITE.search(text):
         _refuse_foreign(document)
     try:
@@ -211,6 +208,8 @@ def load(raw: bytes, path: str) -> Document:
         _refuse_foreign(document)
         message = "the file contains a value that JSON does not have"
         raise _refuse(document, "yaml-syntax", message, (1, 1)) from None
+    if "!" in text:
+        _refuse_tags(document)
     return document
 
 
@@ -226,13 +225,8 @@ def dump(data: Any) -> str:
                 return body
         except ValueError:
             pass
-    return flow(data, indent=1) + "\n"
-
-
-def flow(data: Any, indent: int | None = None) -> str:
-    """Return data as JSON without invisible characters, on one line unless `indent` is given."""
-    text = json.dumps(data, indent=indent, ensure_ascii=False)
-    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text)
+    text = json.dumps(data, indent=1, ensure_ascii=False)
+    return _UNSEEN.sub(lambda found: f"\\U{ord(found[0]):08x}", text) + "\n"
 
 
 def _unreadable(path: str, error: OSError | ValueError) -> Diagnostic:
@@ -306,30 +300,15 @@ def _refuse_expansion(document: Document) -> None:
 
 
 def _refuse_tags(document: Document) -> None:
-    """Refuse tags, which the parser drops: with a letter in place of `!` only plain text stays the same."""
-    import orjson
-    from ryaml import loads
-
-    # With a letter in place of `!` a tag becomes part of its value, so the data differ by more than that
-    # letter.
-    stand_in = next((char for char in map(chr, _STAND_INS) if char not in document.text), chr(_STAND_INS[0]))
-    try:
-        other = orjson.dumps(loads(document.text.replace("!", stand_in)))
-        same = other.replace(stand_in.encode(), b"!") == orjson.dumps(document.data)
-    except (ValueError, TypeError):
-        same = False
-    if same:
+    """Refuse tags, which the parser silently drops, or makes the key of a mapping."""
+    text, data = document.text, document.json
+    # The scan is slow, and a `!` that is in the data is no tag, unless it begins a mapping.
+    if text.count("!") == data.count(b"!") and b'{"!' not in data and not _ADDED.search(text):
         return
-    tag = first_tag(document.text)
-    if tag is not None:
-        name, at = tag[0], tag[1].at
-    else:
-        found = _TAG.search(document.text)
-        name, at = (found.group(), place_of(document.text, found.start())) if found else ("!", (1, 1))
-    message = f"{quoted(name)} is a YAML tag; manifests contain plain values only"
-    raise _refuse(
-        document, "yaml-tag", message, at, "remove the tag, or quote the value if it begins with `!`"
-    )
+    if (span := first_tag(text)) is not None:
+        message = f"{quoted(text[slice(*span)])} is a YAML tag; manifests contain plain values only"
+        hint = "remove the tag, or quote the value if it begins with `!`"
+        raise _refuse(document, "yaml-tag", message, place_of(text, span[0]), hint)
 
 
 def _refuse_foreign(document: Document) -> None:

@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 _TAG = "agent"
 _CONTEXT_BYTES = 65_536
 _WORDS = 64
-_COMMON = (
-    "a an and any are as at be by can do for from how i in is it its me my of on or our please so that the"
-    " there this to us was we what when where which who with you your"
-)
-"""Words that say nothing about a task."""
 # No link is followed: a clone could bring one, and have any file of its user written.
 _FLAGS = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _is_id = re.compile(r"[0-9a-f-]{36}\Z").match
@@ -80,10 +75,17 @@ class ProjectTasks:
 
         It is the search of tools, so the same task gets the same answer, and no model is asked.
         """
-        from toolcrib.search import MarkedIndex, SearchedIndex, SearchEntry, Wanted, find, words_of
+        from toolcrib.search import (
+            EMPTY_WORDS,
+            MarkedIndex,
+            SearchedIndex,
+            SearchEntry,
+            Wanted,
+            find,
+            words_of,
+        )
 
-        common = _COMMON.split()
-        words = tuple(word for word in dict.fromkeys(words_of(task)) if word not in common)[:_WORDS]
+        words = tuple(word for word in dict.fromkeys(words_of(task)) if word not in EMPTY_WORDS)[:_WORDS]
         there = dict(sorted(self.candidates(caller, identity).items()))
         if not words or not there:
             return []

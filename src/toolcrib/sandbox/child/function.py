@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PRELOADED = (
     "pickle", "multiprocessing.spawn", "toolcrib", "orjson", "toolcrib.schema.jsonable",
-    "toolcrib.core.toolset", "toolcrib.executors.function.executor",
+    "toolcrib.toolset", "toolcrib.executors.function.executor",
 )  # fmt: skip
 """Modules that the answer of a function needs, and most likely its own module."""
 

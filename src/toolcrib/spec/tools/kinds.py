@@ -225,14 +225,12 @@ class SqlExec(ExecConfig):
     """One SQL statement. Values are bound to its parameters and never written into its text."""
 
     engine: str
-    """`sqlite`, or `postgres` with `secret`; any other name is kept, and the tool is unavailable."""
+    """`sqlite` with `database`, or `postgres` with `secret`."""
     statement: str
     database: str | None = None
-    """`sqlite`: the file, from the project root; else the name of the database."""
+    """`sqlite`: the file, from the project root."""
     parameters: tuple[Any, ...] = ()
     """Templates, in the order of the statement's `?`."""
-    connection: dict[str, Any] = field(default_factory=dict)
-    """The connection settings of other engines, as written."""
     timeout_ms: int | None = None
     secret: str | None = None
     """`postgres`: name of the secret that holds the address, `postgresql://USER:PASSWORD@HOST/DATABASE`."""

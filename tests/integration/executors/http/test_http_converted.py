@@ -41,7 +41,7 @@ VALUES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("values", VALUES, ids=["plain", "hostile", "control"])
 @pytest.mark.parametrize("case", TEXTS)
-@pytest.mark.parametrize("to", ["native", "vega", "flexigpt"])
+@pytest.mark.parametrize("to", ["native", "flexigpt"])
 async def test_the_request_is_the_same(
     http_server: Server, to: str, case: str, values: dict[str, Any]
 ) -> None:

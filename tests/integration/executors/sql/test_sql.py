@@ -137,8 +137,9 @@ def test_what_is_missing_is_said(shop: Crib) -> None:
     failed(shop.call("none"), "permission_denied")
     tool(shop, "SELECT 1", name="gone", config={"database": "data/gone.db"})
     assert "does not exist" in failed(shop.call("gone"), "tool_unavailable")
-    tool(shop, "SELECT 1", name="other", config={"engine": "postgres"})
-    failed(shop.call("other"), "tool_unavailable")
+    for engine, said in (("postgres", "name of the declared secret"), ("mysql", "one of sqlite, postgres")):
+        tool(shop, "SELECT 1", name="other", config={"engine": engine})
+        assert said in failed(shop.call("other"), "invalid_manifest")
     shop.write("data/text.db", "no database at all, only text " * 100)
     tool(shop, "SELECT * FROM sqlite_master", name="text", config={"database": "data/text.db"})
     assert "not a database" in failed(shop.call("text"), "tool_failed")

@@ -1,4 +1,4 @@
-"""FlexiGPT's and Toolbox's HTTP tools, from their own files, against servers that answer for real."""
+"""FlexiGPT's HTTP tools, from their own files, against servers that answer for real."""
 
 from __future__ import annotations
 
@@ -85,18 +85,6 @@ def flexigpt(crib: Crib, url: str, properties: dict[str, Any] | None = None, **i
     crib.write(
         ".toolcrib/tools/weather/tool.json", json.dumps({**record, "impl": {"urlTemplate": url, **impl}})
     )
-
-
-def toolbox(crib: Crib, base: str, source: dict[str, Any] | None = None, **tool: Any) -> None:
-    """A file `tools.yaml` with the tool `weather`, named as a source."""
-    file = {
-        "sources": {"api": {"kind": "http", "baseUrl": base, **(source or {})}},
-        "tools": {
-            "weather": {"kind": "http", "source": "api", "method": "GET", "description": "Weather", **tool}
-        },
-    }
-    crib.write("tools.yaml", json.dumps(file))
-    crib.write(".toolcrib/config.yml", "sources:\n  - file: tools.yaml\n")
 
 
 async def invoke(crib: Crib, **arguments: Any) -> Result:
@@ -205,70 +193,14 @@ async def test_an_output_that_does_not_fit_its_schema_fails_the_call(crib: Crib)
     assert "string" in told
 
 
-# -- Toolbox ------------------------------------------------------------------------------------------
+# -- what the server does -----------------------------------------------------------------------------
 
 
-async def test_a_toolbox_tool_puts_every_value_in_its_place(crib: Crib) -> None:
-    crib.secrets = {"API_TOKEN": SECRET}
-    source = {
-        "timeout": "10s",
-        "headers": {"Authorization": "Bearer ${API_TOKEN}", "X-Kind": "source", "x-region": "${REGION:eu}"},
-        "queryParams": {"fixed": "1"},
-    }
-    words = {"name": "words", "type": "string", "description": "Word"}
-    async with at_hand() as (server, url):
-        toolbox(
-            crib, url + "/echo/", source,
-            method="POST",
-            path="/{{.team}}/find?language=en",
-            headers={"X-KIND": "tool"},
-            pathParams=[{"name": "team", "type": "string", "description": "Team"}],
-            queryParams=[
-                {"name": "limit", "type": "integer", "description": "Most", "default": 10},
-                {"name": "page", "type": "integer", "description": "Page", "required": False},
-            ],
-            headerParams=[{"name": "X-Lang", "type": "string", "description": "Language", "required": False}],
-            requestBody='{"age": {{.age}}, "words": {{json .words}}, "note": "age {{.age}}"}',
-            bodyParams=[
-                {"name": "age", "type": "integer", "description": "Age"},
-                {"name": "words", "type": "array", "description": "Words", "items": words},
-            ],
-        )  # fmt: skip
-        first = await invoke(crib, team="../b", age=3, words=['a"'], **{"X-Lang": "de"})
-        second = await invoke(crib, team="b", age=4, words=[], page=2, limit=1)
-        third = await invoke(crib, team="b", age="4", words=[])
-    one, two = server.got
-    assert one["path"] == "/echo/..%2Fb/find?language=en&fixed=1&limit=10"
-    assert two["path"] == "/echo/b/find?language=en&fixed=1&limit=1&page=2"
-    assert json.loads(one["body"]) == {"age": 3, "words": ['a"'], "note": "age 3"}
-    told = one["headers"]
-    assert (told["authorization"], told["x-kind"], told["x-lang"]) == (f"Bearer {SECRET}", "tool", "de")
-    assert told["x-region"] == "eu"
-    assert "x-lang" not in two["headers"]
-    assert first.unwrap()["method"] == second.unwrap()["method"] == "POST"
-    assert SECRET not in str(first.as_dict())
-    assert "$.age" in failed(third, "invalid_input")
-
-
-# -- both ---------------------------------------------------------------------------------------------
-
-
-def _flexigpt(crib: Crib, url: str, path: str) -> None:
+def a_tool(crib: Crib, url: str, path: str) -> None:
     flexigpt(crib, url + path, timeoutMs=700)
 
 
-def _toolbox(crib: Crib, url: str, path: str) -> None:
-    toolbox(crib, url, {"timeout": "700ms"}, path=path,
-            queryParams=[{"name": "city", "type": "string", "description": "City"}])  # fmt: skip
-
-
-@pytest.fixture(params=[_flexigpt, _toolbox], ids=["flexigpt", "toolbox"])
-def a_tool(request: pytest.FixtureRequest) -> Callable[[Crib, str, str], None]:
-    made: Callable[[Crib, str, str], None] = request.param
-    return made
-
-
-async def test_a_status_that_is_no_success_is_an_error(crib: Crib, a_tool: Any) -> None:
+async def test_a_status_that_is_no_success_is_an_error(crib: Crib) -> None:
     async with at_hand() as (server, url):
         a_tool(crib, url, "/missing")
         result = await invoke(crib, city="x")
@@ -280,7 +212,7 @@ async def test_a_status_that_is_no_success_is_an_error(crib: Crib, a_tool: Any) 
         assert (details["status"], details["body"]) == (503, "down")
 
 
-async def test_a_server_that_is_down_for_a_moment_is_asked_again(crib: Crib, a_tool: Any) -> None:
+async def test_a_server_that_is_down_for_a_moment_is_asked_again(crib: Crib) -> None:
     async with at_hand() as (server, url):
         server.fails = 1
         a_tool(crib, url, "/flaky")
@@ -288,14 +220,14 @@ async def test_a_server_that_is_down_for_a_moment_is_asked_again(crib: Crib, a_t
     assert (result.ok, len(server.got)) == (True, 2)
 
 
-async def test_a_slow_server_is_not_waited_for(crib: Crib, a_tool: Any) -> None:
+async def test_a_slow_server_is_not_waited_for(crib: Crib) -> None:
     async with at_hand() as (_, url):
         a_tool(crib, url, "/slow")
         told = failed(await invoke(crib, city="x"), "timed_out")
     assert "700 ms" in told
 
 
-async def test_an_answer_that_is_not_json(crib: Crib, a_tool: Any) -> None:
+async def test_an_answer_that_is_not_json(crib: Crib) -> None:
     async with at_hand() as (_, url):
         a_tool(crib, url, "/broken")
         refused(await invoke(crib, city="x"), "bad_json")
@@ -303,13 +235,13 @@ async def test_an_answer_that_is_not_json(crib: Crib, a_tool: Any) -> None:
         assert (await invoke(crib, city="x")).unwrap() == "<p>busy</p>", "another type is text"
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end(crib: Crib, a_tool: Any) -> None:
+async def test_an_answer_without_end_is_not_read_to_its_end(crib: Crib) -> None:
     async with at_hand() as (_, url):
         a_tool(crib, url, "/big")
         refused(await invoke(crib, city="x"), "too_large")
 
 
-async def test_a_redirect_to_another_host_is_refused(crib: Crib, a_tool: Any) -> None:
+async def test_a_redirect_to_another_host_is_refused(crib: Crib) -> None:
     async with at_hand() as (server, url), at_hand() as (other, elsewhere):
         server.elsewhere = elsewhere + "/echo"
         a_tool(crib, url, "/away")
@@ -320,7 +252,7 @@ async def test_a_redirect_to_another_host_is_refused(crib: Crib, a_tool: Any) ->
         assert (await invoke(crib, city="x")).unwrap()["path"] == "/echo/here"
 
 
-async def test_nobody_listens(crib: Crib, a_tool: Any) -> None:
+async def test_nobody_listens(crib: Crib) -> None:
     async with at_hand() as (_, url):
         pass
     a_tool(crib, url, "/echo")
@@ -331,13 +263,12 @@ async def test_a_secret_that_is_missing_stops_the_call_before_anything_is_sent(c
     async with at_hand() as (server, url):
         flexigpt(crib, url + "/echo?key=${WEATHER_API_KEY}")
         assert "WEATHER_API_KEY" in failed(await invoke(crib, city="x"), "secret_missing")
-        (crib.home / "tools/weather/tool.json").unlink()
-        toolbox(crib, url, {"headers": {"X-Key": "${API_TOKEN}"}}, path="/echo")
-        assert "API_TOKEN" in failed(await invoke(crib), "secret_missing")
+        flexigpt(crib, url + "/echo", headers={"X-Key": "${API_TOKEN}"})
+        assert "API_TOKEN" in failed(await invoke(crib, city="x"), "secret_missing")
         assert server.got == []
 
 
-async def test_the_projects_list_of_hosts_holds(crib: Crib, a_tool: Any) -> None:
+async def test_the_projects_list_of_hosts_holds(crib: Crib) -> None:
     async with at_hand() as (server, url):
         a_tool(crib, url, "/echo")
         file = crib.home / "config.yml"
@@ -347,7 +278,7 @@ async def test_the_projects_list_of_hosts_holds(crib: Crib, a_tool: Any) -> None
         assert server.got == []
 
 
-async def test_somebody_else_is_asked_to_wait_until_a_person_has_looked(crib: Crib, a_tool: Any) -> None:
+async def test_somebody_else_is_asked_to_wait_until_a_person_has_looked(crib: Crib) -> None:
     async with at_hand() as (server, url):
         a_tool(crib, url, "/echo")
         crib.accept = "reviewed"

@@ -56,13 +56,18 @@ def names(project: Project) -> list[str]:
     return [tool.name for tool in project.tools()]
 
 
-def toolbox(crib: Crib, *tools: str, description: str = "Ask") -> None:
-    block = {"kind": "http", "source": "api", "method": "GET", "path": "/", "description": description}
+def pack(crib: Crib, *tools: str, description: str = "Ask") -> None:
     file = {
-        "sources": {"api": {"kind": "http", "baseUrl": "https://api.example.com"}},
-        "tools": dict.fromkeys(tools, block),
+        "kind": "SkillPack",
+        "spec": {
+            "sidecar": {
+                "tools": [
+                    {"name": name, "description": description, "command": ["echo", "/"]} for name in tools
+                ]
+            }
+        },
     }
-    crib.write("tools.yaml", json.dumps(file, indent=1))
+    crib.write("pack.yaml", json.dumps(file, indent=1))
 
 
 def vega(crib: Crib, name: str, path: str) -> Path:
@@ -78,55 +83,56 @@ def skill(crib: Crib, name: str, description: str) -> None:
 
 
 async def test_tools_of_one_file_come_change_and_go(crib: Crib) -> None:
-    toolbox(crib, "one", "two")
-    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
+    pack(crib, "one", "two")
+    async with watched(crib, {"file": "pack.yaml"}) as (project, seen):
         assert names(project) == ["one", "two"]
         revision = project.revision
-        toolbox(crib, "one", "three")
+        pack(crib, "one", "three")
         await until(lambda: "three" in project.toolset)
         assert names(project) == ["one", "three"]
         assert (seen[0].added, seen[0].removed, seen[0].changed) == (["three"], ["two"], [])
         assert project.revision > revision
-        toolbox(crib, "one", "three", description="Other")
+        pack(crib, "one", "three", description="Other")
         await until(lambda: len(seen) > 1)
         assert seen[1].changed == ["one", "three"]
         assert project.get("one").description == "Other"
         assert project.search("other")["total"] == 2
-        (crib.root / "tools.yaml").unlink()
+        (crib.root / "pack.yaml").unlink()
         await until(lambda: not names(project))
         assert project.diagnostics[0].rule == "unreadable"
-        toolbox(crib, "two")
+        pack(crib, "two")
         await until(lambda: names(project) == ["two"])
         assert project.diagnostics == []
 
 
 async def test_a_file_with_errors_leaves_its_tools_as_they_were(crib: Crib) -> None:
-    toolbox(crib, "one", "two")
-    good = (crib.root / "tools.yaml").read_text()
-    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
-        crib.write("tools.yaml", "tools: [")
+    pack(crib, "one", "two")
+    good = (crib.root / "pack.yaml").read_text()
+    async with watched(crib, {"file": "pack.yaml"}) as (project, seen):
+        crib.write("pack.yaml", "kind: [")
         await until(lambda: seen)
         assert [finding.rule for finding in seen[0].broken] == ["yaml-syntax"]
         assert names(project) == ["one", "two"]
         seen.clear()
         # One tool of two has an error: it stays, and the other one changes.
         file = json.loads(good)
-        file["tools"]["one"]["kind"] = "mystery"
-        file["tools"]["two"]["description"] = "New"
-        crib.write("tools.yaml", json.dumps(file))
+        first, second = file["spec"]["sidecar"]["tools"]
+        first["command"] = "echo | cat"
+        second["description"] = "New"
+        crib.write("pack.yaml", json.dumps(file))
         await until(lambda: seen)
-        assert "tools of kind mystery are not supported" in seen[0].broken[0].message
+        assert "needs a shell" in seen[0].broken[0].message
         assert seen[0].changed == ["two"]
         assert (project.get("one").description, project.get("two").description) == ("Ask", "New")
         seen.clear()
         # It has the right form, but says what cannot be.
-        file["tools"]["one"] |= {"kind": "http", "path": "/${"}
-        crib.write("tools.yaml", json.dumps(file))
+        first["command"] = ["echo", "/${"]
+        crib.write("pack.yaml", json.dumps(file))
         await until(lambda: seen)
         assert seen[0].broken
         assert project.get("one").description == "Ask"
         seen.clear()
-        crib.write("tools.yaml", good)
+        crib.write("pack.yaml", good)
         await until(lambda: seen)
         assert seen[0].fixed == ["one"]
         assert project.diagnostics == []
@@ -187,45 +193,45 @@ async def test_another_file_in_the_folder_of_tools(crib: Crib) -> None:
 
 async def test_a_name_that_is_taken_is_reported_and_free_later(crib: Crib) -> None:
     crib.tool("one", "file", {"action": "read", "path": "x"})
-    toolbox(crib, "one", "two")
-    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
+    pack(crib, "one", "two")
+    async with watched(crib, {"file": "pack.yaml"}) as (project, seen):
         assert project.get("one").kind == "file"
         assert "there is a tool named `one` already" in project.diagnostics[0].message
         shutil.rmtree(crib.home / "tools/one")
         await until(lambda: "one" not in project.toolset)
-        toolbox(crib, "one", "two", description="Mine")
+        pack(crib, "one", "two", description="Mine")
         await until(lambda: "one" in project.toolset)
-        assert project.get("one").kind == "http"
+        assert project.get("one").kind == "command"
         assert names(project) == ["one", "two"]
         assert seen[-1].added == ["one"]
 
 
 @pytest.mark.usefixtures("no_inotify")
 async def test_where_the_kernel_tells_nothing_sources_are_looked_at(crib: Crib) -> None:
-    toolbox(crib, "one")
-    async with watched(crib, {"file": "tools.yaml"}, {"dir": "defs"}) as (project, seen):
+    pack(crib, "one")
+    async with watched(crib, {"file": "pack.yaml"}, {"dir": "defs"}) as (project, seen):
         assert any("checked again and again" in text for change in seen for text in change.warnings)
-        toolbox(crib, "one", "two")
+        pack(crib, "one", "two")
         await until(lambda: "two" in project.toolset)
         vega(crib, "look", "a")
         await until(lambda: "look" in project.toolset)
 
 
 async def test_a_storm_of_changes_ends_with_what_is_there(crib: Crib) -> None:
-    toolbox(crib, "t0")
-    async with watched(crib, {"file": "tools.yaml"}) as (project, _):
+    pack(crib, "t0")
+    async with watched(crib, {"file": "pack.yaml"}) as (project, _):
         for number in range(100):
-            toolbox(crib, f"t{number}", "always")
+            pack(crib, f"t{number}", "always")
             if number % 10 == 0:
                 await asyncio.sleep(0)
         await until(lambda: sorted(names(project)) == ["always", "t99"])
 
 
 async def test_a_function_that_has_taken_the_name_of_a_broken_tool_stays(crib: Crib) -> None:
-    toolbox(crib, "one", "two")
-    broken = (crib.root / "tools.yaml").read_text().replace('"path": "/"', '"path": "/${"', 1)
-    crib.write("tools.yaml", broken)
-    async with watched(crib, {"file": "tools.yaml"}) as (project, seen):
+    pack(crib, "one", "two")
+    broken = (crib.root / "pack.yaml").read_text().replace('"/"', '"/${"', 1)
+    crib.write("pack.yaml", broken)
+    async with watched(crib, {"file": "pack.yaml"}) as (project, seen):
         assert names(project) == ["two"]
 
         @project.toolset.tool
@@ -233,23 +239,23 @@ async def test_a_function_that_has_taken_the_name_of_a_broken_tool_stays(crib: C
             """Mine."""
             return "mine"
 
-        toolbox(crib, "one", "two", "three")
+        pack(crib, "one", "two", "three")
         await until(lambda: "three" in project.toolset)
         assert (await project.call("one")).unwrap() == "mine"
         assert any("there is a tool named `one` already" in finding.message for finding in seen[-1].broken)
-        toolbox(crib, "two")
+        pack(crib, "two")
         await until(lambda: "three" not in project.toolset)
         assert (await project.call("one")).unwrap() == "mine"
 
 
 async def test_what_is_changed_again_and_again_is_taken_up_meanwhile(crib: Crib) -> None:
-    toolbox(crib, "one")
-    async with watched(crib, {"file": "tools.yaml"}) as (project, _):
+    pack(crib, "one")
+    async with watched(crib, {"file": "pack.yaml"}) as (project, _):
         ended = threading.Event()
 
         def keep_writing() -> None:
             while not ended.wait(0.002):
-                toolbox(crib, "one", description=f"Ask {time.monotonic()}")
+                pack(crib, "one", description=f"Ask {time.monotonic()}")
 
         thread = threading.Thread(target=keep_writing)
         thread.start()

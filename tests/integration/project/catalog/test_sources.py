@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +42,6 @@ RECORD = {
     "impl": {"goFunc": "a/b.Weather"},
     "argSchema": {"type": "object", "properties": {"city": {"type": "string", "description": "C"}}},
 }  # fmt: skip
-SHOP = {
-    "sources": {"shop": {"kind": "sqlite", "database": "db/shop.db"}},
-    "tools": {
-        "all": {
-            "kind": "sqlite-sql", "source": "shop", "description": "All",
-            "statement": "SELECT name FROM things",
-        },
-        "add": {
-            "kind": "sqlite-sql", "source": "shop", "description": "Add",
-            "statement": "INSERT INTO things VALUES (?)",
-            "parameters": [{"name": "name", "type": "string", "description": "N"}],
-        },
-    },
-}  # fmt: skip
 
 
 def weather(city: str) -> str:
@@ -79,7 +64,6 @@ FILES: dict[str, tuple[str, str, str, dict[str, Any], Any]] = {
     "vega": ("look.yaml", VEGA, "look", {"path": "notes.txt"}, "noted"),
     "flexigpt": ("weather.json", json.dumps(RECORD), "weather", {"city": "Bern"}, "sunny in Bern"),
     "sympozium": ("pack.yaml", PACK, "keep", {"word": "out/new"}, ""),
-    "toolbox": ("tools.yaml", json.dumps(SHOP), "all", {}, [{"name": "pen"}]),
     "skill": ("forms/SKILL.md", (DATA / "pdf-forms/SKILL.md").read_text().replace("pdf-forms", "forms"),
               "forms", {}, None),
 }  # fmt: skip
@@ -93,7 +77,6 @@ async def test_a_file_of_every_format_is_a_source(crib: Crib, dialect: str, how:
     crib.write(f"more/{name}", text)
     crib.write("notes.txt", "noted")
     crib.write("out/words", "")
-    shop(crib)
     entry: dict[str, Any] = {"dir": "more"} if how == "dir" else {"file": f"more/{name}"}
     if how != "file" and (how != "dir" or dialect != "vega"):
         entry["dialect"] = dialect
@@ -139,14 +122,6 @@ async def test_a_manifest_borrows_no_tool_that_asks_or_comes_from_a_manifest(cri
     assert not (crib.root / "ran").exists()
 
 
-def shop(crib: Crib) -> None:
-    crib.write("db/.gitkeep", "")
-    with sqlite3.connect(crib.root / "db/shop.db") as database:
-        database.execute("CREATE TABLE things (name TEXT)")
-        database.execute("INSERT INTO things VALUES ('pen')")
-    database.close()
-
-
 def test_a_command_touches_what_its_source_was_granted_and_no_more(crib: Crib) -> None:
     crib.write("pack.yaml", PACK)
     crib.write("out/words", "")
@@ -156,18 +131,6 @@ def test_a_command_touches_what_its_source_was_granted_and_no_more(crib: Crib) -
     assert crib.call("keep", {"word": "out/new"}).ok
     assert not crib.call("keep", {"word": "elsewhere"}).ok
     assert [(crib.root / name).exists() for name in ("out/new", "elsewhere")] == [True, False]
-
-
-def test_sql_writes_only_where_its_source_was_granted_it(crib: Crib) -> None:
-    shop(crib)
-    crib.write("tools.yaml", json.dumps(SHOP))
-    sources(crib, {"file": "tools.yaml"})
-    assert not crib.call("add", {"name": "lamp"}).ok
-    assert crib.call("all").unwrap() == [{"name": "pen"}]
-    sources(crib, {"file": "tools.yaml", "permissions": {"fs": {"write": ["db"]}}})
-    hostile = "lamp'); DROP TABLE things; --"
-    assert crib.call("add", {"name": hostile}).unwrap() == {"changed": 1}
-    assert crib.call("all").unwrap() == [{"name": "pen"}, {"name": hostile}]
 
 
 def test_what_lies_beside_a_file_is_no_part_of_its_tools(crib: Crib) -> None:
@@ -209,15 +172,17 @@ def test_a_source_outside_of_the_project_waits_for_trust(crib: Crib, tmp_path: P
 def test_one_bad_source_hides_no_other_and_lint_tells_it(crib: Crib) -> None:
     crib.write("look.yaml", VEGA)
     crib.write("weather.json", json.dumps({**RECORD, "slug": "we ather"}))
-    crib.write("tools.yaml", json.dumps({**SHOP, "toolsets": {"x": ["alll"], "a b": []}}, indent=1))
+    crib.write(
+        "pack.yaml", PACK + "        colour: red\n      - {name: bad, description: Bad, command: a | b}\n"
+    )
     crib.write("again.yaml", VEGA)
-    files = ("weather.json", "look.yaml", "gone.yaml", "tools.yaml", "again.yaml")
+    files = ("weather.json", "look.yaml", "gone.yaml", "pack.yaml", "again.yaml")
     sources(crib, *({"file": name} for name in files))
-    assert [tool.name for tool in crib.open().tools()] == ["look", "all", "add"]
+    assert [tool.name for tool in crib.open().tools()] == ["look", "keep"]
     place = find(crib.root)
     found = lint_sources(load_config(place.config), place)
     assert {(Path(one.path).name, one.rule) for one in found if one.is_error} == {
-        ("weather.json", "dialect"), ("gone.yaml", "unreadable"), ("tools.yaml", "dialect"),
+        ("weather.json", "dialect"), ("gone.yaml", "unreadable"), ("pack.yaml", "dialect"),
         ("again.yaml", "name"),
     }  # fmt: skip
     assert any("there is a tool named `look` already" in one.message for one in crib.open().diagnostics)
@@ -282,7 +247,6 @@ def test_an_agent_waits_until_a_person_has_looked_at_a_source(crib: Crib) -> Non
 async def test_a_toolset_alone_loads_folders_of_every_format(crib: Crib) -> None:
     crib.write("notes.txt", "noted")
     crib.write("out/words", "")
-    shop(crib)
     tools = Toolset()
     tools.register("Weather", weather)
     for dialect, (name, text, tool, arguments, value) in FILES.items():

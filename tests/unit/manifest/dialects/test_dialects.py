@@ -21,7 +21,7 @@ from toolcrib.manifest import (
     load_tools,
     read_dialect,
 )
-from toolcrib.spec import CommandExec, FileExec, FunctionExec, HttpExec, SqlExec, Tool
+from toolcrib.spec import CommandExec, FileExec, FunctionExec, HttpExec, Tool
 
 FORM = "application/x-www-form-urlencoded"
 DATA = Path(__file__).parents[3] / "data" / "dialects"
@@ -186,151 +186,6 @@ def test_unknown_keys_are_kept_and_reported() -> None:
     assert loaded.tools[0].extensions == {"flexigpt": {"colour": "red", "impl": {"proxy": "x"}}}
 
 
-# -- Toolbox ------------------------------------------------------------------------------------------
-
-
-def test_toolboxs_statements_become_sql_tools_with_bound_values() -> None:
-    tools = read("tools.yaml")
-    users = tools["search-users"]
-    assert users.config == SqlExec(
-        engine="sqlite",
-        statement="SELECT * FROM users WHERE name LIKE ? AND age >= ? ORDER BY age",
-        database="data/shop.db",
-        parameters=("${name}", "${min_age}"),
-    )
-    assert users.input_schema["required"] == ["name", "min_age"]
-    assert users.permissions.read == ("data",)
-    stock = tools["stock-of"]
-    assert isinstance(stock.config, SqlExec)
-    assert (stock.config.engine, stock.config.connection["host"]) == ("postgres", "127.0.0.1")
-    assert [secret.name for secret in stock.permissions.secrets] == ["STOCK_PASSWORD"]
-    assert [check_tool(tool) for tool in tools.values()] == [[], [], []]
-
-
-def test_toolboxs_http_tools_keep_their_values_in_their_places() -> None:
-    tool = read("tools.yaml")["find-person"]
-    config = tool.config
-    assert isinstance(config, HttpExec)
-    assert config.url == "https://api.example.com/${team}/search?language=en"
-    assert config.query == {"limit": "${limit}"}
-    assert config.body == {"age": "${age}", "names": "${names}", "note": "age ${age}"}
-    assert (config.timeout_ms, config.headers) == (10_000, {"Authorization": "Bearer ${API_TOKEN}"})
-    assert tool.permissions.network.allow == ("api.example.com",)
-    assert [secret.name for secret in tool.permissions.secrets] == ["API_TOKEN"]
-    assert tool.input_schema["required"] == ["team", "age", "names"]
-
-
-TOOLBOX = """
-sources:
-  db: {kind: sqlite, database: shop.db}
-  web: {kind: http, baseUrl: https://api.example.com}
-tools:
-  one:
-    kind: sqlite-sql
-    source: db
-    description: One
-    statement: SELECT 1
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "expected"),
-    [
-        ("source: db", "source: dbb", 8, "the source 'dbb' is not in `sources`"),
-        ("    statement", "    authRequired: [me]\n    statement", 10, "`authRequired` cannot be enforced"),
-        ("SELECT 1", "SELECT * FROM {{.t}}\n    templateParameters: [{name: t, type: string}]", 11,
-         "write values into the statement"),
-        ("    statement: SELECT 1", "    parameters: [{name: a, type: text}]\n    statement: SELECT ?", 10,
-         "`type` must be one of string, integer"),
-        ("    statement: SELECT 1",
-         "    parameters: [{name: a, type: string}, {name: a, type: string}]\n    statement: SELECT 1", 10,
-         "the parameter a is defined twice"),
-        ("kind: sqlite-sql\n    source: db", "kind: http\n    source: web\n    path: '/{{range .x}}'", 9,
-         "is not supported: only"),
-        ("    statement: SELECT 1", "", 7, "tools of kind sqlite-sql are not supported"),
-        ("SELECT 1", "SELECT ${x}", 10, "a placeholder cannot be used in `statement`"),
-    ],
-)  # fmt: skip
-def test_what_toolbox_says_and_cannot_be_enforced_is_refused(
-    tmp_path: Path, old: str, new: str, line: int, expected: str
-) -> None:
-    path = tmp_path / "tools.yaml"
-    assert old in TOOLBOX
-    path.write_text(TOOLBOX.replace(old, new))
-    found = [finding for finding in lint_file(str(path), "toolbox") if finding.is_error]
-    assert any(expected in finding.message and finding.line == line for finding in found), found
-
-
-def test_what_means_nothing_in_an_http_source_is_reported() -> None:
-    text = TOOLBOX.replace("kind: sqlite-sql\n    source: db", "kind: http\n    source: web").replace(
-        "    statement: SELECT 1\n", ""
-    )
-    assert read_dialect("tools.yaml", text.encode()).diagnostics == ()
-    text = text.replace("baseUrl:", "disableSslVerification: true, baseUrl:")
-    (found,) = read_dialect("tools.yaml", text.encode()).diagnostics
-    assert (found.rule, found.line) == ("unmapped", 4)
-    assert "`disableSslVerification`" in found.message
-
-
-def test_parameters_of_every_type_become_a_schema() -> None:
-    text = TOOLBOX.replace("SELECT 1", "SELECT ?").replace(
-        "    statement",
-        "    parameters:\n"
-        "      - {name: f, type: float, description: F, minValue: 0.5, maxValue: 2}\n"
-        "      - {name: b, type: boolean, description: B, required: false}\n"
-        "      - {name: s, type: string, description: S, allowedValues: [x, 'y.*'], excludedValues: [yz]}\n"
-        "      - {name: m, type: map, description: M, valueType: integer}\n"
-        "    statement",
-    )
-    tool = read_dialect("tools.yaml", text.encode()).tools[0]
-    properties = tool.input_schema["properties"]
-    assert properties["f"] == {"type": "number", "description": "F", "minimum": 0.5, "maximum": 2}
-    assert properties["s"]["anyOf"] == [{"const": "x"}, {"pattern": "^(?:y.*)$"}]
-    assert properties["m"] == {
-        "type": "object",
-        "additionalProperties": {"type": "integer"},
-        "description": "M",
-    }
-    assert tool.input_schema["required"] == ["f", "s", "m"]
-
-
-def test_toolsets_become_tags_and_a_name_that_is_not_there_is_an_error() -> None:
-    text = TOOLBOX + "toolsets:\n  all: [one, one]\n  two:\n    - one\n    - ones\n  'a b': [one]\n  none:\n"
-    loaded = read_dialect("tools.yaml", text.encode())
-    assert [tool.tags for tool in loaded.tools] == [("all", "two")]
-    found = {(finding.line, finding.is_error): finding for finding in loaded.diagnostics}
-    assert found[15, True].hint == "did you mean `one`?"
-    assert "is not a valid tag" in found[16, False].message
-    assert len(found) == 2
-
-
-def test_what_has_no_meaning_in_a_toolbox_file_is_reported() -> None:
-    text = TOOLBOX.replace("baseUrl: https://api.example.com", "baseUrl: https://a.example.com, proxy: x")
-    loaded = read_dialect("tools.yaml", (text + "prompts: {}\nauthServices: {}\n").encode())
-    assert [(finding.line, finding.rule) for finding in loaded.diagnostics] == [
-        (11, "unmapped"), (12, "unmapped"), (4, "unmapped"),
-    ]  # fmt: skip
-    assert [tool.name for tool in loaded.tools] == ["one"]
-
-
-def test_headers_of_a_tool_go_before_those_of_its_source_however_they_are_written() -> None:
-    file = {
-        "sources": {"api": {"kind": "http", "baseUrl": "https://api.example.com",
-                            "headers": {"X-A": "1", "x-b": "${B:two}", "X-C": "3"}}},
-        "tools": {"t": {"kind": "http", "source": "api", "description": "T", "method": "GET", "path": "/",
-                        "headers": {"x-a": "9"}, "annotations": {"readOnlyHint": True, "colour": False},
-                        "headerParams": [{"name": "X-c", "type": "string", "description": "C"}]}},
-    }  # fmt: skip
-    loaded = read_dialect("tools.json", json.dumps(file).encode())
-    (tool,) = loaded.tools
-    assert isinstance(tool.config, HttpExec)
-    assert tool.config.headers == {"x-a": "9", "x-b": "${B | default:two}", "X-c": "${X-c}"}
-    assert [(secret.name, secret.required) for secret in tool.permissions.secrets] == [("B", False)]
-    assert tool.annotations.read_only is True
-    assert ["colour" in finding.message for finding in loaded.diagnostics] == [True]
-    assert check_tool(tool) == []
-
-
 # -- Sympozium and skills -----------------------------------------------------------------------------
 
 
@@ -425,7 +280,6 @@ def test_a_bad_skill_is_reported_at_its_place(tmp_path: Path, text: str, line: i
     ("name", "dialect"),
     [
         ("tool.json", "flexigpt"),
-        ("tools.yaml", "toolbox"),
         ("skillpack.yaml", "sympozium"),
         ("pdf-forms/SKILL.md", "skill"),
     ],
@@ -477,7 +331,7 @@ SPOIL: tuple[Callable[[bytes], bytes], ...] = (
 )
 
 
-@pytest.mark.parametrize("name", ["tool.json", "tools.yaml", "skillpack.yaml", "pdf-forms/SKILL.md"])
+@pytest.mark.parametrize("name", ["tool.json", "skillpack.yaml", "pdf-forms/SKILL.md"])
 def test_a_damaged_file_gives_tools_or_findings_and_never_an_exception(name: str) -> None:
     whole = (DATA / name).read_bytes()
     for spoil in SPOIL:

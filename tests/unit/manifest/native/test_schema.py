@@ -24,7 +24,6 @@ NATIVE, _, OTHERS = DOCS.partition("\n## Other formats\n")
 READERS = {
     "Vega": "dialects/vega",
     "FlexiGPT": "dialects/flexigpt",
-    "MCP Toolbox": "dialects/toolbox",
     "Sympozium": "dialects/sympozium",
     "Agent Skills": "dialects/skill",
     "MCP servers": "dialects/mcp_servers.py",

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("convert")
 @click.argument("file", type=click.Path())
-@click.option(
-    "--to", "target", required=True, metavar="FORMAT", help="native, vega, flexigpt, sympozium or toolbox."
-)
+@click.option("--to", "target", required=True, metavar="FORMAT", help="native, flexigpt or sympozium.")
 @click.option("--from", "origin", metavar="FORMAT", help="The format of FILE (default: detected).")
 @click.option("--only", metavar="NAME", help="Convert only the tool NAME.")
 @click.option(
@@ -80,8 +78,5 @@ def _write(written: list[Written], output: Path, file_name: str) -> list[str]:
     if len(written) == 1 and not output.is_dir():
         paths = [output]
     else:
-        for name in (one.tool.name for one in written):
-            if "/" in name or "\0" in name or name.startswith("."):
-                raise UsageError(f"{name!r} cannot be the name of a file", hint="Give a file: --output FILE.")
         paths = [output / file_name.format(name=one.tool.name) for one in written]
     return write_new({path: one.text for path, one in zip(paths, written, strict=True)})

@@ -131,7 +131,7 @@ def _http(draft: Draft, impl: dict[str, Any], arguments: Any) -> None:
 def _keep_rest(draft: Draft, impl: dict[str, Any], known: set[str]) -> None:
     rest = {key: value for key, value in impl.items() if key not in known}
     for key in rest:
-        draft.unmapped(("impl", key), kept=True)
+        draft.unmapped(("impl", key))
     if rest:
         draft.kept["impl"] = rest
 

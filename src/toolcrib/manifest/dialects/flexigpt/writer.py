@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.errors import ManifestError
 from toolcrib.manifest.dialects.base import respelled
 from toolcrib.manifest.requests import with_auth_written
-from toolcrib.spec import FunctionExec, HttpExec, Spelling, Tool
+from toolcrib.spec import FunctionExec, HttpExec, Tool
 from toolcrib.template import Namespaces, TextTemplate, literal_text, parse_query, spell
 
 
@@ -68,7 +68,7 @@ def _impl(tool: Tool, config: HttpExec) -> dict[str, Any]:
 def _url(tool: Tool, config: HttpExec) -> str:
     """Return the URL with the query, encoded as it is sent."""
     entries = [
-        f"{name}={spell(value.parts, Spelling.DOLLAR_BRACE)}"
+        f"{name}={spell(value.parts)}"
         for name, value in parse_query(config.query, Namespaces.of(tool))
         if isinstance(value, TextTemplate)
     ]

@@ -1,1 +1,1 @@
-"""The Vega dialect: its form, reader and writer."""
+"""The Vega dialect: its form, its reader, and its tools in native terms."""

@@ -56,8 +56,5 @@ DIALECT = Dialect(
     claims=_claims,
     endings=(".yaml", ".yml"),
     granted=_granted,
-    write=on_call(f"{_FOLDER}.writer:write_vega"),
-    file_name="{name}.yaml",
-    terms=on_call(f"{_FOLDER}.writer:as_vega"),
-    native_terms=on_call(f"{_FOLDER}.writer:native_terms"),
+    native_terms=on_call(f"{_FOLDER}.native:native_terms"),
 )

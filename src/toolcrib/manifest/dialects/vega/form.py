@@ -15,8 +15,7 @@ from toolcrib.manifest.yaml.positions import KeyPath
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import Choice
 
-TYPES = ("string", "integer", "number", "boolean", "array", "object")
-PASSED = (
+_PASSED = (
     "default", "enum", "format", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum",
     "pattern",
 )  # fmt: skip
@@ -59,7 +58,7 @@ def _rule(param: dict[str, Any]) -> dict[str, Any]:
     rule: dict[str, Any] = {"type": param.get("type", "string")}
     if "description" in param:
         rule["description"] = param["description"]
-    rule |= {key: param[key] for key in PASSED if key in param}
+    rule |= {key: param[key] for key in _PASSED if key in param}
     if "items" in param:
         rule["items"] = _rule(param["items"])
     inner = param.get("properties")

@@ -27,14 +27,14 @@ class Text(Body, kw_only=True):
     name: _FILE = "manifest.yml"
     """The name of the file, as findings show it. It helps to detect the format."""
     format: str | UnsetType = UNSET
-    """`native`, `flexigpt`, `vega`, `sympozium`, `toolbox`, … (default: detected)."""
+    """`native`, `flexigpt`, `vega`, `sympozium`, … (default: detected)."""
 
 
 class Convert(Text, kw_only=True):
     """A file of tools to convert."""
 
     to: str
-    """`native`, `flexigpt`, `vega`, `sympozium` or `toolbox`."""
+    """`native`, `flexigpt` or `sympozium`."""
     only: str | UnsetType = UNSET
     """The name of one tool."""
 

@@ -1,0 +1,24 @@
+"""The toolset of a Python program: the registry of tools, and `run`, which serves them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from toolcrib.core import toolset as core
+
+
+class Toolset(core.Toolset):
+    __doc__ = core.Toolset.__doc__
+
+    def run(self) -> NoReturn:
+        """Serve the tools to an MCP client on standard input and output, and end the process with it.
+
+        For the end of a program: `if __name__ == "__main__": tools.run()`. While it serves, `print` writes to
+        standard error; what is printed before goes to the client. Raises ProgramRead instead while the
+        command line only reads the program.
+        """
+        if core.reading_program.get():
+            raise core.ProgramRead
+        from toolcrib.serve.process import serve_toolset
+
+        serve_toolset(self)
