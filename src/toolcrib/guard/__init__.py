@@ -26,7 +26,7 @@ from toolcrib.guard.secrets.command_sources import (
     start_unconfined,
 )
 from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
-from toolcrib.guard.secrets.masking import BytesMasker
+from toolcrib.guard.secrets.masking import BytesMasker, MaskRules
 from toolcrib.guard.secrets.masking import MaskingFilter as MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor as Redactor
 from toolcrib.guard.secrets.masking import StreamMasker as StreamMasker

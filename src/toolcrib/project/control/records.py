@@ -139,12 +139,7 @@ class CallAudit:
 
     def _encode(self, ctx: Context) -> str:
         """Return name and arguments as they are written, with secrets masked."""
-        fields = {"name": ctx.tool, "params": _params(ctx.arguments)}
-        body, redactor = encode_fields(fields), self._secrets.redactor
-        # A field that is too long is cut to its size, digest and beginning: the rest of it is not seen here.
-        if redactor is not None and (" cut=" in body or not redactor.clears(body)):
-            body = encode_fields(redactor.redact(fields))
-        return body
+        return encode_fields(self._secrets.mask({"name": ctx.tool, "params": _params(ctx.arguments)}))
 
 
 def was_refused(ctx: Context, result: Result) -> bool:
