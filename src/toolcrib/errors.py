@@ -8,7 +8,7 @@ The code of a class is its name in lower case with underscores, unless the class
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 
@@ -58,6 +58,15 @@ class ToolcribError(Exception):
     def _default_message(cls) -> str:
         docs = (kind.__doc__ for kind in cls.__mro__)
         return next(doc.strip().splitlines()[0] for doc in docs if doc and doc.strip())
+
+    def apply_mask(self, mask: Callable[[Any], Any]) -> None:
+        """Mask everything that a caller sees of the error, in place."""
+        self.message = mask(self.message)
+        self.args = (self.message,)  # `str` shows these, not the message.
+        self.hint, self.details = mask(self.hint), mask(self.details)
+        self.violations = tuple(
+            v._replace(path=mask(v.path), message=mask(v.message)) for v in self.violations
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the error as JSON, the same at every interface.

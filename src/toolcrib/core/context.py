@@ -54,7 +54,8 @@ class Context(Call):
     secrets: Mapping[str, str] = field(default_factory=dict, init=False)
     """The declared secrets that are set, by name; nothing else."""
     redactor: Redactor | None = field(default=None, init=False)
-    """Masks every known secret in texts that an executor cuts; None outside of a project."""
+    """Masks every known secret, and what a middleware hides, in what the call reports; None if that is
+    nothing."""
     decision: Decision | None = field(default=None, init=False)
     """The decision of the policy, if it is the same for all arguments."""
     permit: Permit | None = field(default=None, init=False)
@@ -169,6 +170,7 @@ class Context(Call):
         """Send a log message to the MCP client that called, if it wants messages of this level."""
         if self.client is not None:
             named = {} if logger is None else {"logger": logger}
+            data = data if self.redactor is None else self.redactor.redact(data)
             self.client.notify("notifications/message", {"level": level, **named, "data": data})
 
     def relay(self, event: CallEvent) -> None:

@@ -238,6 +238,8 @@ class EventBus:
             return
         if message and self._mask is not None:
             message = self._mask(message)
+        if message and ctx.redactor is not None:
+            message = ctx.redactor.redact_text(message)
         event = CallEvent(kind, ctx.identify(), ctx.tool, ctx.caller, ctx.attempt, message=message, **fields)
         if listener is not None:
             listener(event)

@@ -72,12 +72,6 @@ def mask_result(result: Result, mask: Mask) -> None:
         result.details = mask(result.details)
     if result.warnings:
         result.warnings = tuple(mask(list(result.warnings)))
-    error = result.error
-    if error is None:
-        return
-    error.message = mask(error.message)
-    error.args = (error.message,)
-    error.hint = mask(error.hint)
-    error.details = mask(error.details)
-    error.violations = tuple(v._replace(path=mask(v.path), message=mask(v.message)) for v in error.violations)
-    shorten(error)
+    if result.error is not None:
+        result.error.apply_mask(mask)
+        shorten(result.error)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.errors import ToolcribError, ToolUnavailable, UsageError
 from toolcrib.executors.host import Host
 from toolcrib.executors.workspace.grants import hidden_places
-from toolcrib.guard import EnvironmentSecrets, Redactor, resolve
+from toolcrib.guard import EnvironmentSecrets, MaskRules, Redactor, resolve
 from toolcrib.manifest import (
     DEFAULT_DIALECT,
     SourceFiles,
@@ -122,16 +122,12 @@ class WithSecrets:
             return await self._inner.run(call, ctx)
         secrets = resolve(self._tool.permissions, EnvironmentSecrets())
         ctx.secrets = secrets  # type: ignore[misc]
-        ctx.redactor = Redactor(secrets)  # type: ignore[misc]
+        rules = ctx.redactor.rules if isinstance(ctx.redactor, Redactor) else MaskRules()
+        ctx.redactor = Redactor(secrets).with_rules(rules)  # type: ignore[misc]
         try:
             outcome = await self._inner.run(call, ctx)
         except ToolcribError as error:
-            redact = Redactor({**secrets, **self._learned}).redact
-            error.message = redact(error.message)
-            error.args = (error.message,)
-            error.hint, error.details = redact(error.hint), redact(error.details)
+            error.apply_mask(Redactor({**secrets, **self._learned}).redact)
             raise
         redact = Redactor({**secrets, **self._learned}).redact
-        if not isinstance(outcome, Outcome):
-            return redact(outcome)
-        return Outcome(redact(outcome.value), tuple(redact(list(outcome.warnings))), redact(outcome.details))
+        return outcome.masked(redact) if isinstance(outcome, Outcome) else redact(outcome)

@@ -53,7 +53,7 @@ def redactor_of(ctx: CallContext) -> Redactor | None:
     the redactor does not find a part of a secret.
     """
     if isinstance(ctx.redactor, Redactor):
-        return ctx.redactor
+        return ctx.redactor.secrets
     return Redactor(ctx.secrets) if ctx.secrets else None
 
 
@@ -151,7 +151,7 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
     """Log these output streams, masked, at INFO to `toolcrib.tools`."""
     if not _log.isEnabledFor(logging.INFO):
         return
-    redactor = redactor_of(ctx)
+    redactor = ctx.redactor or redactor_of(ctx)
     for stream in streams:
         written: bytes = getattr(done, stream)
         if not written.strip():
@@ -159,7 +159,7 @@ def log_streams(ctx: CallContext, done: Completed, *streams: str) -> None:
         if getattr(done, f"{stream}_total") > len(written):
             written = uncut(ctx, written)
         text = written.decode(errors="replace")
-        text = text if redactor is None else redactor.redact_text(text)
+        text = text if redactor is None else redactor.redact(text)
         cut = " …" if len(text) > _MAX_LOGGED else ""
         _log.info("%s wrote to %s:\n%s%s", ctx.tool, stream, text[:_MAX_LOGGED].rstrip(), cut)
 

@@ -7,13 +7,13 @@ from toolcrib.guard.approvals.records import ApprovalStatus, Grant, GrantScope, 
 from toolcrib.guard.approvals.records import Ask as Ask
 from toolcrib.guard.approvals.records import Permit as Permit
 from toolcrib.guard.audit.anchor import ANCHOR
-from toolcrib.guard.audit.check import BrokenChain, Verdict, find_interrupted
+from toolcrib.guard.audit.check import BrokenChain, Verdict
 from toolcrib.guard.audit.check import verify as verify
 from toolcrib.guard.audit.line import AuditEntry, Head, encode_field, encode_fields
 from toolcrib.guard.audit.line import parse as parse
 from toolcrib.guard.audit.log import MAX_BYTES
 from toolcrib.guard.audit.log import AuditLog as AuditLog
-from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader
+from toolcrib.guard.audit.search import AuditLine, AuditQuery, AuditReader, open_calls
 from toolcrib.guard.idempotency import RecordedCalls as RecordedCalls
 from toolcrib.guard.policy.ceiling import excess, opened
 from toolcrib.guard.policy.condition import Condition
@@ -26,7 +26,7 @@ from toolcrib.guard.secrets.command_sources import (
     start_unconfined,
 )
 from toolcrib.guard.secrets.file_sources import EnvFileSecrets, FolderSecrets, UserSecrets
-from toolcrib.guard.secrets.masking import BytesMasker
+from toolcrib.guard.secrets.masking import BytesMasker, MaskRules
 from toolcrib.guard.secrets.masking import MaskingFilter as MaskingFilter
 from toolcrib.guard.secrets.masking import Redactor as Redactor
 from toolcrib.guard.secrets.masking import StreamMasker as StreamMasker

@@ -1,10 +1,10 @@
-"""Values that are masked in what tools return, beyond the secrets."""
+"""Values that are masked in what tools return and report, beyond the secrets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
+from dataclasses import replace
 
 from toolcrib.errors import ToolcribError
 from toolcrib.middleware.handler import Handler, Middleware
@@ -17,45 +17,32 @@ def redaction_middleware(
 ) -> Middleware:
     """Mask parts of texts that match a pattern, and the values of these keys in any case of letters.
 
-    It covers the value, warnings and details of a result, and the message and details of an error. Images,
-    sound and other binary data, and chunks that a tool sends while it runs, are not covered.
+    It covers results and errors, and what a tool reports while it runs: progress, chunks and log messages.
+    In chunks a pattern is searched line by line, so they come in whole lines. Images, sound and other binary
+    data are not covered.
     """
-    found = [re.compile(pattern) for pattern in patterns]
-    hidden = frozenset(key.lower() for key in keys)
+    from toolcrib.guard import MaskRules, Redactor
 
-    def masked(value: Any) -> Any:
-        if isinstance(value, str):
-            for pattern in found:
-                value = pattern.sub(mask, value)
-            return value
-        if isinstance(value, dict):
-            return {masked(key): member(value, key, part) for key, part in value.items()}
-        return [masked(part) for part in value] if isinstance(value, list | tuple) else value
-
-    def member(block: dict[Any, Any], key: Any, part: Any) -> Any:
-        if isinstance(key, str) and key.lower() in hidden:
-            return mask
-        is_image = key == "data" and block.get("type") in ("image", "audio")
-        return part if is_image or (key == "blob" and "uri" in block) else masked(part)
+    rules = MaskRules({re.compile(one): mask for one in patterns}, {key.lower(): mask for key in keys})
+    own = Redactor(()).with_rules(rules)
 
     def redaction(following: Handler) -> Handler:
         async def handle(call: Call, ctx: CallContext) -> Outcome:
             from toolcrib.schema.jsonable import to_json
 
+            known = ctx.redactor if isinstance(ctx.redactor, Redactor) else Redactor(ctx.secrets)
+            ctx.redactor = known.with_rules(known.rules | rules)  # type: ignore[misc] # others only read it
             try:
                 outcome = await following(call, ctx)
             except ToolcribError as error:
-                error.message, error.details = masked(error.message), masked(error.details)
-                # `str(error)` shows these, not the message.
-                error.args = (error.message,)
+                error.apply_mask(own.redact)
                 raise
             value = outcome.value
-            if found := blocks_of(value):
-                value = [Content(masked(block)) for block in found]
+            if content := blocks_of(value):
+                value = [Content(own.redact(block)) for block in content]
             elif not isinstance(value, bytes):
-                value = masked(to_json(value))
-            warnings, blocks = (tuple(masked(list(one))) for one in (outcome.warnings, outcome.blocks))
-            return Outcome(value, warnings, masked(outcome.details), blocks)
+                value = to_json(value)
+            return replace(outcome, value=value).masked(own.redact)
 
         return handle
 

@@ -21,6 +21,17 @@ def this_process() -> str:
     return _name_of(os.getpid())
 
 
+def short_name() -> str:
+    """Return the number and the start time of this process: `4711/882341`."""
+    return "/".join(this_process().split("/")[2:])
+
+
+def is_running(short_name: str) -> bool:
+    """Return True if the process of this short name still runs and can be seen from here."""
+    pid, _, started = short_name.partition("/")
+    return pid.isdecimal() and started != "" and _start_time(pid) == started
+
+
 def is_alive(process: str, since: float) -> bool:
     """Return True if the process still runs; `since` is the `uptime` at which it was last known to.
 

@@ -75,7 +75,14 @@ async def test_on_a_full_disk_a_call_is_refused_before_it_runs(writer: Crib) -> 
         for number in range(100):  # There may be room for a few lines in the last page of the log.
             answer = await client.call_tool("mark", {"text": f"call{number}"})
             if answer.is_error:
-                assert (answer.structured_content or {})["error"]["code"] == "audit_unavailable"
+                error = (answer.structured_content or {})["error"]
+                assert error["code"] == "audit_unavailable"
+                # The room may have been enough for the line of its start and not for that of its end.
+                if "mark ran" in error["message"]:
+                    assert not error["retryable"]
+                    done.add(f"call{number}")
+                    refused = await client.call_tool("mark", {"text": "refused"})
+                    assert "cannot be written" in (refused.structured_content or {})["error"]["message"]
                 break
             done.add(f"call{number}")
         else:
@@ -130,12 +137,15 @@ def test_eight_servers_some_killed_leave_no_call_without_a_line(writer: Crib) ->
     killed = {f"w{n}": (17 + n if n >= 5 else None) for n in range(8)}
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda one: serve(writer, *one), killed.items()))
-    writer.call("mark", {"text": "last"})  # Opening the log records what was interrupted.
+    writer.call("mark", {"text": "last"})
     lines = writer.audit_lines()
     starts = {line.seq: line.fields for line in lines if line.event == "TOOL_STARTED"}
     ends = Counter(line.fields["start"] for line in lines if "start" in line.fields)
-    assert ends == Counter(starts.keys()), "each start has one end"
+    head: Path = Vault(writer.root).folder / ANCHOR
+    verdict = verify(writer.home / "audit" / "tools.log", anchor=head)
+    interrupted = [start.seq for start in verdict.interrupted]
+    assert ends + Counter(interrupted) == Counter(starts.keys()), "each start has one end, or was interrupted"
+    assert len(interrupted) <= 3
     acknowledged = {mark for done in found for mark in done}
     assert acknowledged <= marks(writer) <= {fields["params"]["text"] for fields in starts.values()}
-    head: Path = Vault(writer.root).folder / ANCHOR
-    assert verify(writer.home / "audit" / "tools.log", anchor=head).ok
+    assert verdict.ok

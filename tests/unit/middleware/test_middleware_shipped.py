@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -12,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from toolcrib import Toolset
+from toolcrib import Context, Toolset
 from toolcrib.errors import DefinitionError, DeniedError, HttpFailed, RetryableError
 from toolcrib.middleware import (
     as_middleware,
@@ -26,7 +27,7 @@ from toolcrib.middleware import (
     tracing_middleware,
 )
 from toolcrib.middleware.handler import names_for
-from toolcrib.spec import Annotations, Call, Content, Outcome
+from toolcrib.spec import Annotations, Call, CallEvent, Content, Outcome
 
 READS = Annotations(read_only=True)
 
@@ -157,6 +158,38 @@ async def test_redaction_of_results_and_errors() -> None:
     error = (await tools.call("card", {"fail": True})).error
     assert error is not None
     assert (error.message, error.details) == ("card *** is blocked", {"pin": "***", "at": ["***"]})
+
+
+async def test_redaction_of_what_a_tool_reports_while_it_runs() -> None:
+    tools = Toolset()
+    tools.use(redaction_middleware([r"\d{4}"]))
+
+    @tools.tool
+    def card(ctx: Context) -> str:
+        ctx.progress(1, 2, "read card 1234")
+        for part in ("card 12", "34 is\nblo", "cked, not 56", "78"):
+            ctx.chunk(part)
+        return "done"
+
+    events = [event async for event in tools.stream("card") if isinstance(event, CallEvent)]
+    assert [event.message for event in events if event.kind == "progress"] == ["read card ***"]
+    assert [event.text for event in events if event.kind == "chunk"] == [
+        "card *** is\n",
+        "blocked, not ***",
+    ]
+
+
+async def test_redaction_of_log_messages_to_a_client() -> None:
+    tools, client = Toolset(), Mock()
+    tools.use(redaction_middleware([r"\d{4}"], keys=["pin"]))
+
+    @tools.tool
+    def card(ctx: Context) -> None:
+        ctx.log("info", {"card": "1234", "pin": 7})
+
+    assert (await tools.invoke(Call("card", {}, client=client))).error is None
+    data = {"card": "***", "pin": "***"}
+    client.notify.assert_called_once_with("notifications/message", {"level": "info", "data": data})
 
 
 async def test_redaction_masks_texts_and_leaves_images_whole() -> None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 
@@ -30,7 +29,7 @@ from toolcrib.executors.http.body import ReadFile, bind_body
 from toolcrib.executors.http.extraction import compile_response
 from toolcrib.executors.http.oauth import AccessTokens, shared_folder
 from toolcrib.executors.http.signing import Signer
-from toolcrib.executors.output import beginning, uncut
+from toolcrib.executors.output import beginning, redactor_of, uncut
 from toolcrib.manifest.requests import bind_policy, bind_url, request_faults
 from toolcrib.spec import Call, CallContext, HttpExec, Outcome, Retry, Tool
 from toolcrib.spec.calls.content import content_of
@@ -39,7 +38,6 @@ from toolcrib.template import Namespaces, Values, parse_query, render_header, re
 _EXCERPT = 1000
 """Characters of a failed answer in `details["body"]`."""
 _IN_MESSAGE = 200
-_MASK = "***"
 _GRACE_S = 0.5
 _LARGE = 256 * 1024
 
@@ -242,15 +240,11 @@ class HttpExecutor:
 
     def _annotate(self, error: HttpFailed | TimedOut, request: EgressRequest, ctx: CallContext) -> None:
         """Add the failed request to the error, without any secret."""
-        secrets = [value for value in ctx.secrets.values() if value]
-        url = _masked(request.url, secrets)
-        error.message = f"{request.method} {url}: {_masked(error.message, secrets)}"
+        error.message = f"{request.method} {request.url}: {error.message}"
         error.args = (error.message,)
-        error.details = {
-            "method": request.method,
-            "url": url,
-            **{key: _masked(value, secrets) for key, value in error.details.items()},
-        }
+        error.details = {"method": request.method, "url": request.url, **error.details}
+        if (redactor := redactor_of(ctx)) is not None:
+            error.apply_mask(redactor.redact)
         if isinstance(error, TimedOut) and error.details.get("limit_ms") == self._config.timeout_ms:
             error.details["limit"] = "exec.http.timeout_ms"
 
@@ -291,13 +285,3 @@ def _excerpt(response: EgressResponse, ctx: CallContext) -> str:
     if len(body) < len(response.body):
         body = uncut(ctx, body)
     return beginning(ctx, body.decode("utf-8", errors="replace").strip(), _EXCERPT)
-
-
-def _masked(value: Any, secrets: list[str]) -> Any:
-    """Return a text with every secret replaced, plain and percent-encoded; other values unchanged."""
-    if not isinstance(value, str):
-        return value
-    # In URLs a secret is percent-encoded.
-    for secret in secrets:
-        value = value.replace(secret, _MASK).replace(quote(secret, safe=""), _MASK)
-    return value

@@ -1,137 +1,34 @@
 """The last line of an audit log, kept where only its user writes: lines removed or added at the end show.
 
-The calls that run are kept there too: a process that dies during one leaves the line of its start without one
-of its end. So that this is noticed without reading the whole log, each process with running calls is named
-with its oldest start.
-
 A line is put here before it is written to the log. So the log ends with this line; any other end was made by
 another program. Only a process that is killed between the two leaves a log without it, and then the next
 writer writes it. A record is written over the one before it, and may leave bytes of a longer one behind it:
 
-    DIGEST STATE KEYED-DIGEST PROCESS,FIRST,RESERVED,SINCE …
+    DIGEST STATE KEYED-DIGEST PROCESS
     the line
 
-The digest is that of the line. The keyed digest (BLAKE2b) covers the digest and the calls that run in each
-process, of which the first wrote the line; the key is in a file beside the anchor. The state is `=` once that
-process has closed the log.
+The digest is that of the line. The keyed digest (BLAKE2b) covers the digest and the process that wrote the
+line; the key is in a file beside the anchor. The state is `=` once that process has closed the log.
 """
 
 from __future__ import annotations
 
+import errno
 import hmac
-import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from hashlib import blake2b, sha256
-from itertools import count
 from os import pwrite
 from pathlib import Path
 from typing import NamedTuple
 
 from toolcrib.errors import AuditUnavailable, StateUnavailable
-from toolcrib.guard.audit.files import is_at, newest_first
-from toolcrib.guard.audit.line import AuditEntry, Head, parse
-from toolcrib.state import is_alive, this_process, uptime
+from toolcrib.guard.audit.files import is_at
+from toolcrib.guard.audit.line import Head, parse
+from toolcrib.state import is_running, short_name
 from toolcrib.state.private import open_plain, put_private
-
-ROOM = 4096
-"""Bytes reserved for the end of a call, beside those of its start: its end repeats the start's fields."""
-
-_objects = count(1)
-
-
-class RunningCalls(NamedTuple):
-    """The running calls of one writer."""
-
-    process: str
-    """Its name, as `this_process` returns it, and a number of its own."""
-    first: int
-    """The number of the oldest start; 0 if none of its calls runs."""
-    reserved: int
-    """Bytes of the log's file that are kept free for the ends."""
-    since: int
-    """The `uptime` in seconds at which it was last known to run."""
-
-    @property
-    def label(self) -> str:
-        """The short name in the lines of its starts; the digits at its end tell containers apart."""
-        return f"{self.process.split('/')[2]}-{sha256(self.process.encode()).hexdigest()[:4]}"
-
-    @property
-    def is_alive(self) -> bool:
-        """True if its process still runs, as far as can be seen from here."""
-        return is_alive(self.process, self.since)
-
-
-class CallTable:
-    """The running calls that one `AuditLog` knows of: its own, and those of other writers."""
-
-    def __init__(self) -> None:
-        process = f"{this_process()}/{next(_objects)}"
-        self.label = RunningCalls(process, 0, 0, 0).label
-        """Names the process in the lines of its starts."""
-        self.others: tuple[RunningCalls, ...] = ()
-        self.reserved = 0
-        """Bytes that are kept free for the ends of all running calls."""
-        self._process = process
-        self._own: dict[int, int] = {}
-        self._kept = 0
-        self._rest = ",0"
-
-    def add(self, seq: int, size: int) -> None:
-        """Add a call by the number and the size of its start."""
-        self._own[seq] = size = size + ROOM
-        self._kept += size
-        self.reserved += size
-
-    def remove(self, seq: int) -> None:
-        """Remove a call that has ended; what was kept free for it is free."""
-        size = self._own.pop(seq, 0)
-        self._kept -= size
-        self.reserved -= size
-
-    def load(self, table: Iterable[RunningCalls]) -> None:
-        """Take over what the anchor says of other writers."""
-        self.others = tuple(calls for calls in table if calls.first and calls.process != self._process)
-        self.reserved = self._kept + sum(calls.reserved for calls in self.others)
-        since = int(uptime())
-        self._rest = f",{since}" + "".join(" {},{},{},{}".format(*calls) for calls in self.others)
-
-    def text(self) -> str:
-        """Return what the anchor says of this writer, and then of every other with running calls."""
-        # A dict keeps the order of its keys, and numbers only grow: the first key is the oldest start.
-        first = next(iter(self._own)) if self._own else 0
-        return f"{self._process},{first},{self._kept}{self._rest}"
-
-
-def interrupted_calls(path: Path, table: Iterable[RunningCalls]) -> list[AuditEntry]:
-    """Return the starts, oldest first, whose process has ended before it wrote the line of their end."""
-    dead = {calls.label: calls.first for calls in table if calls.first and not calls.is_alive}
-    oldest = min(dead.values(), default=0)
-    ended: set[int] = set()
-    found: list[AuditEntry] = []
-    # The newest first, so the end of a call is read before its start.
-    for raw in newest_first(path) if dead else ():
-        try:
-            entry = parse(raw)
-        except ValueError:
-            continue
-        if entry.seq < oldest:
-            break
-        ended.add(call_ended(entry))
-        first = dead.get(str(entry.fields.get("process")))
-        if entry.event == "TOOL_STARTED" and first is not None and entry.seq not in ended:
-            found.append(entry)
-    return found[::-1]
-
-
-def call_ended(entry: AuditEntry) -> int:
-    """Return the number of the start whose end this line is; 0 if it ends no call."""
-    start = entry.fields.get("start")
-    return start if isinstance(start, int) else 0
-
 
 ANCHOR = "audit-head"
 """Name of the file in a user's own folder."""
@@ -142,7 +39,7 @@ _KEY = "audit-key"
 _STATE_AT = 65
 _LONGEST = 4 * 1024 * 1024
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_shape = re.compile(rb"([0-9a-f]{64}) ([?=]) ([0-9a-f]{32})((?: [^ ,]+,[0-9]+,[0-9]+,[0-9]+)+)").fullmatch
+_shape = re.compile(rb"([0-9a-f]{64}) ([?=]) ([0-9a-f]{32}) ([0-9]+/[0-9]+)").fullmatch
 
 
 class Anchored(NamedTuple):
@@ -153,7 +50,6 @@ class Anchored(NamedTuple):
     """The last line, with its newline; empty if only its number and digest are known."""
     writer: str = ""
     """The process that wrote it; empty once it has closed the log."""
-    calls: tuple[RunningCalls, ...] = ()
     keyed: bool = False
     """True if the keyed digest was checked."""
 
@@ -167,7 +63,7 @@ class Anchored(NamedTuple):
         # A line ends with its `prev` and a newline, so this is the digest of the line before it.
         before = Head(self.head.seq - 1, self.line[-65:-1].decode())
         # A process of another container cannot be seen; it may have been killed.
-        return end == before and self.writer != "" and not is_alive(self.writer, -math.inf)
+        return end == before and self.writer != "" and not is_running(self.writer)
 
 
 class Anchor:
@@ -194,13 +90,16 @@ class Anchor:
         self._record = os.pread(self._fd, _LONGEST, 0)
         return _parse(self._record, path, self._key)
 
-    def announce(self, digest: str, line: bytes, table: str) -> None:
-        """Put a line here that is written to the log next, and the running calls as they are then."""
-        keyed = self._keyed.copy()
-        keyed.update(f"{digest} {table}".encode())
-        record = f"{digest} ? {keyed.hexdigest()} {table}\n".encode() + line
-        pwrite(self._fd, record, 0)
+    def announce(self, digest: str, line: bytes) -> None:
+        """Put a line here that is written to the log next."""
+        process, keyed = short_name(), self._keyed.copy()
+        keyed.update(f"{digest}{process}".encode())
+        record = f"{digest} ? {keyed.hexdigest()} {process}\n".encode() + line
+        written = pwrite(self._fd, record, 0)
         self._before, self._record = self._record, record
+        if written != len(record):
+            self.withdraw()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def withdraw(self) -> None:
         """Undo the last `announce`: its line could not be written."""
@@ -286,10 +185,8 @@ def _parse(data: bytes, path: Path, key: str) -> Anchored | None:
             hint="Find out what changed it. Remove it to start a new anchor; the chain stays checkable.",
             details={"path": str(path), "error": "anchor"},
         ) from None
-    rows = (entry.split(",") for entry in found[4].decode().split())
-    calls = tuple(RunningCalls(process, *map(int, numbers)) for process, *numbers in rows)
-    writer = calls[0].process if found[2] == b"?" else ""
-    return Anchored(Head(seq, found[1].decode()), line, writer, calls, keyed=bool(key))
+    writer = found[4].decode() if found[2] == b"?" else ""
+    return Anchored(Head(seq, found[1].decode()), line, writer, keyed=bool(key))
 
 
 def _is_genuine(found: re.Match[bytes], key: str) -> bool:

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from toolcrib.guard.audit.anchor import Anchored, call_ended, interrupted_calls, read_anchor
+from toolcrib.guard.audit.anchor import Anchored, read_anchor
 from toolcrib.guard.audit.files import locked_files, open_part, rotated_name
 from toolcrib.guard.audit.line import GENESIS, AuditEntry, Head, parse
 from toolcrib.spec.record import record
@@ -42,10 +42,10 @@ class Verdict:
     """Names of the log's files, oldest first."""
     skipped: tuple[str, ...] = ()
     """The checks that were not possible, with the reason."""
+    running: tuple[AuditEntry, ...] = ()
+    """The starts without an end whose process still runs."""
     interrupted: tuple[AuditEntry, ...] = ()
-    """The starts of calls whose process ended before they did."""
-    running: int = 0
-    """The number of calls that run now."""
+    """The starts without an end whose process has ended."""
 
     @property
     def ok(self) -> bool:
@@ -64,8 +64,8 @@ class Verdict:
             "problem": None if self.problem is None else asdict(self.problem),
             "notices": self.notices,
             "skipped": list(self.skipped),
+            "running": [start.as_dict() for start in self.running],
             "interrupted": [start.as_dict() for start in self.interrupted],
-            "running": self.running,
         }
 
 
@@ -104,18 +104,6 @@ def verify(path: Path, head: Head | None = None, *, anchor: Path | None = None) 
     return replace(verdict, anchor=anchored, skipped=skipped if verdict.lines else ())
 
 
-def find_interrupted(path: Path, anchor: Path) -> list[AuditEntry]:
-    """Return the starts of calls whose process ended before they did, and which no line reports so far.
-
-    Raises OSError for a file that cannot be read, AuditUnavailable for a damaged anchor.
-    """
-    with locked_files(path) as (_, current, _):
-        anchored = read_anchor(anchor)
-        if current is not None:
-            current.close()
-    return [] if anchored is None else interrupted_calls(path, anchored.calls)
-
-
 _NO_ANCHOR = "the end of the log: without an anchor, lines removed from or added to the end are not noticed"
 _NO_KEY = "the keyed digest of the anchor: its key is missing"
 
@@ -128,7 +116,6 @@ class _Scan:
         self.anchor = anchored.head
         self.open: dict[int, AuditEntry] = {}
         """The starts without an end so far, by number."""
-        self.interrupted: list[AuditEntry] = []
         self.number = 0
         self.begins: list[tuple[int, str]] = []
         """For each file, the number of lines before it and its name."""
@@ -185,14 +172,9 @@ class _Scan:
         if entry.seq > self.anchor.seq and self.anchored.exact:
             ends = f"the anchor ends at seq {self.anchor.seq}"
             self._fail(self.number, "added", f"Toolcrib did not write seq {entry.seq}: {ends}")
-        self._follow_call(entry)
-
-    def _follow_call(self, entry: AuditEntry) -> None:
         if entry.event == "TOOL_STARTED":
             self.open[entry.seq] = entry
-        start = self.open.pop(call_ended(entry), None)
-        if start is not None and entry.event == "TOOL_INTERRUPTED":
-            self.interrupted.append(start)
+        self.open.pop(entry.ends, None)
 
     def finish(self, name: str) -> Verdict:
         """Return the verdict after the last line; `name` is that of the current file."""
@@ -207,17 +189,15 @@ class _Scan:
         files = tuple(name for _, name in self.begins)
         if self.problem is not None:
             self.open = {}  # Their ends may be in the part that was not checked.
-        # The anchor names every process with running calls, so a start of any other one was interrupted.
-        alive = {calls.label for calls in self.anchored.calls if calls.is_alive}
-        gone = [start for start in self.open.values() if start.fields.get("process") not in alive]
+        running = tuple(start for start in self.open.values() if start.state == "running")
         return Verdict(
             self.number,
             ended,
             problem,
             self.notices,
             files=files,
-            interrupted=(*self.interrupted, *gone),
-            running=len(self.open) - len(gone),
+            running=running,
+            interrupted=tuple(start for start in self.open.values() if start not in running),
         )
 
     def _fail(self, line: int, kind: ProblemKind, message: str) -> None:

@@ -18,11 +18,12 @@ from dataclasses import field
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
 from toolcrib.spec.record import record
+from toolcrib.state import is_running
 
 GENESIS = "0" * 64
 """`prev` of the first line of a log."""
@@ -75,6 +76,17 @@ class AuditEntry:
     seq: int
     prev: str
     fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> int:
+        """The number of the start whose end this line is; 0 if it ends no call."""
+        start = self.fields.get("start")
+        return start if isinstance(start, int) else 0
+
+    @property
+    def state(self) -> Literal["running", "interrupted"]:
+        """The state of a call that has this start and no end: `interrupted` if its process has ended."""
+        return "running" if is_running(str(self.fields.get("process"))) else "interrupted"
 
     def as_dict(self) -> dict[str, Any]:
         """Return its place and its tool as JSON, to name the start of a call."""

@@ -1,16 +1,15 @@
 """The audit log: one append-only file a project, one line an event, each with the digest of the line before.
 
 Every process of a project appends to the same file under one lock, and nothing is ever removed from it. A
-call that cannot be recorded is refused (`AuditUnavailable`): the line of its start is written before it runs,
-and room on the disk is kept free for the line of its end. A file that has grown large ends with an event of
-its own and is renamed; numbers and digests continue in the next file. The head is kept in an anchor outside
-the project, so that lines removed from or added to the end are noticed. `docs/audit.md` explains the events
-and what the chain proves.
+call that cannot be recorded is refused (`AuditUnavailable`): the line of its start is written before it runs.
+A file that has grown large ends with an event of its own and is renamed; numbers and digests continue in the
+next file. The head is kept in an anchor outside the project, so that lines removed from or added to the end
+are noticed. `docs/audit.md` explains the events and what the chain proves.
 
-A line is written in three steps, under the lock: room is reserved, the anchor announces the line, the line is
-appended. A writer that is killed before the third step leaves a log without the announced line, which the
-next writer appends. Any other difference between log and anchor is recorded as AUDIT_GAP. A writer knows from
-the length of the file if others have written since; then it reads the end of the log again.
+A line is written in two steps, under the lock: the anchor announces the line, the line is appended. A writer
+that is killed in between leaves a log without the announced line, which the next writer appends. Any other
+difference between log and anchor is recorded as AUDIT_GAP. A writer knows from the length of the file if
+others have written since; then it reads the end of the log again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from typing import Any
 from weakref import WeakSet
 
 from toolcrib.errors import AuditUnavailable
-from toolcrib.guard.audit.anchor import Anchor, Anchored, CallTable, interrupted_calls
+from toolcrib.guard.audit.anchor import Anchor, Anchored
 from toolcrib.guard.audit.files import (
     LogEnd,
     contains,
@@ -39,18 +38,16 @@ from toolcrib.guard.audit.files import (
     first_number,
     lock_file,
     newest_rotated,
-    reserve,
     rotated_name,
 )
 from toolcrib.guard.audit.line import GENESIS, Head, encode_fields, known_events, require_event
+from toolcrib.state import short_name
 
 MAX_BYTES = 64 * 1024 * 1024
 """Size at which a file is closed and the log continues in a new one."""
 
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TRY_LOCK = LOCK_EX | LOCK_NB
-_KEPT = ("name", "caller", "call", "approval")
-"""Fields of a start that the report of its interruption repeats."""
 
 
 class AuditLog:
@@ -83,8 +80,8 @@ class AuditLog:
         self._stamp = ""
         self._lost = 0
         self._trouble = ""
-        # The length of the file at our last look (-1: not known), and where the reserved room ends.
-        self._fd, self._end, self._room = -1, -1, 0
+        # The length of the file at our last look; -1: not known.
+        self._fd, self._end = -1, -1
         self._seq, self._hash = 0, GENESIS
         self._start()
         _logs.add(self)
@@ -93,8 +90,6 @@ class AuditLog:
         """Start afresh: a new object, or a forked child, whose file lock would be the parent's."""
         # Another thread may have locked the old one at the fork, and nobody would unlock it here.
         self._mutex = Lock()
-        self._calls = CallTable()
-        self._reported = False
         self._close()
 
     @property
@@ -110,21 +105,15 @@ class AuditLog:
         """
         self.append(event, encode_fields(fields))
 
-    def append(self, event: str, body: str, *, start: int = 0) -> None:
-        """Do what `record` does, for fields that `encode_fields` has encoded.
-
-        `start` is the number of the start that this line is the end of.
-        """
+    def append(self, event: str, body: str) -> None:
+        """Do what `record` does, for fields that `encode_fields` has encoded."""
         if event not in known_events:
             require_event(event)
-        self._guarded(f" {event}{body}", False, start)
+        self._guarded(f" {event}{body}")
 
     def start(self, body: str) -> int:
-        """Append the TOOL_STARTED line of a call that runs next; return its number.
-
-        Room for the line of the call's end is reserved, so that it can be written on a full disk too.
-        """
-        return self._guarded(f" TOOL_STARTED{body} process={self._calls.label}", True)
+        """Append the TOOL_STARTED line of a call that runs next; return its number."""
+        return self._guarded(f" TOOL_STARTED{body} process={short_name()}", opens=True)
 
     def ensure(self) -> None:
         """Raise AuditUnavailable unless a record could be written now; called before a tool runs.
@@ -146,7 +135,7 @@ class AuditLog:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _guarded(self, body: str | None, opens: bool = False, start: int = 0) -> int:
+    def _guarded(self, body: str | None, *, opens: bool = False) -> int:
         """Write one line under both locks and return its number; with None only check the log."""
         with self._mutex:
             try:
@@ -154,9 +143,6 @@ class AuditLog:
                     self._open()
                 lock_file(self._fd, LOCK_EX, self._lock_timeout)
                 try:
-                    if start:
-                        # Before the line: the room that was kept for the end of this call is for it.
-                        self._calls.remove(start)
                     now = self._clock()
                     # The file's length shows on every record if another process has written. Checking that
                     # the path still leads to this file costs four times as much, so once a second is enough.
@@ -170,10 +156,9 @@ class AuditLog:
                         self._synchronise()
                         self._second = second
                     if body is not None:
-                        # The room that is kept free for the end of a call is in the file of its start.
-                        if self._end >= self._max_bytes and not start:
+                        if self._end >= self._max_bytes:
                             self._rotate()
-                        self._write(body, opens)
+                        self._write(body)
                 finally:
                     if self._fd >= 0:
                         flock(self._fd, LOCK_UN)
@@ -188,25 +173,14 @@ class AuditLog:
 
     # Every method from here on is called with the mutex locked.
 
-    def _write(self, body: str, opens: bool = False) -> None:
-        seq = self._seq + 1
-        line = f"{self._stamp}{body} seq={seq} prev={self._hash}\n".encode()
-        if opens:
-            # Before the room is reserved, so that the end of this call has its room too.
-            self._calls.add(seq, len(line))
-        try:
-            needed = self._end + len(line) + self._calls.reserved
-            if needed > self._room:
-                self._room = reserve(self._fd, self._end, needed)
-            digest = sha256(line).hexdigest()
-            if self._anchor is not None:
-                # First: a log that ends without this line was cut, or its writer was killed right here.
-                self._anchor.announce(digest, line, self._calls.text())
-            self._put(line)
-        except OSError:
-            self._calls.remove(seq)
-            raise
-        self._seq = seq
+    def _write(self, body: str) -> None:
+        line = f"{self._stamp}{body} seq={self._seq + 1} prev={self._hash}\n".encode()
+        digest = sha256(line).hexdigest()
+        if self._anchor is not None:
+            # First: a log that ends without this line was cut, or its writer was killed right here.
+            self._anchor.announce(digest, line)
+        self._put(line)
+        self._seq += 1
         self._hash = digest
 
     def _put(self, line: bytes) -> None:
@@ -234,7 +208,6 @@ class AuditLog:
         except OSError:
             # -1 is the length of no file, so the next record looks for the end again.
             end, self._end = self._end, -1
-            self._room = 0  # Cutting a file frees what is reserved beyond its end.
             with suppress(OSError):
                 os.ftruncate(self._fd, end)
                 self._end = end
@@ -247,29 +220,18 @@ class AuditLog:
             reason = self._follow()
             if reason or lseek(self._fd, 0, SEEK_END) != self._end or self._lost:
                 self._continue_from(known, reason)
-            else:
-                self._read_anchor()
-            if not self._reported:
-                self._report_interrupted()
-                self._reported = True
+            elif self._anchor is not None:
+                self._anchor.read()
         except BaseException:
             # What could not be recorded now is found again at the next attempt.
             self._seq, self._hash, self._end = known.seq, known.hash, -1
             raise
 
-    def _read_anchor(self) -> Anchored | None:
-        """Return what the anchor says; its running calls are known from here on."""
-        anchored = None if self._anchor is None else self._anchor.read()
-        if anchored is not None:
-            self._calls.load(anchored.calls)
-        return anchored
-
     def _continue_from(self, known: Head, reason: str) -> None:
         """Find the end of the log, and record how it differs from its last `known` line."""
         end = self._find_end()
         # Not before: where a rotation had to be completed, others may have written between the two files.
-        anchored = self._read_anchor()
-        self._room = 0
+        anchored = None if self._anchor is None else self._anchor.read()
         # Half a line is never removed, so that no evidence is lost; AUDIT_RECOVERED then covers its bytes.
         if end.unterminated and self._end:
             self._end += write(self._fd, b"\n")
@@ -299,13 +261,6 @@ class AuditLog:
             return ""
         return "added" if contains(self.path, latest) else "altered"
 
-    def _report_interrupted(self) -> None:
-        """Record the calls that other processes began and never ended, since they have died."""
-        for entry in interrupted_calls(self.path, self._calls.others):
-            kept = {key: entry.fields[key] for key in _KEPT if key in entry.fields}
-            self._write(f" TOOL_INTERRUPTED{encode_fields({**kept, 'start': entry.seq})}")
-        self._calls.load([calls for calls in self._calls.others if calls.is_alive])
-
     def _find_end(self) -> LogEnd:
         """Return the end of the log. A rotation that was interrupted by a crash is completed first."""
         for _ in range(10):
@@ -327,7 +282,6 @@ class AuditLog:
         closed = self._rotated(self._seq + 1).name
         # Before the rename: if this process dies in between, the next writer finds it and renames the file.
         self._write(f" AUDIT_ROTATED{encode_fields({'file': closed, 'next': self._seq + 2})}")
-        os.ftruncate(self._fd, self._end)  # What is reserved beyond the end is needed in the new file.
         if self._durable:
             os.fdatasync(self._fd)
         self._continue_from(self.head, "")
@@ -405,7 +359,6 @@ class AuditLog:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = self._end = -1
-        self._room = 0
         self._seq, self._hash = 0, GENESIS
 
     def _unavailable(self, error: OSError | AuditUnavailable) -> AuditUnavailable:

@@ -150,6 +150,20 @@ class AuditReader:
         return lines
 
 
+def open_calls(newest: Iterable[AuditLine]) -> dict[int, str]:
+    """Return the state of each call that begins in the newest lines of a log and does not end there.
+
+    The key is the number of its start, the value is `running` or `interrupted`.
+    """
+    entries = [line.entry for line in newest if line.entry is not None]
+    ended = {entry.ends for entry in entries}
+    return {
+        entry.seq: entry.state
+        for entry in entries
+        if entry.event == "TOOL_STARTED" and entry.seq not in ended
+    }
+
+
 def _matching(lines: Iterable[tuple[str, bytes]], query: AuditQuery) -> Iterator[AuditLine]:
     marks = query.marks()
     for name, raw in lines:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import copy
 import logging
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import orjson
 
-from toolcrib.guard.secrets.encodings import Encoding, clues_of, encodings_of
+from toolcrib.guard.secrets.encodings import encodings_of, json_escaped
 
 MASK = "***"
 """Replaces a value without a name, or one whose name would reveal something."""
@@ -21,14 +23,33 @@ MIN_LENGTH = 4
 """A shorter value is masked only if it is a whole text: masking each `1` would destroy every result, and the
 places of the masks would reveal the value."""
 
+_MAX_LINE = 65_536
+"""Characters of a streamed line that are searched for a pattern as a whole."""
+
+
+class MaskRules(NamedTuple):
+    """Masks by pattern, for matches in texts, and by key in lower case, for the values of mappings.
+
+    Numbers, bytes, images and sound are not searched for patterns.
+    """
+
+    patterns: Mapping[re.Pattern[str], str] = MappingProxyType({})
+    by_key: Mapping[str, str] = MappingProxyType({})
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns or self.by_key)
+
+    def __or__(self, other: MaskRules) -> MaskRules:
+        return MaskRules({**self.patterns, **other.patterns}, {**self.by_key, **other.by_key})
+
 
 class Redactor:
     """Masks secret values, plain or encoded, in texts, bytes and JSON values.
 
     `values` maps names to one or several values, which become `***NAME***`, or lists values without names.
     Empty values are ignored. Create one for a set of secrets and keep it: it is cheap if nothing is masked.
-    The encodings are those of `secrets.encodings`. Values that a tool compresses, encrypts, splits, reverses
-    or encodes twice are not masked.
+    The encodings are those of `secrets.encodings`. A value in another encoding is not masked, nor is one that
+    a tool compresses, encrypts, splits, reverses or encodes twice.
     """
 
     def __init__(self, values: Iterable[str] | Mapping[str, str | tuple[str, ...]]) -> None:
@@ -36,27 +57,45 @@ class Redactor:
         # first: where one value contains another, the whole of it is masked.
         pairs = {(text, name) for name, value in _named(values) for text in (value, value.strip()) if text}
         secrets = sorted(pairs, key=lambda pair: (-len(pair[0]), pair))
-        self._long = [value for value, _ in secrets if len(value) >= MIN_LENGTH]
-        self._masks = [_mask(name, self._long) for _, name in secrets][: len(self._long)]
-        self.whole_texts: Mapping[str, str] = {
-            value: _mask(name, self._long) for value, name in secrets if len(value) < MIN_LENGTH
-        }
+        plain = [value for value, _ in secrets]
+        self.whole_texts: dict[str, str] = {}
         """The masks of values that are masked only as whole texts."""
-        clues = dict.fromkeys(clue for value in self._long for clue in clues_of(value))
-        self._always = "" in clues
-        self._clues = [clue for clue in clues if clue]
-        numbers = any(re.fullmatch(r"[0-9.eE+-]+", value) for value in self._long)
-        self._plain = {bool, type(None)} if numbers else {bool, type(None), int, float}
+        self._masks: dict[str, str] = {}
+        clues: set[str] = set()
+        for value, name in secrets:
+            mask = _mask(name, plain)
+            if len(value) < MIN_LENGTH:
+                self.whole_texts.setdefault(value, mask)
+                continue
+            found = set(encodings_of(value))
+            for encoded in found:
+                self._masks.setdefault(encoded, mask)
+            clues |= {one for one in found if not any(part in one for part in found if part != one)}
+        self._clues = list(clues)
+        self._json_clues = [json_escaped(clue) for clue in clues]
+        self.rules = MaskRules()
+        self.longest = max(map(len, self._masks), default=0)
+        """Characters of the longest encoding of a value."""
+
+    def with_rules(self, rules: MaskRules) -> Redactor:
+        """Return a redactor of the same secrets that masks by these rules too."""
+        made = copy.copy(self)
+        made.rules = rules
+        return made
+
+    @property
+    def secrets(self) -> Redactor:
+        """The same without the rules: the redactor for a part of a text, in which no pattern is complete."""
+        return self.with_rules(MaskRules()) if self.rules else self
 
     def redact(self, value: Any) -> Any:
         """Return the value with every secret masked; the same object if there was nothing to mask.
 
         Searches lists, tuples and mappings, keys included. Objects of other types are left as they are.
         """
-        kind = value.__class__
-        if kind in self._plain or not (self._long or self.whole_texts):
+        if not (self._masks or self.whole_texts or self.rules):
             return value
-        if (kind is dict or kind is list) and self._is_clear(value):
+        if value.__class__ in (dict, list) and self._is_clear(value):
             return value
         try:
             return self._redact(value)
@@ -65,70 +104,73 @@ class Redactor:
 
     def redact_text(self, text: str) -> str:
         """Return the text with every secret masked; the same object if there was nothing to mask."""
-        if text in self.whole_texts:
-            return self.whole_texts[text]
-        if not self.is_suspect(text):
-            return text
-        masked, count = self.pattern.subn(self.mask_of, text)
-        if not count:
-            return text
-        # A mask and the text beside it could form a value together.
-        return MASK if self.pattern.search(masked) else masked
+        return self.whole_texts.get(text) or self.redact_part(text)
 
-    def clears(self, text: str) -> bool:
-        """Return True if a JSON text, or a line that contains such texts, certainly has no secret in it.
+    def redact_part(self, text: str) -> str:
+        """Return a part of a longer text, masked: a very short value is not looked for in it."""
+        masked = self._without_secrets(text)
+        for pattern, mask in self.rules.patterns.items():
+            shown, count = pattern.subn(mask, masked)
+            masked = shown if count else masked
+        return masked
 
-        A clue consists of letters and digits, which JSON writes as they are.
+    def redact_start(self, text: str) -> tuple[str, str]:
+        """Mask a text that may go on: return what can be shown by now, and the rest, which can not.
+
+        The rest could be the beginning of a value. With patterns, it is at least the last line.
         """
-        if self.whole_texts or self._always or int not in self._plain:
-            return False
-        for clue in self._clues:
-            if clue in text:
-                # Without escapes each text is there as it is, and all are searched at once.
-                return "\\" not in text and self.pattern.search(text) is None
-        return "\\n" not in text
+        end, found = self._begun_at(text, 0), []
+        if any(clue in text for clue in self._clues):
+            for match in self._search.finditer(text):
+                if match.start() >= end:
+                    break
+                found.append(match)
+                if match.end() > end:
+                    end = self._begun_at(text, match.end())
+        if self.rules.patterns:
+            line = text.rfind("\n", 0, end) + 1
+            for match in reversed(found):
+                if match.start() < line < match.end():
+                    line = text.rfind("\n", 0, match.start()) + 1
+            end = line if len(text) - line <= _MAX_LINE else end
+        return self.redact_part(text[:end]), text[end:]
 
-    # For the masker of streams.
+    def _begun_at(self, text: str, position: int) -> int:
+        """Return where a value could begin that is not complete yet; the text's length if nowhere."""
+        size = len(text)
+        for start in range(max(position, size - self.longest + 1), size):
+            for encoded in self._by_first.get(text[start], ()):
+                # The short comparison is for speed: it avoids most copies of the text's end.
+                if (
+                    len(encoded) > size - start
+                    and encoded.startswith(text[start : start + 16])
+                    and encoded.startswith(text[start:])
+                ):
+                    return start
+        return size
 
     @cached_property
-    def encodings(self) -> list[list[Encoding]]:
-        """For each value that is masked inside texts, its encodings."""
-        return [list(encodings_of(value)) for value in self._long]
+    def _by_first(self) -> dict[str, list[str]]:
+        """The encodings of all values by their first character."""
+        found: dict[str, list[str]] = {}
+        for encoded in self._masks:
+            found.setdefault(encoded[0], []).append(encoded)
+        return found
 
     @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """The expression that finds the values, with one group for each."""
-        values = ("|".join(one.pattern for one in encodings) for encodings in self.encodings)
-        return re.compile("|".join(f"({value})" for value in values))
+    def _search(self) -> re.Pattern[str]:
+        """The expression that finds the values: the longest encoding first."""
+        return re.compile("|".join(map(re.escape, sorted(self._masks, key=len, reverse=True))))
 
-    @property
-    def fallback(self) -> str:
-        """The mask to use if a value contains `*`; empty if none does."""
-        if not any("*" in value for value in self._long):
-            return ""
-        return next((char for char in "█▒■" if not any(char in value for value in self._long)), "�") * 3
-
-    def mask_of(self, match: re.Match[str]) -> str:
-        """Return the mask for what was found."""
-        assert match.lastindex is not None
-        return self._masks[match.lastindex - 1]
-
-    def is_suspect(self, text: str) -> bool:
-        """Return True if the pattern must be tried: the text contains a clue to some encoding of a value."""
-        if self._always:
-            return True
-        for clue in self._clues:
-            if clue in text:
-                return True
-        if "\n" not in text:
-            return False
-        joined = text.replace("\n", "").replace("\r", "")  # Line breaks within base64 or hexadecimal.
-        return any(clue in joined for clue in self._clues)
+    def _without_secrets(self, text: str) -> str:
+        if not any(clue in text for clue in self._clues):
+            return text
+        return self._search.sub(lambda match: self._masks[match[0]], text)
 
     def _redact(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.redact_text(value)
-        if value.__class__ in self._plain:
+        if value is None or isinstance(value, bool):
             return value
         if isinstance(value, dict):
             return self._redact_mapping(value)
@@ -139,11 +181,11 @@ class Redactor:
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, bytes):
             text = value.decode(errors="surrogateescape")
-            masked = self.redact_text(text)
+            masked = self.whole_texts.get(text) or self._without_secrets(text)
             return value if masked is text else masked.encode(errors="surrogateescape")
         if isinstance(value, (int, float)):
             text = repr(value)
-            masked = self.redact_text(text) if len(text) >= MIN_LENGTH else text
+            masked = self._without_secrets(text) if len(text) >= MIN_LENGTH else text
             return value if masked is text else masked
         return value
 
@@ -151,19 +193,31 @@ class Redactor:
         out: dict[Any, Any] = {}
         changed = False
         for key, item in value.items():
-            new_key, new_item = self._redact(key), self._redact(item)
+            new_key, new_item = self._redact(key), self._redact_member(value, key, item)
             changed = changed or new_key is not key or new_item is not item
             while new_key in out:  # A mask has made two keys equal.
                 new_key = f"{new_key}*"
             out[new_key] = new_item
         return out if changed else value
 
+    def _redact_member(self, block: dict[Any, Any], key: Any, item: Any) -> Any:
+        if self.rules.by_key and isinstance(key, str) and key.lower() in self.rules.by_key:
+            return self.rules.by_key[key.lower()]
+        if isinstance(item, str) and self.rules.patterns:
+            is_media = key == "data" and block.get("type") in ("image", "audio")
+            if is_media or (key == "blob" and "uri" in block):
+                return self._without_secrets(item)
+        return self._redact(item)
+
     def _is_clear(self, value: Any) -> bool:
         """Check a JSON value at once, by its JSON text: much faster than checking each part."""
+        if self.whole_texts or self.rules:
+            return False
         try:
-            return self.clears(orjson.dumps(value).decode())
+            text = orjson.dumps(value).decode()
         except TypeError:  # It has no JSON form, so each part is checked.
             return False
+        return not any(clue in text for clue in self._json_clues)
 
 
 def _named(values: Iterable[str] | Mapping[str, str | tuple[str, ...]]) -> list[tuple[str, str]]:
@@ -174,6 +228,10 @@ def _named(values: Iterable[str] | Mapping[str, str | tuple[str, ...]]) -> list[
 
 
 def _mask(name: str, values: list[str]) -> str:
+    """Return a mask that neither contains a value nor makes one up with the text beside it."""
+    values = [value for value in values if len(value) >= MIN_LENGTH]
+    if any("*" in value for value in values):
+        return next((char for char in "█▒■" if not any(char in value for value in values)), "\ufffd") * 3
     mask = f"***{name}***" if name else MASK
     return MASK if any(value in mask for value in values) else mask
 
@@ -241,23 +299,15 @@ class MaskingFilter(logging.Filter):
 class StreamMasker:
     """Returns a stream's text as soon as it is safe to show, with every secret masked.
 
-    The end of the text is kept back while it could be the beginning of a value in any encoding: at most
-    `longest` characters. The output does not depend on the chunks, and equals `Redactor.redact_text` of the
-    whole, with one exception: a value that contains `*` has another mask here, because a mask that was
-    returned cannot be taken back.
+    The end of the text is kept back while it could be the beginning of a value: at most `longest` characters;
+    with patterns, at least the last line. The output does not depend on the chunks. Without patterns it
+    equals `Redactor.redact_text` of the whole; a pattern is searched in each line by itself.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._encodings = [one for encodings in redactor.encodings for one in encodings]
-        self.longest = max((one.longest for one in self._encodings), default=0)
+        self.longest = redactor.longest
         """Characters that may be kept back."""
-        starts = "|".join(dict.fromkeys(one.start for one in self._encodings))
-        firsts = "".join(sorted(set("".join(one.firsts for one in self._encodings))))
-        self._start = re.compile(f"(?={starts})") if starts else None
-        self._first = re.compile(f"[{re.escape(firsts)}]" if firsts else r"(?!)")
-        self._start_longest = max((one.start_longest for one in self._encodings), default=0)
-        self._mask = redactor.fallback
         self.pending = ""
         """The end of the text, which is kept back."""
         self._begun = False
@@ -268,53 +318,14 @@ class StreamMasker:
         if not self._begun and self._redactor.whole_texts and len(text) < MIN_LENGTH:
             self.pending = text  # It could be a very short value, which is masked as a whole text.
             return ""
-        return self._release(text, self._beginning(text, 0))
+        shown, self.pending = self._redactor.redact_start(text)
+        self._begun = self._begun or self.pending != text
+        return shown
 
     def flush(self) -> str:
         """Return the rest at the end of the stream."""
-        text, self.pending = self.pending, ""
-        if not self._begun and text in self._redactor.whole_texts:
-            return self._redactor.whole_texts[text]
-        shown = self._release(text, len(text))
-        self._begun = False
-        return shown
-
-    def _release(self, text: str, open_at: int) -> str:
-        """Mask the text up to where a value could begin, and keep the rest."""
-        shown: list[str] = []
-        position, final = 0, open_at == len(text)
-        pattern = self._redactor.pattern if self._redactor.is_suspect(text) else None
-        while pattern is not None:
-            found = pattern.search(text, position)
-            if found is None or found.start() >= open_at:
-                break
-            shown += [text[position : found.start()], self._mask or self._redactor.mask_of(found)]
-            position = found.end()
-            # A match reached into what was to be kept back: the next beginning is looked for behind it.
-            if position > open_at:
-                open_at = len(text) if final else self._beginning(text, position)
-        shown.append(text[position:open_at])
-        self.pending = text[open_at:]
-        self._begun = self._begun or open_at > 0
-        return "".join(shown)
-
-    def _beginning(self, text: str, position: int) -> int:
-        """Return where a value could begin that is not complete yet; the text's length if nowhere."""
-        if self._start is None:
-            return len(text)
-        size = len(text)
-        near = max(position, size - self._start_longest)  # From here on even a start may be incomplete.
-        for expression, begin, end in (
-            (self._start, max(position, size - self.longest), near),
-            (self._first, near, size),
-        ):
-            for candidate in expression.finditer(text, begin):
-                start = candidate.start()
-                if start >= end:
-                    break
-                if any(one.may_begin(text, start) for one in self._encodings):
-                    return start
-        return size
+        text, begun, self.pending, self._begun = self.pending, self._begun, "", False
+        return self._redactor.redact_part(text) if begun else self._redactor.redact_text(text)
 
 
 class BytesMasker:

@@ -8,7 +8,14 @@ from typing import Any
 from toolcrib.builtin.names import READER
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
-from toolcrib.errors import DeniedError, InvalidInput, RateLimited, SecretMissing, UnavailableError
+from toolcrib.errors import (
+    AuditUnavailable,
+    DeniedError,
+    InvalidInput,
+    RateLimited,
+    SecretMissing,
+    UnavailableError,
+)
 from toolcrib.guard import AuditLog, MaskingFilter, Redactor, encode_field, encode_fields, resolve
 from toolcrib.spec import Caller, Result, SecretSource, Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
@@ -82,8 +89,6 @@ class SecretsStep:
             self._logs.install()
 
 
-_LONGEST_LIST = 512
-"""Characters of a list that only the end of a call has."""
 _NOT_ENFORCED = ("missing", "unprotected", "replaced", "exceeded")
 """Parts of the enforcement report that are written down where they say something."""
 
@@ -124,16 +129,17 @@ class CallAudit:
         else:
             # The arguments are not encoded and masked again: the end repeats what the start wrote.
             start, asked, _ = ctx.start_line
-            self._log.append(event, f"{asked}{ended} start={start}", start=start)
+            try:
+                self._log.append(event, f"{asked}{ended} start={start}")
+            except AuditUnavailable as error:
+                error.message = f"{ctx.tool} ran, but the end of the call is not recorded. {error.message}"
+                error.args, error.retryable = (error.message,), False
+                error.details["started"] = True
+                raise
 
     def _encode(self, ctx: Context) -> str:
         """Return name and arguments as they are written, with secrets masked."""
-        fields = {"name": ctx.tool, "params": _params(ctx.arguments)}
-        body, redactor = encode_fields(fields), self._secrets.redactor
-        # A field that is too long is cut to its size, digest and beginning: the rest of it is not seen here.
-        if redactor is not None and (" cut=" in body or not redactor.clears(body)):
-            body = encode_fields(redactor.redact(fields))
-        return body
+        return encode_fields(self._secrets.mask({"name": ctx.tool, "params": _params(ctx.arguments)}))
 
 
 def was_refused(ctx: Context, result: Result) -> bool:
@@ -168,17 +174,12 @@ def _facts(ctx: Context, result: Result) -> str:
     fields: dict[str, Any] = {} if ctx.call_id is None else {"call": ctx.call_id}
     if details and isinstance(sandbox := details.get("enforcement"), dict):
         fields["sandbox"] = sandbox.get("level")
-        fields |= {f"sandbox_{name}": _short(sandbox[name]) for name in _NOT_ENFORCED if sandbox.get(name)}
+        fields |= {f"sandbox_{name}": sandbox[name] for name in _NOT_ENFORCED if sandbox.get(name)}
     if permit is not None:
         fields.update(approval=permit.approval_id, approver=permit.approver, edited=permit.edited)
     elif ctx.started == 0 and details and isinstance(approval := details.get("approval"), str):
         fields["approval"] = approval
     return encode_fields(fields)
-
-
-def _short(found: list[Any]) -> list[Any] | int:
-    """Return a list, or the number of its items: the end of a call must fit into the room reserved for it."""
-    return found if len(str(found)) <= _LONGEST_LIST else len(found)
 
 
 def _params(arguments: Any) -> Any:

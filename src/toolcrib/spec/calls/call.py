@@ -147,6 +147,11 @@ class Outcome:
     blocks: tuple[dict[str, Any], ...] = ()
     """Content beside the value: MCP's content blocks."""
 
+    def masked(self, mask: Callable[[Any], Any]) -> Outcome:
+        """Return the outcome with each part masked."""
+        warnings, blocks = (tuple(mask(list(part))) for part in (self.warnings, self.blocks))
+        return Outcome(mask(self.value), warnings, mask(self.details), blocks)
+
 
 @dataclass(slots=True)
 class Result:

@@ -31,7 +31,7 @@ def test_one_line_with_what_was_called_by_whom_and_how_it_went(crib: Crib) -> No
     asyncio.run(calls())
     start, first, second = crib.audit_lines()
     assert start.event == "TOOL_STARTED"
-    assert start.fields.pop("process").startswith(f"{os.getpid()}-")
+    assert start.fields.pop("process").startswith(f"{os.getpid()}/")
     assert start.fields == {"name": "mark", "params": {"c": "x"}, "caller": "mcp:desk", "call": "id-1"}
     took = first.fields.pop("ms")
     assert 0 < took < 60_000

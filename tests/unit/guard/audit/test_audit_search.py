@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tracemalloc
 from datetime import UTC, datetime
 from fcntl import LOCK_EX, flock
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.guard import AuditLine, AuditLog, AuditQuery, AuditReader
+from toolcrib.guard import AuditLine, AuditLog, AuditQuery, AuditReader, open_calls, verify
 
 NOON = 1_736_424_000.0  # 2025-01-09T12:00:00Z
 
@@ -169,3 +170,17 @@ def test_a_log_that_is_removed_makes_no_news_of_its_rotated_files(path: Path) ->
     assert list(reader.news(AuditQuery())) == []
     path.write_text("new\n")
     assert [line.raw for line in reader.news(AuditQuery())] == [b"new"]
+
+
+def test_a_start_without_an_end_is_running_or_was_interrupted(path: Path) -> None:
+    with AuditLog(path) as log:
+        ended, running = log.start(" name=ended"), log.start(" name=slow")
+        log.append("TOOL_EXECUTED", f" name=ended start={ended}")
+        # The number of a process that has ended was given to this one, which began at another time.
+        log.record("TOOL_STARTED", name="killed", process=f"{os.getpid()}/1")
+        log.record("TOOL_STARTED", name="odd", process="/etc/1")
+    states = open_calls(newest(path))
+    assert states == {running: "running", running + 2: "interrupted", running + 3: "interrupted"}
+    verdict = verify(path)
+    assert [start.fields["name"] for start in verdict.running] == ["slow"]
+    assert [start.fields["name"] for start in verdict.interrupted] == ["killed", "odd"]

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -73,35 +73,27 @@ def at_offset(offset: int, url_safe: bool = False) -> Encoding:
     return encode
 
 
+def small(url: str) -> str:
+    return re.sub("%..", lambda octet: octet[0].lower(), url)
+
+
 ENCODINGS: dict[str, Encoding] = {
     "plain": str,
     "json": lambda v: json.dumps(v)[1:-1],
     "json, not ASCII": lambda v: json.dumps(v, ensure_ascii=False)[1:-1],
     "orjson": lambda v: orjson.dumps(v).decode()[1:-1],
-    "json in json": lambda v: json.dumps(json.dumps(v))[1:-1],
-    "json in json in json": lambda v: json.dumps(json.dumps(json.dumps(v))),
-    "repr": repr,
-    "repr of bytes": lambda v: repr(v.encode())[2:-1],
-    "repr of bytes, in json": lambda v: json.dumps(repr(v.encode()))[3:-2],
-    "ascii": ascii,
     "url, whole": lambda v: quote(v, safe=""),
     "url, path": quote,
     "url, form": quote_plus,
-    "url, small letters": lambda v: "".join(
-        c if c.isascii() and c.isalnum() else quote(c, safe="").lower() for c in v
-    ),
-    "html": html.escape,
+    "url, small letters": lambda v: small(quote(v, safe="")),
+    "url, form, small letters": lambda v: small(quote_plus(v)),
     "base64": lambda v: base64.b64encode(v.encode()).decode(),
     "base64, for URLs": lambda v: base64.urlsafe_b64encode(v.encode()).decode(),
     "base64, no padding": lambda v: base64.b64encode(v.encode()).decode().rstrip("="),
-    "base64, in a URL": lambda v: quote(base64.b64encode(v.encode()).decode(), safe=""),
-    "base64, in lines": lambda v: base64.encodebytes(v.encode()).decode(),
     **{f"base64 at {n}": at_offset(n) for n in range(7)},
     **{f"base64 for URLs at {n}": at_offset(n, url_safe=True) for n in range(7)},
     "hex": lambda v: v.encode().hex(),
     "HEX": lambda v: v.encode().hex().upper(),
-    "hex with colons": lambda v: v.encode().hex(":"),
-    "HEX with colons, in lines": lambda v: v.encode().hex(":").upper().replace(":", ":\n"),
 }
 
 
@@ -129,14 +121,13 @@ secrets = st.text(st.characters(codec="utf-8"), min_size=4, max_size=40) | st.te
     before="",
     after="",
 )
-def test_no_form_of_a_value_gets_through(value: str, before: str, after: str) -> None:
+def test_no_encoding_of_a_value_gets_through(value: str, before: str, after: str) -> None:
     redactor = Redactor({"TOKEN": value})
     for name, encode in ENCODINGS.items():
         encoded = encode(value)
         out = redactor.redact_text(before + encoded + after)
         if "base64" in name:
-            joined = out.replace("\n", "").replace("-", "+").replace("_", "/")
-            joined = joined.replace("%2B", "+").replace("%2F", "/")
+            joined = out.replace("-", "+").replace("_", "/")
             assert value not in out, name
             assert not any(core in joined for core in cores(value)), name
         elif value.strip() == value:  # What is known by its stripped form leaves the blanks.
@@ -170,13 +161,6 @@ def test_a_value_after_the_base64_of_another_is_masked(before: bytes, between: s
         encoded = base64.b64encode(before + first.encode()).decode()
         masked = Redactor({"A": first, "B": second}).redact(f"{encoded}{between}{second}")
         assert masked.endswith(f"{between}***B***")
-
-
-def test_each_line_of_a_key_is_masked() -> None:
-    key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END KEY-----\n"
-    for written in (key, key.replace("\n", "\\n")):
-        out = Redactor({"KEY": written}).redact_text("second line: hkiG9w0BAQEFAASC\r\n-----END KEY-----")
-        assert out == "second line: ***KEY***\r\n-----END KEY-----"
 
 
 def test_a_value_is_known_without_its_newline() -> None:
@@ -239,12 +223,11 @@ def test_a_very_short_value_is_masked_where_it_is_all_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("TOKEN", "TOKEN"), ("MY_TOKEN", "TOKE"), ("", "****"), ("A", "*A**")]
+    ("name", "value", "mask"),
+    [("TOKEN", "TOKEN", "***"), ("MY_TOKEN", "TOKE", "***"), ("", "****", "███"), ("A", "*A**", "███")],
 )
-def test_a_mask_never_shows_the_value(name: str, value: str) -> None:
-    out = Redactor({name: value}).redact_text(f"x{value}{value}y")
-    assert value not in out
-    assert "***" in out
+def test_a_mask_never_shows_the_value(name: str, value: str, mask: str) -> None:
+    assert Redactor({name: value}).redact_text(f"x{value}{value}y") == f"x{mask}{mask}y"
 
 
 def test_bytes_of_the_environment_that_are_no_utf8_are_masked() -> None:

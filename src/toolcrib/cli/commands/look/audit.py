@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _MOST_NAMED = 10
-"""Interrupted calls that are named."""
+"""Calls without an end that are named."""
 
 
 def _time(value: str) -> datetime:
@@ -72,17 +72,17 @@ def verify_command(store: bool, root: str | None, as_json: bool) -> int:
         if problem.kind in ("cut", "gap"):
             print_note(f"If you removed the log on purpose, move its files away and remove {anchor}")
     if not as_json:
-        _print_interrupted(verdict.interrupted)
+        _print_open("running", verdict.running)
+        _print_open("interrupted", verdict.interrupted)
     return 0 if verdict.ok else 1
 
 
-def _print_interrupted(starts: Sequence[AuditEntry]) -> None:
-    """Print the calls whose process ended before they did: what they did, nobody recorded."""
+def _print_open(state: str, starts: Sequence[AuditEntry]) -> None:
+    """Print the calls without an end."""
     for start in starts[-_MOST_NAMED:]:
-        name = printable(str(start.fields.get("name")))
-        print_note(f"Interrupted: {name}, started in seq {start.seq}. Its process ended before the call did.")
+        print_note(f"seq {start.seq}: {printable(str(start.fields.get('name')))} is {state}.")
     if len(starts) > _MOST_NAMED:
-        print_note(f"{len(starts) - _MOST_NAMED} earlier calls were interrupted as well (see --json).")
+        print_note(f"{len(starts) - _MOST_NAMED} earlier calls are {state} (see --json).")
 
 
 def _print_valid(verdict: Verdict) -> None:
@@ -110,22 +110,20 @@ def _print_valid(verdict: Verdict) -> None:
 @_store_option
 @project_options
 def tail_command(number: int, follow: bool, store: bool, root: str | None, as_json: bool) -> int:
-    """Show the last lines.
+    """Show the last lines, and which calls are running or were interrupted.
 
     With --follow, --json prints one document for each line.
     """
-    from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
+    from toolcrib.guard import AuditQuery, AuditReader
 
-    path, anchor = _places(root, store)
+    path, _ = _places(root, store)
     reader = AuditReader(path)
     with _readable(path):
         found = reader.newest(AuditQuery(), number)
-        interrupted = find_interrupted(path, anchor)
     if as_json and not follow:
-        print_json(_listing(found, interrupted))
+        print_json({"lines": _documents(found)})
         return 0
     _print_lines(found, as_json)
-    _print_interrupted(interrupted)
     try:
         while follow:
             with _readable(path):
@@ -158,17 +156,16 @@ def tail_command(number: int, follow: bool, store: bool, root: str | None, as_js
 @project_options
 def search_command(store: bool, root: str | None, as_json: bool, limit: int, **asked: Any) -> None:
     """Show the lines that match every option, the newest last."""
-    from toolcrib.guard import AuditQuery, AuditReader, find_interrupted
+    from toolcrib.guard import AuditQuery, AuditReader
 
-    path, anchor = _places(root, store)
+    path, _ = _places(root, store)
     with _readable(path), waiting(f"searching {path.name}"):
         found = AuditReader(path).newest(AuditQuery(**asked), limit)
-        interrupted = find_interrupted(path, anchor)
     if as_json:
-        print_json(_listing(found, interrupted))
+        print_json({"lines": [line.as_dict() for line in found]})
         return
-    _print_lines(found, as_json=False)
-    _print_interrupted(interrupted)
+    for line in found:
+        print_result(_shown(line))
     if len(found) == limit:
         print_note(f"These are the newest {limit} lines. To see more, raise --limit.")
     elif not found:
@@ -203,17 +200,20 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _print_lines(lines: list[AuditLine], as_json: bool) -> None:
-    for line in lines:
-        if as_json:
-            print_result(json.dumps(line.as_dict()))
-        else:
-            # The hash means nothing to a person. A line that Toolcrib did not write may hold anything.
-            text = line.raw.decode(errors="replace").partition(" prev=")[0]
-            print_result(printable(text).replace("\t", " "))
+    """Print the newest lines. A call without an end among them is running or was interrupted."""
+    for line, document in zip(lines, _documents(lines), strict=True):
+        state = f" ({document['state']})" if "state" in document else ""
+        print_result(json.dumps(document) if as_json else _shown(line) + state)
 
 
-def _listing(lines: list[AuditLine], interrupted: list[AuditEntry]) -> dict[str, Any]:
-    listing: dict[str, Any] = {"lines": [line.as_dict() for line in lines]}
-    if interrupted:
-        listing["interrupted"] = [start.as_dict() for start in interrupted]
-    return listing
+def _documents(lines: list[AuditLine]) -> list[dict[str, Any]]:
+    from toolcrib.guard import open_calls
+
+    found, states = [line.as_dict() for line in lines], open_calls(lines)
+    return [one | {"state": states[one["seq"]]} if one.get("seq") in states else one for one in found]
+
+
+def _shown(line: AuditLine) -> str:
+    # The hash means nothing to a person. A line that Toolcrib did not write may hold anything.
+    text = line.raw.decode(errors="replace").partition(" prev=")[0]
+    return printable(text).replace("\t", " ")

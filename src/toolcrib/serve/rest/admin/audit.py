@@ -58,9 +58,10 @@ class AuditVerdict(Struct, kw_only=True):
     notices: dict[str, int]
     skipped: list[str]
     """Checks that were not possible, with the reason."""
+    running: list[dict[str, Any]]
+    """Calls without an end whose process still runs."""
     interrupted: list[dict[str, Any]]
-    """Calls whose process ended before they did."""
-    running: int
+    """Calls without an end whose process has ended."""
 
 
 @ROUTES.add("GET", "/audit", "admin", {200: LinePage}, UsageError, AuditUnavailable, query=LinesQuery)
