@@ -101,12 +101,12 @@ _TABLE = {
     "test [ printf": _Program(loads="-v", whole=True),  # bash runs `a[$(…)]` there
     "su runuser": _Program(loads="-c --command"),
     "env": _Program(loads="-S --split-string", takes="-u -C --unset --chdir", command=0),
-    "sudo doas": _Program(takes="-u -g -h -p -C -D -R -T -U -r -t", command=0),
+    "sudo doas": _Program(takes="-u -g -h -p -C -D -R -T -U -r -t --user --group", command=0),
     "timeout": _Program(takes="-s -k --signal --kill-after", command=1),
     "nice ionice": _Program(takes="-n -c -p --adjustment", command=0),
     "time stdbuf": _Program(takes="-f -i -o -e", command=0),
     "nohup setsid builtin command exec busybox toybox": _Program(takes="-a -v -V", command=0),
-    "xargs": _Program(takes="-I -n -P -L -d -E -s -a", command=0),
+    "xargs": _Program(takes="-I -n -P -L -d -E -s -a --max-args --max-procs", command=0),
 }  # fmt: skip
 _PROGRAMS = {name: program for names, program in _TABLE.items() for name in names.split()}
 
@@ -117,12 +117,6 @@ _Words = Sequence[tuple[str, int]]
 def base_name(text: str) -> str:
     """Return the name of a program without its folder."""
     return text.rpartition("/")[2]
-
-
-def runs_script(name: str) -> bool:
-    """Return True for an interpreter whose first operand is a script, such as `python3.12`."""
-    program = _known(name)
-    return program is not None and program.script == 0
 
 
 def is_steering(name: str) -> bool:
@@ -138,8 +132,8 @@ def code_word(words: Sequence[str], *, fed: bool) -> CodeWord | None:
     return next(_code_words([(word, at) for at, word in enumerate(words)], fed=fed), None)
 
 
-def _known(word: str) -> _Program | None:
-    """Return the record of a program; `python3.12` is `python`."""
+def interpreter(word: str) -> _Program | None:
+    """Return the record of an interpreter, or of a program that starts one; `python3.12` is `python`."""
     name = base_name(word)
     return _PROGRAMS.get(name) or _PROGRAMS.get(name.rstrip("0123456789."))
 
@@ -149,7 +143,7 @@ def _code_words(words: _Words, *, fed: bool) -> Iterator[CodeWord]:
     for _ in range(_MOST_COMMANDS):
         if not words:
             return
-        name, program = base_name(words[0][0]), _known(words[0][0])
+        name, program = base_name(words[0][0]), interpreter(words[0][0])
         if VALUE in words[0][0]:
             yield CodeWord(words[0][1], "")
             return
@@ -179,7 +173,7 @@ def _expression(words: _Words) -> Iterator[CodeWord]:
 def _inner(words: _Words) -> _Words:
     """Return the command of an interpreter that an unknown program starts; nothing where none shows."""
     for at, ((word, _), (option, _)) in enumerate(pairwise(words)):
-        if at and _TAKES_CODE.fullmatch(option) and (inner := _known(word)) and inner.command is None:
+        if at and _TAKES_CODE.fullmatch(option) and (inner := interpreter(word)) and inner.command is None:
             return words[at:]
     return ()
 
@@ -212,7 +206,8 @@ def _of_program(
             return _started(name, words[at:], mark, fed=fed)
         elif operands == program.script and program.rest and not given:
             yield from _values(words[at:], name)
-            return _started(name, words[at:], mark, fed=fed)
+            remote = " ".join(word for word, _ in words[at:]).split() if name in ("ssh", "slogin") else ()
+            return [(word, INPUT) for word in remote], fed
         else:
             yield from _values(here if operands == program.script and not given else (), name)
             given |= operands == program.script
@@ -225,11 +220,9 @@ def _of_program(
 
 
 def _started(name: str, words: _Words, mark: str, *, fed: bool) -> tuple[_Words, bool]:
-    """Return the command of a program that starts one; of `xargs`, with the words from its input."""
-    if name in ("ssh", "slogin"):
-        return [(word, INPUT) for word in " ".join(word for word, _ in words).split()], fed
+    """Return the command that a program starts; that of `xargs` with the words from its input."""
     if name != "xargs" or not fed:
-        return (words, fed) if _PROGRAMS[name].command is not None else ((), False)
+        return words, fed
     if not mark:
         return [*words, (VALUE, INPUT)], False
     return [(word.replace(mark, VALUE), INPUT if mark in word else at) for word, at in words], False

@@ -108,6 +108,8 @@ CODE = [
     ("find . " + "-exec find " * 40 + "-exec sh -c {{x}}", "sh"),
 ]
 NAMES_THE_PROGRAM = [
+    "sudo --user root {{x}}",
+    "xargs --max-args 1 {{x}}",
     "ls | xargs {{x}}",
     "env {{x}}",
     "sudo {{x}}",
@@ -139,6 +141,8 @@ ORDINARY = [
     "fd {{x}} src",
     "fd -- {{x}} src",
     "env " * 20 + "ls",
+    "env2 A={{x}} ls",
+    "sudo --user {{x}} ls",
     "pandoc {{x}} -o out.html",
     "gh issue view {{x}}",
     "openssl dgst -sha256 {{x}}",

@@ -6,13 +6,15 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from toolcrib.executors.command.interpreters import runs_script
+from toolcrib.executors.command.interpreters import base_name, interpreter
 from toolcrib.executors.mcp.launch.launchers import is_launcher
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.sandbox.files.paths import Paths, within
 
 _DATA = (".db", ".db3", ".duckdb", ".jsonl", ".log", ".ndjson", ".sqlite", ".sqlite3")
 """Endings of files that programs write, often with others beside them, such as a journal."""
+_RUNTIMES = ("bun", "deno", "dotnet", "go", "java", "ts-node", "tsx")
+"""Further programs that run a script or archive named among their arguments."""
 _INSTEAD = "name a folder below the project's root, such as data, or state permissions.fs"
 _COMMITS = '; to commit to its git, state permissions: {"fs": {"read": ["."], "write": [".git"]}}'
 
@@ -66,14 +68,14 @@ def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], 
 def _texts(launch: Launch, machine: MachineView, code: Iterable[str]) -> Iterator[str]:
     """Yield the arguments that may be paths; those of an interpreter count from its script on."""
     argv = launch.argv
-    script = not is_launcher(argv[0]) and runs_script(argv[0])
+    runs_script = not is_launcher(argv[0]) and (interpreter(argv[0]) or base_name(argv[0]) in _RUNTIMES)
     code = frozenset(code)
     started = [
         at
         for at, word in enumerate(argv)
         if at > 0 and (machine.absolute(word, launch.cwd) in code or argv[at - 1] == "-m")
     ]
-    start = 0 if not script else started[-1] if started else len(argv)
+    start = 0 if not runs_script else started[-1] if started else len(argv)
     for word in argv[start + 1 :]:
         option, equals, value = word.partition("=")
         text = value if equals and option.startswith("-") else word
