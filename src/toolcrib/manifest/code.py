@@ -147,7 +147,7 @@ class _Rule:
         for one in self._file(path):
             if self._paths.is_folder(one):
                 yield CodeFile("link", one, path)
-            elif is_first or self._is_script(self._paths.real(one)):
+            elif is_first or self._is_script(path) or self._is_script(self._paths.real(one)):
                 yield CodeFile("script", one, path)
             elif not within(self._paths.real(one), *self._write):  # What it writes is its data.
                 yield CodeFile("file", one, path)
@@ -208,8 +208,7 @@ class _Rule:
             for name in self._paths.names(here):
                 path = f"{here}/{name}"
                 if self._paths.look(path).kind != stat.S_IFDIR:
-                    # `..data` is the link of a mounted ConfigMap, which leads to another folder each time.
-                    if name != "..data" and path not in self._write:
+                    if path not in self._write:
                         self._add(path, kind, folder)
                 elif name != _CACHE and (kind == "files" or not self._is_other(here, path)):
                     waiting.append(path)

@@ -85,7 +85,9 @@ def test_a_script_that_no_tool_may_read_is_not_shown_as_code(crib: Crib, linked:
     crib.write(".toolcrib/tools/x/run.sh", "echo shown\n")
     script = ".toolcrib/tools/x/link.sh" if linked else ".env"
     args = ["-c", f". .toolcrib/tools/x/run.sh; . {script}"]
-    crib.tool("x", "command", {"entrypoint": "sh", "args": args}, permissions={"fs": {"write": ["."]}})
+    crib.write("out/x", "")
+    fs = {"read": ["."], "write": ["out"]}
+    crib.tool("x", "command", {"entrypoint": "sh", "args": args}, permissions={"fs": fs})
     if linked:
         (crib.root / script).symlink_to("../../../.env")
     said = cli(crib, "review", "--json") + cli(crib, "run", "x") + cli(crib, "trust", "--show")

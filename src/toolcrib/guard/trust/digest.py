@@ -105,7 +105,9 @@ class Digests:
             if (named := _stable(path, paths)) != path:
                 names[path] = named
             part = os.path.relpath(named, _stable(own, paths)) if kind == "files" else named
-            parts[f"{kind}/{part}"] = files[path]
+            # `..data` is the link of a mounted ConfigMap, which leads to another folder each time.
+            if not path.endswith("/..data"):
+                parts[f"{kind}/{part}"] = files[path]
         whole = hashlib.sha256()
         for part, value in sorted(parts.items()):
             # As JSON, one line each: no name can contain the border between two parts and so imitate others.
