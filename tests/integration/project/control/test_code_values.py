@@ -158,7 +158,7 @@ def test_allow_code_runs_without_approval_once_reviewed(crib: Crib) -> None:
         async with crib.open() as project:
             return await project.invoke(Call("count", {"c": "hi"}, caller="mcp:agent"))
 
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     message = failed(asyncio.run(ask()), "approval_required")
     assert "nobody has reviewed this tool" in message
     assert "code: values of a call may be run as code" in message
