@@ -17,8 +17,9 @@ from mcp.client.subscriptions import ToolsListChanged
 from tests.commands import shared_server
 from tests.crib import Crib
 from toolcrib.bundles import BundleBody, Store, read_manifest
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.project import Config
+from toolcrib.project.trust.trust import settings_rows
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Vault
 
@@ -103,7 +104,7 @@ async def test_a_session_hears_of_bundles_that_another_process_changes(
     crib: Crib, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_DATA", str(tmp_path / "data"))
-    Trust(Vault(crib.root)).accept(Config().digest, "ann")
+    Ledger(Vault(crib.root)).accept(settings_rows(Config()), "ann", "terminal")
     reads(crib, "a", "one")
     errors = tmp_path / "errors"
     heard = anyio.Event()

@@ -70,7 +70,7 @@ def test_a_task_outlives_its_server_and_belongs_to_all_processes_of_the_project(
     crib.shell("free")
     crib.write(".toolcrib/config.yml", "approvals: {channels: [cli, elicitation]}\n")
     crib.trust()
-    crib.review("free", "count")
+    crib.trust_tools("free", "count")
     forms = {**TASKS, "elicitation": {"form": {}}}
     first, second = Stdio(crib, forms), Stdio(crib, forms)
     try:

@@ -312,7 +312,7 @@ def test_failures_of_tools_have_their_codes(crib: Crib) -> None:
 @pytest.mark.usefixtures("kernel")
 def test_a_long_call_says_so_on_standard_error(crib: Crib) -> None:
     crib.shell()
-    crib.review("sh")
+    crib.trust_tools("sh")
     done = cli(crib, "run", "sh", "c=sleep 0.6; echo done")
     assert (done.out, done.err) == ("done\n", "sh is running …\n")
     with on_terminal(crib, "run", "sh", "c=echo first; sleep 0.6; echo done") as screen:
@@ -356,7 +356,7 @@ def sleeping(marker: str) -> list[int]:
 @pytest.mark.usefixtures("kernel")
 def test_a_server_that_is_killed_leaves_no_tool(crib: Crib) -> None:
     crib.shell()
-    crib.review("sh")
+    crib.trust_tools("sh")
     marker = f"7{os.getpid()}"
     with Forked(
         [PROGRAM, "serve", "--stdio"],

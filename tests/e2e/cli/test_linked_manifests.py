@@ -80,7 +80,7 @@ def test_a_manifest_that_is_a_link_shows_no_line_of_what_no_tool_may_read(crib: 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_script_that_no_tool_may_read_is_not_shown_as_code(crib: Crib, linked: bool) -> None:
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     crib.write(".env", f"PASSWORD={CANARY}\n")
     crib.write(".toolcrib/tools/x/run.sh", "echo shown\n")
     script = ".toolcrib/tools/x/link.sh" if linked else ".env"
@@ -91,7 +91,7 @@ def test_a_script_that_no_tool_may_read_is_not_shown_as_code(crib: Crib, linked:
     if linked:
         (crib.root / script).symlink_to("../../../.env")
     said = cli(crib, "review", "--json") + cli(crib, "run", "x") + cli(crib, "trust", "--show")
-    crib.review("x")
+    crib.trust_tools("x")
     kept = [path.read_text() for path in Vault(crib.root).path.glob("reviewed/*")]
     assert "echo shown" in said
     assert "closed to tools, so it is not shown" in said
@@ -189,7 +189,7 @@ def test_a_tool_mounted_from_a_config_map_runs(crib: Crib) -> None:
 
 def test_a_tool_mounted_again_from_a_config_map_needs_no_other_review(crib: Crib) -> None:
     """Each mount has a version folder of another name; `$0` and the files beside it are found as ever."""
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     (crib.root / "out").mkdir()
     folder = crib.home / "tools/hello"
     folder.mkdir()
@@ -202,7 +202,7 @@ def test_a_tool_mounted_again_from_a_config_map_needs_no_other_review(crib: Crib
     }
     mounted(folder, files)
     assert failed(crib.call("hello"), "approval_required")
-    crib.review("hello")
+    crib.trust_tools("hello")
 
     async def lock() -> None:
         async with crib.open() as project:

@@ -15,9 +15,9 @@ from mcp.client import Client
 
 from tests.commands import shared_server
 from tests.crib import Crib
-from tests.e2e.deciding.test_first_use import Person
-from tests.e2e.deciding.test_first_use import origin as origin_fixture
 from tests.e2e.deciding.test_started import ann as ann_fixture
+from tests.e2e.deciding.test_trust_tools import Person
+from tests.e2e.deciding.test_trust_tools import origin as origin_fixture
 from toolcrib import Project
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -36,7 +36,7 @@ def change(root: Path, said: str) -> None:
 
 @pytest.fixture
 def person(origin: Crib, ann: Callable[[], Person]) -> Person:
-    """A person with a reviewed tool whose every call needs approval."""
+    """A person with a trusted tool whose every call needs approval."""
     origin.tool(
         "t",
         "command",

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
-from tests.e2e.deciding.test_first_use import Person, commit
-from tests.e2e.deciding.test_first_use import origin as origin_fixture
+from tests.e2e.deciding.test_trust_tools import Person, commit
+from tests.e2e.deciding.test_trust_tools import origin as origin_fixture
 from tests.mcp_servers import RAW
 from toolcrib import Project
 
@@ -58,7 +58,7 @@ def server(crib: Crib, *argv: str) -> None:
     command, *args = argv
     crib.write("servers/s.py", SERVER)
     crib.write("s.sh", "exec python3 servers/s.py\n")
-    settings = {"review": "off", "mcp_servers": {"raw": {"command": command, "args": args}}}
+    settings = {"mcp_servers": {"raw": {"command": command, "args": args}}}
     crib.write(".toolcrib/config.yml", json.dumps(settings))
 
 

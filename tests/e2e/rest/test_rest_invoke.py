@@ -99,7 +99,7 @@ class Bundle:
 
     async def review(self, slug: str) -> None:
         async with Project.open(self.server.root, data=self.server.data) as project:
-            project.review(project.get(project.bundles.name(self.id, slug, "v1")), "ann")
+            project.trust.trust(project.get(project.bundles.name(self.id, slug, "v1")), "ann")
 
     def invoke(self, slug: str, args: dict[str, Any] | None = None, **headers: str) -> Reply:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

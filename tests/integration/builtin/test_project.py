@@ -14,7 +14,7 @@ from tests.crib import Crib, accept
 from toolcrib import Agent, Project
 from toolcrib.builtin.names import NAMES
 from toolcrib.errors import ConfigError, NotTrusted, ToolcribError
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.project.worker.supervisor import serve_worker
 from toolcrib.spec import Call
 from toolcrib.state import Message, Outbox, Vault
@@ -152,7 +152,7 @@ async def test_an_agent_reads_on_in_what_was_cut_for_it(crib: Crib) -> None:
 
 
 async def test_an_agent_of_a_project_that_nobody_accepted_switches_nothing_on(crib: Crib) -> None:
-    Trust(Vault(crib.root)).revoke()
+    Ledger(Vault(crib.root)).revoke()
     crib.write(".toolcrib/agents/reader.yml", AGENT)
     async with Project.open(crib.root) as project:
         with pytest.raises(NotTrusted):
@@ -227,7 +227,7 @@ async def test_what_can_change_something_needs_a_review_first(crib: Crib) -> Non
     async with Project.open(crib.root) as project:
         assert (await project.call("read_file", {"path": "a.txt"})).unwrap() == "hello"
         assert (await refused(project, "write_file", path="b", content="x")).code == "approval_required"
-        project.review(project.get("write_file"), "ann")
+        project.trust.trust(project.get("write_file"), "ann")
         assert (await project.call("write_file", {"path": "b", "content": "x"})).ok
     crib.write(".toolcrib/config.yml", SETTINGS + "  more: {path: sub, write: true}\n")
     (crib.root / "sub").mkdir()

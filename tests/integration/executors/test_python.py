@@ -342,7 +342,7 @@ def test_an_interpreter_that_came_with_the_project_is_not_started_outside_of_the
     (crib.root / ".venv/bin/python").symlink_to(evil)
     crib.python("def run(): return 1", config={"venv": ".venv"})
     project = crib.open()
-    assert project.first_use.reasons(project.toolset.get("py")) == ("run .venv/bin/python",)
+    assert project.trust.reasons(project.toolset.get("py")) == ("run .venv/bin/python",)
     crib.write(".toolcrib/config.yml", "review: off")
     crib.trust()
 

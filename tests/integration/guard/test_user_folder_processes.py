@@ -15,7 +15,7 @@ import pytest
 
 from tests.commands import Forked
 from toolcrib.errors import InvalidToken
-from toolcrib.guard import Tokens, Trust
+from toolcrib.guard import SETTINGS, Ledger, Tokens
 from toolcrib.state import Vault
 
 A, B = "a" * 64, "b" * 64
@@ -23,15 +23,15 @@ A, B = "a" * 64, "b" * 64
 TRUSTER = textwrap.dedent("""
     import sys
     from pathlib import Path
-    from toolcrib.guard import Trust
+    from toolcrib.guard import SETTINGS, Ledger, Trusted
     from toolcrib.state import Vault
 
-    trust = Trust(Vault(Path(sys.argv[1]), Path(sys.argv[2])))
-    trust.accept("a" * 64, "ann")
+    ledger = Ledger(Vault(Path(sys.argv[1]), Path(sys.argv[2])))
+    ledger.accept([Trusted(SETTINGS, "a" * 64)], "ann", "terminal")
     print("ready", flush=True)
     while True:
-        trust.accept("b" * 64, "ann")
-        trust.accept("a" * 64, "ann")
+        ledger.accept([Trusted(SETTINGS, "b" * 64)], "ann", "terminal")
+        ledger.accept([Trusted(SETTINGS, "a" * 64)], "ann", "terminal")
 """)
 
 CREATOR = textwrap.dedent("""
@@ -68,12 +68,12 @@ def test_trust_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
             seen = set()
             deadline = time.monotonic() + 0.05 * (turn + 1)
             while time.monotonic() < deadline:
-                current = Trust(vault).current()
+                current = Ledger(vault).last(SETTINGS)
                 assert current is not None, "a reader never finds it missing or half written"
                 seen.add(current.digest)
             os.kill(process.pid, signal.SIGKILL)
         assert seen <= {A, B}
-        current = Trust(vault).current()
+        current = Ledger(vault).last(SETTINGS)
         assert current is not None
         assert current.digest in (A, B)
 

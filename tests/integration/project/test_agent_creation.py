@@ -19,11 +19,9 @@ from toolcrib.errors import (
     RateLimited,
     ToolcribError,
 )
-from toolcrib.guard import Trust
-from toolcrib.project import create_agent, load_config
+from toolcrib.project import create_agent
 from toolcrib.project.authoring.agent_import import import_agent, importable
 from toolcrib.runs.agents import Agent
-from toolcrib.state import Vault
 
 HELPER: dict[str, Any] = {
     "model": "scripted",
@@ -39,7 +37,7 @@ def crib(tmp_path: Path) -> Crib:
     ceiling = {"security": {"max_permissions": {"fs": {"read": ["notes"], "write": []}}}}
     settings = {**ceiling, "limits": {"created_tools": 2}}
     crib.write(".toolcrib/config.yml", json.dumps(settings))
-    Trust(Vault(crib.root)).accept(load_config(crib.home / "config.yml").digest, "ann")
+    crib.trust()
     for name, folder in (("look", "notes"), ("reach", ".")):
         config = {"action": "read", "path": "${path}"}
         schema = {"path": {"type": "string"}}
@@ -64,8 +62,8 @@ async def test_an_agent_makes_an_agent_that_runs_only_after_a_review(crib: Crib)
                 project.runs.start(None, asked, "Go.")
         assert project.agents.listed() == {}
 
-        (waiting,) = [sheet for sheet in project.first_use.sheets()[0] if sheet.waits]
-        project.review(waiting.tool, "ann", waiting.digest)
+        (waiting,) = [sheet for sheet in project.trust.sheets()[0] if sheet.waits]
+        project.trust.trust(waiting.tool, "ann", waiting.digest)
         run = project.runs.find(project.runs.start(None, boss, "Go."))
         assert run.state == "ready"
         assert project.agents.listed() == {"helper": ("look",)}

@@ -31,11 +31,9 @@ from toolcrib.errors import (
     StateUnavailable,
     ToolcribError,
 )
-from toolcrib.guard import Trust
-from toolcrib.project import create_tool, load_config
+from toolcrib.project import create_tool
 from toolcrib.project.authoring.creation import draft, publish
 from toolcrib.spec import Tool
-from toolcrib.state import Vault
 
 PRINTED: dict[str, Any] = {"network": True, "fs": {"read": ["."], "write": [".glee/"]}, "secrets": []}
 """The ceiling as the Glee documentation prints it."""
@@ -86,7 +84,7 @@ def ceiling(crib: Crib, **permissions: Any) -> None:
     """Settings with this ceiling, trusted by the person whose project it is."""
     settings = {"security": {"max_permissions": permissions}}
     crib.write(f"{crib.home.name}/config.yml", json.dumps(settings))
-    Trust(Vault(crib.root)).accept(load_config(crib.home / "config.yml").digest, "ann")
+    crib.trust()
 
 
 def made(crib: Crib) -> list[str]:
@@ -389,7 +387,7 @@ def test_what_cannot_be_written_down_is_not_made(crib: Crib) -> None:
     with pytest.raises(AuditUnavailable):
         create_tool(project, "hello", ECHO, "claude")
     assert made(crib) == []
-    assert project.first_use.reviews.creators() == {}
+    assert project.trust.ledger.makers() == {}
 
 
 # -- what a made tool may do -----------------------------------------------------------------------
@@ -406,7 +404,7 @@ def test_approval_holds_whatever_the_agent_or_a_later_manifest_says(crib: Crib, 
     assert "claude" in message
     # Who has looked at what it says now has taken it over.
     project = crib.open()
-    project.review(project.get("hello"), "ann")
+    project.trust.trust(project.get("hello"), "ann")
     assert crib.call("hello").unwrap() == "hello\n"
 
 
@@ -490,4 +488,4 @@ def test_of_processes_that_race_for_a_name_exactly_one_gets_it(crib: Crib) -> No
     assert len({name.lower() for name in names}) == 20
     project = Project.open(crib.root)
     created = {entry.fields["name"]: entry.fields["creator"] for entry in crib.audit()}
-    assert project.first_use.reviews.creators() == created
+    assert project.trust.ledger.makers() == created

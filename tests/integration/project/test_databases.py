@@ -16,7 +16,6 @@ from tests.crib import Crib
 from tests.postgres import PostgresProcess
 from toolcrib import Project
 from toolcrib.errors import ConfigError, UsageError
-from toolcrib.guard import Trust
 from toolcrib.state import Vault, name_database
 
 
@@ -35,7 +34,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def shop(crib: Crib) -> Crib:
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     crib.shell("dear", approval={"required": True, "reason": "it is dear"})
     crib.shell("plain")
     return crib
@@ -61,8 +60,7 @@ def ask_and_approve(crib: Crib) -> None:
 
 
 def trust(crib: Crib) -> None:
-    vault = Vault(crib.root)
-    Trust(vault).accept(Project.inspect(crib.root).config.digest, "ann")
+    Project.inspect(crib.root).trust.accept("ann", settings=True)
 
 
 def test_a_call_that_needs_no_database_opens_none(shop: Crib, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,8 @@ def guarded(crib: Crib) -> Crib:
     crib.write(".toolcrib/config.yml", SETTINGS)
     crib.write("guards/g.py", CODE)
     crib.shell()
-    crib.accept = "reviewed"
-    crib.review("sh")
+    crib.accept = "trusted"
+    crib.trust_tools("sh")
     return crib
 
 

@@ -26,7 +26,7 @@ def test_only_the_watched_tool_is_watched_and_only_in_this_project(crib: Crib) -
     crib.write("data/a", "x")
     crib.shell("one")
     crib.shell("two", permissions={"fs": {"read": ["data"]}})
-    crib.review("one")
+    crib.trust_tools("one")
 
     async def both() -> Trace:
         async with crib.open() as project:

@@ -25,7 +25,7 @@ from toolcrib.errors import (
     NotTrusted,
     ToolFailed,
 )
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.manifest import diagnostics_of
 from toolcrib.project import Project
 from toolcrib.runs.agents import Agent
@@ -258,8 +258,8 @@ def test_a_wrong_file_says_what_is_wrong(text: str, says: str) -> None:
 
 def test_nothing_of_an_unaccepted_project_runs(crib: Crib) -> None:
     flow(crib, "up", {"id": "a", "tool": "upper"})
-    crib.accept = "reviewed"
-    Trust(Vault(crib.root)).revoke()
+    crib.accept = "trusted"
+    Ledger(Vault(crib.root)).revoke()
     project = crib.open()
     with pytest.raises(NotTrusted):
         project.workflows.get("up")

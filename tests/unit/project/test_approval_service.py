@@ -49,7 +49,7 @@ def project(crib: Crib) -> Project:
 
 def asking(project: Project, amount: Any = 7, **more: Any) -> Any:
     arguments = canonical({"amount": amount, "to": "bob"})
-    digest = project.first_use.digest_of(project.get("pay"))
+    digest = project.trust.digest_of(project.get("pay"))
     return ask(0, arguments=arguments, **{"tool_digest": digest, **more})
 
 
@@ -164,9 +164,7 @@ def test_an_approval_that_cannot_be_written_down_does_not_count(project: Project
     taken.touch()
     log = AuditLog(taken / "tools.log")
     approvals = project.approval_service.approvals
-    unwritable = ApprovalService(
-        approvals, project.get, project.first_use, log, project.redact, project.config
-    )
+    unwritable = ApprovalService(approvals, project.get, project.trust, log, project.redact, project.config)
     waiting = waits(project)
     with pytest.raises(AuditUnavailable):
         unwritable.approve(waiting.id, "ada")
@@ -190,7 +188,7 @@ def test_secrets_are_masked_in_what_is_shown_and_written_but_not_in_what_runs(cr
     project = crib.open()
     secret = crib.secrets["TOKEN"]
     arguments = canonical({"amount": 1, "to": secret})
-    digest = project.first_use.digest_of(project.get("pay"))
+    digest = project.trust.digest_of(project.get("pay"))
     question = ask(arguments=arguments, tool_digest=digest, reason=f"for {secret}")
     waiting = project.approval_service.approvals.seek(question)
     assert isinstance(waiting, Approval)

@@ -64,7 +64,6 @@ security:
             "models",
             "policy",
             "retry",
-            "review",
             "roots",
             "sandbox",
             "secrets",

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.errors import ConfigError
-from toolcrib.guard import Condition, Rule, Rules, Trust
+from toolcrib.guard import Condition, Ledger, Rule, Rules
 from toolcrib.project import Config, load_config
+from toolcrib.project.trust.trust import settings_rows
 from toolcrib.spec import Permissions
 from toolcrib.state import Vault
 
@@ -43,7 +44,6 @@ policy:
         they cannot be undone
     - effect: allow
 approvals: {channels: [cli, cli, elicitation], ttl_hours: 1}
-review: off
 limits: {calls_per_minute: 60, concurrency: 4}
 """,
     )
@@ -66,15 +66,14 @@ limits: {calls_per_minute: 60, concurrency: 4}
         True,
     )
     assert (found.approval_channels, found.approval_ttl_hours) == (("cli", "elicitation"), 1.0)
-    assert (found.review, found.calls_per_minute, found.concurrency) == ("off", 60, 4)
+    assert (found.calls_per_minute, found.concurrency) == (60, 4)
 
 
 def test_the_defaults(tmp_path: Path) -> None:
-    for text in ("", "policy:\napprovals:\nreview:\n", "policy: {rules: }", "policy: {rules: []}"):
+    for text in ("", "policy:\napprovals:\nlimits:\n", "policy: {rules: }", "policy: {rules: []}"):
         assert config(tmp_path, text) == Config()
     assert Config().policy == Rules("allow", (), False)
     assert (Config().approval_channels, Config().approval_ttl_hours) == (("cli", "page"), 168.0)
-    assert Config().review == "ask"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +131,6 @@ def test_the_defaults(tmp_path: Path) -> None:
         ("approvals: {channels: cli}", "1:13", "must be a list", None),
         ("approvals: {ttl_hours: 0}", "1:24", "a number from 0.01 to 8,784", None),
         ("approvals: {ttl_hours: .inf}", "1:24", "", None),
-        ("review: never", "1:9", "one of: ask, off", None),
-        ("review: true", "1:9", "one of: ask, off", None),
         ("limits: {calls_per_minute: 0}", "1:28", "from 1 to 1,000,000", None),
         ("limits: {concurrency: 1.5}", "1:23", "a whole number", None),
     ],
@@ -189,8 +186,6 @@ def test_there_are_not_endlessly_many_rules(tmp_path: Path) -> None:
         ({"approvals": {"ttl_hours": 8000}}, ["approvals.ttl_hours"], {"approvals": {"ttl_hours": 168}}),
         ({"database": "sqlite"}, [], ...),
         ({"database": "postgresql://u@db.example.com/x"}, ["database"], {}),
-        ({"review": "off"}, ["review"], {}),
-        ({"review": "ask"}, [], ...),
         ({"security": {"max_permissions": None}}, [], ...),
         ({"security": {"max_permissions": {"network": False, "fs": None, "secrets": []}}}, [], ...),
         (
@@ -236,7 +231,6 @@ policy:
   self_approval: true
   rules: [{effect: allow, tools: [a]}]
 security: {max_permissions: {network: true}, allowed_hosts: [x.org]}
-review: off
 approvals: {channels: [elicitation, page], ttl_hours: 1000}
 limits: {timeout_ms: 7}
 """
@@ -248,7 +242,6 @@ def test_what_narrows_counts_at_once_and_what_weakens_waits(tmp_path: Path) -> N
         "approvals.channels",
         "approvals.ttl_hours",
         "policy.self_approval",
-        "review",
         "security.max_permissions",
     ]
     safe = found.narrowed()
@@ -257,27 +250,26 @@ def test_what_narrows_counts_at_once_and_what_weakens_waits(tmp_path: Path) -> N
     assert safe.timeout_ms == 7
     assert safe.max_permissions == Permissions()
     assert (safe.approval_channels, safe.approval_ttl_hours) == (("page",), 168.0)
-    assert safe.review == "ask"
     # What trust is bound to is the file on disk, not what is left of it.
     assert safe.digest == found.digest
     assert safe.weakening() == found.weakening()
 
 
 def test_settings_count_once_trusted_and_until_a_byte_changes(tmp_path: Path) -> None:
-    trust = Trust(Vault(tmp_path, tmp_path / "data"))
+    ledger = Ledger(Vault(tmp_path, tmp_path / "data"))
     found = config(tmp_path, HOSTILE)
-    assert found.effective(trust) == (found.narrowed(), found.weakening())
-    trust.accept(found.digest, "ann")
-    assert found.effective(trust) == (found, [])
+    assert found.effective(ledger) == (found.narrowed(), found.weakening())
+    ledger.accept(settings_rows(found), "ann", "terminal")
+    assert found.effective(ledger) == (found, [])
     for changed in (HOSTILE + " ", HOSTILE.replace("1000", "2000"), "\ufeff" + HOSTILE, HOSTILE + "#\n"):
-        assert config(tmp_path, changed).effective(trust)[1]
-    assert config(tmp_path, HOSTILE).effective(trust)[1] == []
+        assert config(tmp_path, changed).effective(ledger)[1]
+    assert config(tmp_path, HOSTILE).effective(ledger)[1] == []
 
 
 def test_settings_that_weaken_nothing_ask_nobody(tmp_path: Path) -> None:
     found = config(tmp_path, "policy: {default: deny}")
     data = tmp_path / "data"
-    assert found.effective(Trust(Vault(tmp_path, data))) == (found, [])
+    assert found.effective(Ledger(Vault(tmp_path, data))) == (found, [])
     assert not data.exists()
 
 
@@ -311,7 +303,6 @@ _BLOCKS = st.fixed_dictionaries(
                 "ttl_hours": st.integers(1, 500),
             },
         ),
-        "review": st.sampled_from(["ask", "off", None]),
         "security": st.fixed_dictionaries(
             {},
             optional={
@@ -343,7 +334,6 @@ def test_untrusted_settings_are_never_weaker_than_none_nor_than_themselves(
     assert set(safe.approval_channels) <= set(found.approval_channels) & {"cli", "page"}
     assert safe.approval_ttl_hours <= min(found.approval_ttl_hours, 168)
     assert not safe.policy.self_approval
-    assert safe.review == "ask"
     assert safe.max_permissions in (None, Permissions())
     # What narrows is as it is written.
     assert (safe.policy.default, safe.policy.rules) == (found.policy.default, found.policy.rules)
@@ -373,8 +363,6 @@ _WORDS = st.sampled_from(
             "channels",
             "cli",
             "ttl_hours",
-            "review",
-            "off",
             "limits",
         ),
         *(

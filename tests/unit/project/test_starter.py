@@ -17,7 +17,7 @@ from tests.commands import complete
 from toolcrib.errors import StateUnavailable, UsageError
 from toolcrib.manifest import lint_tree, load
 from toolcrib.project import Config, find, load_config
-from toolcrib.project.authoring.starter import make, review
+from toolcrib.project.authoring.starter import make, trust
 from toolcrib.project.config.settings import KEYS
 
 
@@ -109,13 +109,13 @@ def test_what_is_there_is_left_alone_and_links_are_not_followed(tmp_path: Path) 
     assert (home / ".gitignore").read_text() == "mine"
 
 
-def test_a_tool_counts_as_reviewed_only_if_all_of_its_files_were_written_here(tmp_path: Path) -> None:
-    assert review(make(tmp_path / "new", examples=True), "ann") == 3
+def test_a_tool_is_trusted_only_if_all_of_its_files_were_written_here(tmp_path: Path) -> None:
+    assert trust(make(tmp_path / "new", examples=True), "ann") == 3
     for name, text in (("tools/repo_stats.py", "import evil"), ("scripts/scan_todos.sh", "evil")):
         file = tmp_path / "old" / name
         file.parent.mkdir(parents=True)
         file.write_text(text)
-    assert review(make(tmp_path / "old", examples=True), "ann") == 1
+    assert trust(make(tmp_path / "old", examples=True), "ann") == 1
 
 
 def test_who_makes_the_same_project_at_once_makes_one(tmp_path: Path) -> None:

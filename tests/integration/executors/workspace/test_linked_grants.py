@@ -23,7 +23,7 @@ def shown(crib: Crib, tool: str) -> list[str]:
 
     async def sheet() -> list[str]:
         async with crib.open() as project:
-            return project.first_use.sheet(project.get(tool)).touches
+            return project.trust.sheet(project.get(tool)).touches
 
     return asyncio.run(sheet())
 
@@ -50,7 +50,7 @@ def test_review_pins_the_target_of_a_link(crib: Crib) -> None:
     (crib.root / "shared/out").symlink_to("../real")
     refused(crib)
     assert "shared/out is a link to real" in shown(crib, "file")
-    crib.review("command", "file")
+    crib.trust_tools("command", "file")
     assert crib.call("file").ok
     assert crib.call("command", {"c": "rm shared/out/made"}).ok
     crib.sh("ln -sfn ../.git shared/out", "maker")
@@ -63,7 +63,7 @@ def test_the_reviewed_target_is_not_replaced_by_a_folder(crib: Crib) -> None:
     arrange(crib, "shared/out")
     (crib.root / "real").mkdir()
     (crib.root / "shared/out").symlink_to("../real")
-    crib.review("file")
+    crib.trust_tools("file")
     crib.sh("rm shared/out; mkdir shared/out", "maker")
     assert "not where it led at the review" in failed(crib.call("file"), "permission_denied")
 
@@ -76,7 +76,7 @@ def test_a_link_outside_of_the_project_that_a_tool_could_have_made(crib: Crib) -
     crib.shell("reader", permissions={"fs": {"read": [str(outside / "out")]}})
     (outside / "out").symlink_to("data")
     assert "symbolic link" in failed(crib.call("reader", {"c": "true"}), "permission_denied")
-    crib.review("reader")
+    crib.trust_tools("reader")
     assert crib.call("reader", {"c": f"ls {outside}/out/"}).ok
     crib.sh(f"ln -sfn ../secret {outside}/out", "maker")
     assert "symbolic link" in failed(

@@ -340,7 +340,7 @@ async def test_a_tool_that_reaches_out_is_reviewed_and_again_when_it_changes(
         assert isinstance(result.error, ApprovalRequired)
         assert "nobody has reviewed" in result.error.message
     tool = project.get("get")
-    project.review(tool, "ann")
+    project.trust.trust(tool, "ann")
     assert not isinstance((await project.call("get")).error, ApprovalRequired)
     store.switch_tool(mine, "get", "1", enabled=False)
     store.switch_tool(mine, "get", "1", enabled=True)

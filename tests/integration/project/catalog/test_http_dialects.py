@@ -281,10 +281,10 @@ async def test_the_projects_list_of_hosts_holds(crib: Crib) -> None:
 async def test_somebody_else_is_asked_to_wait_until_a_person_has_looked(crib: Crib) -> None:
     async with at_hand() as (server, url):
         a_tool(crib, url, "/echo")
-        crib.accept = "reviewed"
+        crib.accept = "trusted"
         async with crib.open() as project:
             first = await project.invoke(Call("weather", {"city": "x"}, caller="mcp:x"))
             assert "nobody has reviewed this tool" in failed(first, "approval_required")
-            project.review(project.get("weather"), "ann")
+            project.trust.trust(project.get("weather"), "ann")
             second = await project.invoke(Call("weather", {"city": "x"}, caller="mcp:x"))
         assert (second.ok, len(server.got)) == (True, 1)

@@ -224,7 +224,7 @@ def test_lint_knows_the_tools_in_other_formats_that_agents_and_workflows_name(cr
 
 
 def test_an_agent_waits_until_a_person_has_looked_at_a_source(crib: Crib) -> None:
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     crib.write("pack.yaml", PACK)
     crib.write("out/words", "")
     granted = {"network": {"allow": ["api.example.com"]}, "fs": {"read": ["."], "write": ["out"]}}
@@ -236,7 +236,7 @@ def test_an_agent_waits_until_a_person_has_looked_at_a_source(crib: Crib) -> Non
     async def both() -> list[Any]:
         async with crib.open() as project:
             first = await once(project)
-            project.review(project.get("keep"), "ann")
+            project.trust.trust(project.get("keep"), "ann")
             return [first, await once(project)]
 
     first, second = asyncio.run(both())

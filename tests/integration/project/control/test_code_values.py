@@ -172,7 +172,7 @@ def test_with_allow_code_it_loads_and_a_review_shows_that(crib: Crib) -> None:
         async with crib.open() as project:
             return await project.invoke(Call("count", {"c": "hi"}, caller="mcp:agent"))
 
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     message = failed(asyncio.run(ask()), "approval_required")
     assert "nobody has reviewed this tool" in message
     assert "code: values of a call may be run as code" in message

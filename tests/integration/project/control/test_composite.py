@@ -374,7 +374,7 @@ def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
     crib.tool("clean", "command", config, permissions={"fs": {"write": ["."]}})
     crib.write(".toolcrib/tools/clean/run.sh", "rm -rf build\n")
     composite(crib, {"id": "one", "tool": "clean"}, approval={"required": True, "reason": "it is much"})
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     result = crib.call("all", {}, wait="pending")
     assert result.status == "pending", result.error
     for words in (("review", "all"), ("approvals", "show", "--last")):
@@ -389,7 +389,7 @@ def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
         assert "| rm -rf build" in facts["review"][-1]
         assert (asked is None) is long  # What does not fit is for the terminal: nothing is cut off.
         assert long or "    1 | rm -rf build" in str(asked)
-    crib.review("clean", "all")
+    crib.trust_tools("clean", "all")
     crib.write(".toolcrib/tools/clean/run.sh", "rm -rf src\n")
     shown = cli(crib, "review", "all").out
     assert "changed since then: step/clean" in shown

@@ -301,7 +301,7 @@ async def invoke(
 async def review(crib: Crib, tool: str) -> None:
     """Accept a tool that runs what its argument says, as other callers need it."""
     async with crib.open() as project:
-        project.review(project.get(tool), "ann")
+        project.trust.trust(project.get(tool), "ann")
 
 
 async def test_a_token_is_verified_on_each_call(crib: Crib) -> None:
@@ -309,7 +309,7 @@ async def test_a_token_is_verified_on_each_call(crib: Crib) -> None:
     caller = tokens.verify(tokens.create("ci", ["invoke"], owner="ann"))
     counting(crib)
     async with crib.open() as project:
-        project.review(project.get("count"), "ann")
+        project.trust.trust(project.get("count"), "ann")
         project.toolset.register("plain", lambda: 1)
         assert (await project.invoke(Call("plain", {}, "token:ci", identity=caller))).ok
         assert [tool.name for tool in project.tools("token:ci", caller)] == ["count", "plain"]

@@ -41,13 +41,13 @@ def program(folder: Path, said: str) -> None:
 
 def made(crib: Crib, fs: dict[str, list[str]], **more: Any) -> Path:
     """A reviewed command tool whose script and library lie beside its manifest."""
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     config = {"entrypoint": ".toolcrib/tools/t/run.sh"}
     folder = crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs}, **more)
     (crib.root / "out").mkdir()
     crib.write("beside.txt", "beside")
     program(folder, "good")
-    crib.review("t")
+    crib.trust_tools("t")
     return folder
 
 
@@ -135,7 +135,7 @@ def test_a_running_script_keeps_its_files(
         "#!/bin/sh\ntouch out/began; while [ ! -e out/go ]; do sleep 0.01; done; . ${0%/*}/lib.sh; cat $0\n"
     )
     (folder / "run.sh").write_text(waits)
-    crib.review("t")
+    crib.trust_tools("t")
 
     async def main() -> Result:
         async with crib.open() as project:
@@ -159,7 +159,7 @@ def test_a_tool_sees_its_grants_as_before(crib: Crib) -> None:
         "for f in new .toolcrib/new ${0%/*}/new; do touch $f && echo made $f; done\n"
         "mv .toolcrib/tools gone && echo moved; mv .toolcrib gone && echo moved; echo 1 >out/x\n"
     )
-    crib.review("t")
+    crib.trust_tools("t")
     result = crib.call("t")
     assert result.unwrap() == "besidebesidelib.sh\nrun.sh\ntool.yml\n"
     assert (crib.root / "out/x").read_text() == "1\n"
@@ -168,14 +168,14 @@ def test_a_tool_sees_its_grants_as_before(crib: Crib) -> None:
 
 
 def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     (crib.root / "out").mkdir()
     crib.write("scripts/s.sh", "sleep 0.02; grep '#' $0 # good\n")
     fs = {"read": ["scripts"], "write": ["out"]}
     config = {"entrypoint": "sh", "args": ["-o", "errexit", "scripts/s.sh"]}
     crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs})
     crib.python("def run():\n    return 'good'\n", permissions={"fs": {"write": ["out"]}})
-    crib.review("t", "py")
+    crib.trust_tools("t", "py")
     module = crib.home / "tools/py/mod.py"
 
     def change(number: int) -> None:
@@ -198,8 +198,8 @@ def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
     assert "evil" not in str([one.value for one in asyncio.run(main())])
 
 
-def test_a_folder_that_a_tool_names_under_files_is_part_of_its_review(crib: Crib) -> None:
-    crib.accept = "reviewed"
+def test_a_folder_that_a_tool_names_under_files_is_part_of_its_digest(crib: Crib) -> None:
+    crib.accept = "trusted"
     (crib.root / "out").mkdir()
     crib.write("shop/report.py", "SAID = 'good'\n")
     code = "from shop.report import SAID\ndef run():\n    return SAID\n"
@@ -207,7 +207,7 @@ def test_a_folder_that_a_tool_names_under_files_is_part_of_its_review(crib: Crib
     crib.python(code, **named)
     config = {"entrypoint": "python3", "args": ["-c", "from shop.report import SAID; print(SAID)"]}
     crib.tool("t", "command", config, outputs={"format": "text"}, **named)
-    crib.review("t", "py")
+    crib.trust_tools("t", "py")
     assert (crib.call("py").unwrap(), crib.call("t").unwrap()) == ("good", "good\n")
     crib.write("shop/report.py", "SAID = 'evil'\n")
     for name in ("py", "t"):
@@ -256,7 +256,7 @@ def test_nothing_is_copied_again_while_the_files_are_as_they_were(
             shutil.rmtree(project.vault.folder / "code")  # It may be removed at any time.
             assert (await project.call("t")).unwrap() == said(crib, "good")
             program(folder, "new")
-            project.review(project.get("t"), "ann")
+            project.trust.trust(project.get("t"), "ann")
             assert (await project.call("t")).unwrap() == said(crib, "new")
 
     asyncio.run(main())

@@ -204,7 +204,7 @@ def test_a_server_that_runs_hears_of_the_answer(origin: Crib, ann: Callable[...,
     async def before_and_after() -> list[Result]:
         async with Project.open(person.root) as project:
             first = await project.call("wipe")
-            project.first_use.accept_project("ann", project.first_use.sheets()[0])
+            project.first_use.accept_project("ann", project.trust.sheets()[0])
             return [first, await project.call("wipe")]
 
     first, second = asyncio.run(before_and_after())

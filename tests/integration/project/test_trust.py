@@ -1,12 +1,8 @@
-"""First use, the lock, and the user's own folder: what a project's tools run by, and cannot reach."""
+"""Trust in tools, and the user's own folder: what a project's tools run by, and cannot reach."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +10,8 @@ import pytest
 
 from tests.crib import Crib, failed
 from toolcrib import Project, Result
-from toolcrib.errors import ConfigError, DeniedError
-from toolcrib.guard import Trust
-from toolcrib.project import create_tool, load_config
-from toolcrib.project.control.checks import Pins
-from toolcrib.project.integrity.lock import Lock, read_lock, write_lock
+from toolcrib.guard import Ledger
+from toolcrib.project import create_tool
 from toolcrib.spec import Call, Caller
 from toolcrib.state import Vault
 
@@ -31,7 +24,7 @@ TRUE = {"c": "echo ran"}
 
 
 def ask(crib: Crib, tool: str = "sh", caller: str = AGENT, **more: Any) -> Result:
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
 
     async def once() -> Result:
         async with crib.open() as project:
@@ -48,9 +41,9 @@ def approve(crib: Crib, result: Result, scope: Any = "once") -> str:
     return str(result.error.details["approval"])
 
 
-def reviewed(crib: Crib, name: str = "sh") -> str:
+def status(crib: Crib, name: str = "sh") -> str:
     project = crib.open()
-    return project.first_use.sheet(project.get(name)).review.status
+    return project.trust.sheet(project.get(name)).status
 
 
 # -- who is asked --------------------------------------------------------------------------------
@@ -77,9 +70,9 @@ def test_what_changes_or_reaches_something_waits_for_a_person(
     for caller in (AGENT, "cli", "local"):
         message = failed(ask(crib, caller=caller), "approval_required")
         assert reason in message
-        assert "toolcrib review" not in message, "a model may read it"
+        assert "toolcrib trust" not in message, "a model may read it"
     failed(ask(crib, caller="cli", identity=Caller("t", frozenset({"invoke"}))), "approval_required")
-    crib.review("sh")
+    crib.trust_tools("sh")
     assert ask(crib, caller="local").unwrap() == "ran\n"
 
 
@@ -104,16 +97,16 @@ def test_more_attempts_and_more_memory_than_others_have_wait(crib: Crib) -> None
 
 def test_a_tool_that_no_longer_asks_for_each_call_waits(crib: Crib) -> None:
     crib.shell(**READER, approval={"required": True, "reason": "it is dear"})
-    crib.review("sh")
+    crib.trust_tools("sh")
     crib.shell(**READER)
     assert "without the approval of each call" in failed(ask(crib), "approval_required")
-    crib.review("sh")
+    crib.trust_tools("sh")
     assert ask(crib).ok
 
 
 def test_a_program_that_accepts_everything_is_not_asked(crib: Crib) -> None:
     crib.shell(**ENV)
-    Trust(Vault(crib.root)).revoke()
+    Ledger(Vault(crib.root)).revoke()
 
     async def once() -> Result:
         async with Project.open(crib.root, accept="all") as project:
@@ -130,41 +123,33 @@ def test_a_program_whose_path_leads_out_of_the_project_waits(crib: Crib, tmp_pat
     assert f"run {tmp_path}" in failed(ask(crib, "run"), "approval_required")
 
 
-def test_review_off_asks_nobody_once_it_is_trusted(crib: Crib) -> None:
-    crib.shell(**ENV)
-    crib.write(".toolcrib/config.yml", "review: 'off'")
-    failed(ask(crib), "approval_required")
-    Trust(Vault(crib.root)).accept(load_config(crib.home / "config.yml").digest, "ann")
-    assert ask(crib).ok
+# -- how long trust lasts ----------------------------------------------------------------------------
 
 
-# -- how long a review holds -------------------------------------------------------------------
-
-
-def test_a_yes_to_the_rule_is_a_review_for_every_caller_until_anything_changes(crib: Crib) -> None:
+def test_a_yes_to_the_rule_is_trust_for_every_caller_until_anything_changes(crib: Crib) -> None:
     folder = crib.shell(**ENV)
     first = ask(crib)
     failed(first, "approval_required")
     approve(crib, first, "rule")
-    assert reviewed(crib) == "reviewed"
+    assert status(crib) == "trusted"
     assert ask(crib).ok
     assert ask(crib, caller="mcp:another").ok
     (folder / "beside.txt").write_text("new")
-    assert "not what ann reviewed" in failed(ask(crib), "approval_required")
+    assert "not what ann trusted" in failed(ask(crib), "approval_required")
     project = crib.open()
-    sheet = project.first_use.sheet(project.get("sh"))
-    assert (sheet.review.status, sheet.changed) == ("changed", ["files/beside.txt"])
+    sheet = project.trust.sheet(project.get("sh"))
+    assert (sheet.status, sheet.changed) == ("changed", ["files/beside.txt"])
 
 
-def test_a_yes_to_one_call_is_no_review(crib: Crib) -> None:
+def test_a_yes_to_one_call_is_no_trust(crib: Crib) -> None:
     crib.shell(**ENV)
     approve(crib, ask(crib))
     assert ask(crib).ok
     failed(ask(crib), "approval_required")
-    assert reviewed(crib) == "new"
+    assert status(crib) == "new"
 
 
-def test_a_review_that_is_taken_back_is_none(crib: Crib) -> None:
+def test_trust_that_is_taken_back_is_none(crib: Crib) -> None:
     crib.shell(**ENV)
     approval = approve(crib, ask(crib), "rule")
     crib.open().approval_service.revoke(approval, "ann")
@@ -185,7 +170,7 @@ def test_one_yes_to_the_very_call_is_enough_where_the_tool_asks_as_well(crib: Cr
 
 async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Crib) -> None:
     crib.shell(approval={"required": True, "reason": "it is dear"}, **ENV)
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     async with crib.open() as project:
         call = asyncio.create_task(project.invoke(Call("sh", TRUE, caller=AGENT, wait="block")))
         seen: list[str] = []
@@ -196,7 +181,7 @@ async def test_who_waits_is_asked_both_when_the_first_yes_was_for_good(crib: Cri
                 seen.append(waiting[0].approval.rule)
                 project.approval_service.approve(waiting[0].approval.id, "ann", scope)
             assert (await call).ok
-    assert seen == ["first-use", "approval.required"]
+    assert seen == ["trust", "approval.required"]
 
 
 def test_what_an_agent_made_waits_whatever_it_asks_for(crib: Crib) -> None:
@@ -215,148 +200,16 @@ def test_what_an_agent_made_waits_whatever_it_asks_for(crib: Crib) -> None:
 def test_a_diff_shows_what_cannot_be_seen(crib: Crib) -> None:
     folder = crib.shell(**ENV)
     project = crib.open()
-    project.review(project.get("sh"), "ann")
+    project.trust.trust(project.get("sh"), "ann")
     manifest = folder / "tool.yml"
     manifest.write_text(manifest.read_text().replace("Does sh.", "Does\u202e \x1b[31mred\u200b."), "utf-8")
     manifest.write_text(manifest.read_text().replace("\x1b", "\\u001b"))
     project = crib.open()
-    sheet = project.first_use.sheet(project.get("sh"))
-    told = sheet.review.diff(sheet.tool)
+    sheet = project.trust.sheet(project.get("sh"))
+    told = "\n".join(sheet.manifest())
     assert "\\u202e" in told
     assert "\\u200b" in told
     assert all(char.isprintable() or char == "\n" for char in told)
-
-
-# -- the lock --------------------------------------------------------------------------------------
-
-
-def lock(crib: Crib) -> None:
-    project = crib.open()
-    write_lock(project.pins.path, project.pins.now(project.tools()))
-
-
-def test_a_tool_that_drifts_from_the_lock_does_not_run(crib: Crib) -> None:
-    folder = crib.shell()
-    (folder / "data").write_text("1")
-    lock(crib)
-    assert crib.call("sh", TRUE).ok
-    (folder / "data").write_text("2")
-    result = crib.call("sh", TRUE)
-    assert "files/data" in failed(result, "lock_drift")
-    assert isinstance(result.error, DeniedError)
-    assert crib.last().event == "TOOL_REFUSED"
-    crib.shell("late")
-    assert "not in the lock" in failed(crib.call("late", TRUE), "lock_drift")
-    lock(crib)
-    assert crib.call("sh", TRUE).ok
-    assert crib.call("late", TRUE).ok
-    (crib.root / "toolcrib.lock").unlink()
-    crib.shell("later")
-    assert crib.call("later", TRUE).ok
-
-
-async def test_an_open_project_heeds_a_lock_that_changes(crib: Crib) -> None:
-    folder = crib.shell()
-    (folder / "data").write_text("1")
-    async with crib.open() as project:
-        assert (await project.call("sh", TRUE)).ok
-        lock(crib)
-        (folder / "data").write_text("2")
-        failed(await project.call("sh", TRUE), "lock_drift")
-        lock(crib)
-        assert (await project.call("sh", TRUE)).ok
-
-
-def test_the_lock_is_the_same_wherever_the_project_lies(crib: Crib, tmp_path: Path) -> None:
-    crib.write("bin/run.sh", "#!/bin/sh\n", 0o755)
-    crib.tool("run", "command", {"entrypoint": "bin/run.sh"}, permissions={"fs": {"read": ["."]}})
-    lock(crib)
-    moved = crib.root.rename(tmp_path / "moved")
-    project = Project.open(moved)
-    pinned = read_lock(moved / "toolcrib.lock")
-    assert pinned is not None
-    assert pinned.drift(project.pins.now(project.tools())) == []
-    assert sorted(pinned.tools["run"]) == [
-        "files/tool.yml",
-        "grants/read/.",
-        "manifest",
-        "script/./bin/run.sh",
-    ]
-    assert str(tmp_path) not in (moved / "toolcrib.lock").read_text()
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", "{", '{"version": 2, "tools": {}}', "\xff", "link", "forged"]
-)
-def test_a_lock_that_is_none_stops_every_tool(crib: Crib, tmp_path: Path, text: str) -> None:
-    crib.shell()
-    path = crib.root / "toolcrib.lock"
-    if text == "link":
-        path.symlink_to(tmp_path / "elsewhere")
-        (tmp_path / "elsewhere").write_text("{}")
-    elif text == "forged":
-        lock(crib)
-        data = json.loads(path.read_text())
-        data["tools"]["sh"]["parts"]["manifest"] = "0" * 64
-        path.write_text(json.dumps(data))
-    else:
-        path.write_bytes(text.encode("latin-1"))
-    result = crib.call("sh", TRUE)
-    failed(result, "invalid_config")
-    assert isinstance(result.error, ConfigError)
-
-
-def test_no_tool_writes_the_lock(crib: Crib) -> None:
-    crib.shell(permissions={"fs": {"read": ["."], "write": ["."]}})
-    lock(crib)
-    before = (crib.root / "toolcrib.lock").read_bytes()
-    crib.sh("echo x > toolcrib.lock; rm -f toolcrib.lock; mv toolcrib.lock other; echo y > fine")
-    assert (crib.root / "toolcrib.lock").read_bytes() == before
-    assert (crib.root / "fine").exists()
-
-
-def test_a_lock_that_is_away_for_a_moment_counts_again(crib: Crib) -> None:
-    folder = crib.shell()
-    lock(crib)
-    (folder / "new").write_text("1")
-    project, every = crib.open(), list[Pins]()
-    tool, shown, away = project.get("sh"), crib.root / "shown", crib.root / "away"
-    shown.mkdir()
-    (crib.root / "toolcrib.lock").rename(shown / "toolcrib.lock")
-
-    def move() -> None:
-        for _ in range(2_000):
-            shown.rename(away)
-            away.rename(shown)
-
-    with ThreadPoolExecutor(1) as pool:
-        moving = pool.submit(move)
-        while not moving.done():
-            every.append(Pins(shown, project.fingerprint))
-            with suppress(DeniedError):
-                every[-1].require(tool)
-    moving.result()
-    for pins in every:
-        with pytest.raises(DeniedError, match="new"):
-            pins.require(tool)
-
-
-def test_definitions_of_remote_tools_are_pinned_by_whoever_brings_them(crib: Crib) -> None:
-    crib.shell()
-    project = crib.open()
-    told = {"search": {"find": "1" * 64}}
-    project.pins.remote = lambda: told
-    write_lock(project.pins.path, project.pins.now(project.tools()))
-    pins = Pins(project.root, project.fingerprint)
-    pins.remote = lambda: told
-    tool = replace(project.get("sh"), name="find", bundle="search", source=None)
-    pins.require(tool)
-    told["search"]["find"] = "2" * 64
-    with pytest.raises(DeniedError, match="definition"):
-        pins.require(tool)
-    found = read_lock(project.pins.path)
-    assert found is not None
-    assert [str(one) for one in found.drift(Lock(found.tools, told))] == ["search/: find"]
 
 
 # -- the user's own folder ---------------------------------------------------------------------------
@@ -381,11 +234,11 @@ def test_a_tool_that_may_write_all_of_the_home_folder_cannot_see_or_make_decisio
     told = crib.sh("mkdir -p .local/share/toolcrib/projects/x && echo forged; ls .local/share/toolcrib")
     assert "forged" not in told
     project = crib.open()
-    project.review(project.get("sh"), "the-one-who-looked")
+    project.trust.trust(project.get("sh"), "the-one-who-looked")
     told = crib.sh("cat .local/share/toolcrib/projects/*/*; mv .local .gone; rm -rf .local; ls .local/share")
     assert "the-one-who-looked" not in told
     assert (at_home / "projects").is_dir()
-    assert reviewed(crib) == "reviewed"
+    assert status(crib) == "trusted"
 
 
 def test_a_file_tool_does_not_open_them_either(crib: Crib, at_home: Path) -> None:
