@@ -325,9 +325,9 @@ def far(crib: Crib, **more: Any) -> Path:
 
 
 def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
-    plain = {"args": ["-c", "echo ran"], "allow_code": False}
-    folder = far(crib, config=plain)
-    crib.shell("near", config=plain)
+    reader = {"args": ["-c", "echo ran"], "allow_code": False}
+    folder = far(crib, config=reader)
+    crib.shell("near", config=reader)
     shown = cli(crib, "review", "--json")
     (document,) = json.loads(shown.out)["tools"]
     assert (document["name"], document["status"], document["accepted"]) == ("far", "new", False)
