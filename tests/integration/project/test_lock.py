@@ -68,10 +68,10 @@ def test_the_lock_is_the_same_wherever_the_project_lies(crib: Crib, tmp_path: Pa
     assert pinned is not None
     assert pinned.drift(project.pins.now(project.tools(), project.config.digest)) == []
     assert sorted(pinned.tools["run"]) == [
-        "entrypoint/./bin/run.sh",
         "files/tool.yml",
         "grants/read/.",
         "manifest",
+        "script/./bin/run.sh",
     ]
     assert str(tmp_path) not in (moved / "toolcrib.lock").read_text()
 
