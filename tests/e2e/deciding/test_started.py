@@ -78,7 +78,7 @@ def test_a_changed_helper_is_not_started_at_any_interface(origin: Crib, ann: Cal
         assert "eulav-live" not in one
         assert "secret_missing" in one or "not_trusted" in one
     shown = person.run("trust", "--show").stdout
-    assert "changed: secrets.sources[0]/script/bin/helper" in shown
+    assert "Code that the settings start has changed: bin/helper" in shown
     assert person.run("trust", "--yes").returncode == 0
     assert all("eulav-live" in one for one in answers(person, "keyed"))
 
@@ -113,17 +113,17 @@ def test_a_changed_server_is_not_started_at_any_interface(
     server(origin, "sh", "-o", "errexit", "s.sh")
     person = ann()
     assert person.run("trust", "--yes").returncode == 0
-    assert person.run("lock").returncode == 0
+    assert person.run("trust", "--lock").returncode == 0
     assert all("hello" in one for one in answers(person, "raw__hello"))
     (person.root / "s.sh").write_text("touch /tmp/x; exec python3 servers/s.py # other\n")
-    assert "settings: mcp_servers.raw/script/s.sh" in person.run("lock", "--check").stdout
+    assert "has changed: s.sh" in person.run("trust", "--show").stdout
     if accepted_by == "lock":  # Trust alone does not bring it past the lock.
         assert person.run("trust", "--yes").returncode == 0
     for one in answers(person, "raw__hello"):
         assert '"text": "hello"' not in one
         assert "not_trusted" in one or "lock_drift" in one, one
     assert person.run("trust", "--yes").returncode == 0
-    assert person.run("lock").returncode == 0
+    assert person.run("trust", "--lock").returncode == 0
     assert all("hello" in one for one in answers(person, "raw__hello"))
 
 

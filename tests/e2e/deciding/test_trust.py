@@ -17,8 +17,9 @@ from tests.commands import run, text
 from tests.crib import Crib
 from tests.e2e.terminal import terminal
 from toolcrib.errors import ConfigError, InvalidToken
-from toolcrib.guard import Tokens, Trust
+from toolcrib.guard import SETTINGS, Ledger, Tokens, Trusted
 from toolcrib.project import load_config
+from toolcrib.project.config.settings import is_trusted
 from toolcrib.state import Vault
 
 PROGRAM = str(Path(sys.executable).with_name("toolcrib"))
@@ -49,7 +50,7 @@ class Person:
 
     def answer(self, keys: str) -> tuple[int, str]:
         with terminal([PROGRAM, "trust"], self.root, {**self.environment, "TERM": "xterm"}) as screen:
-            screen.read_until("[y/N]")
+            screen.read_until("/N]")
             screen.type(keys)
             return screen.end(), screen.text
 
@@ -65,7 +66,7 @@ def settings(person: Person, text: str) -> None:
     (person.root / ".toolcrib/config.yml").write_text(text)
 
 
-WEAK = "review: 'off'\npolicy:\n  self_approval: true\n  default: deny\n"
+WEAK = "sandbox: {minimum: none}\npolicy:\n  self_approval: true\n  default: deny\n"
 
 
 # -- a hostile repository ------------------------------------------------------------------------
@@ -78,7 +79,6 @@ WEAK = "review: 'off'\npolicy:\n  self_approval: true\n  default: deny\n"
         ("secrets.sources", "secrets: {sources: [{command: [sh, -c, 'touch pwned']}]}"),
         ("policy.self_approval", "policy: {self_approval: true}"),
         ("approvals.channels", "approvals: {channels: [elicitation]}"),
-        ("review", "review: 'off'"),
         ("security.max_permissions", "security: {max_permissions: {network: true, fs: {write: [.]}}}"),
         ("sources", "sources: [{command: [sh, -c, 'touch pwned']}]"),
         ("mcp.servers", "mcp: {servers: {x: {command: [sh, -c, 'touch pwned']}}}"),
@@ -89,26 +89,30 @@ def test_nothing_that_weakens_counts_whatever_lies_in_the_project(
 ) -> None:
     settings(person, text + "\n")
     forge(person)
-    trust = Trust(person.vault)
+    ledger = Ledger(person.vault)
     try:
         config = load_config(person.root / ".toolcrib/config.yml")
     except ConfigError:
         pass  # a setting of another version: then nothing of the project runs at all
     else:
-        effective, waiting = config.effective(trust)
+        effective, waiting = config.effective(ledger)
         assert name in [weak.name for weak in waiting]
         assert effective == config.narrowed()
     done = person.run("trust", "--show")
     assert done.returncode in (0, 4)
-    assert "These settings are trusted" not in done.stderr
+    assert "Nothing waits" not in done.stderr
     assert person.run("list").returncode in (0, 4)
     assert not (person.root / "pwned").exists()
-    assert not trust.is_trusted(digest(person))
+    assert not is_trusted(digest(person), ledger)
 
 
 def forge(person: Person) -> None:
     """What a repository could bring along to pass for the user's own folder."""
-    said = json.dumps({"config_sha256": digest(person), "by": "you", "at": "2026-01-01T00:00:00+00:00"})
+    attacker = Vault(person.root, person.data.with_name("attacker"))
+    ledger = Ledger(attacker)
+    ledger.accept([Trusted(SETTINGS, digest(person))], "you", "terminal")
+    ledger.close()
+    said = (attacker.path / "trust.db").read_bytes()
     name = person.vault.path.name
     for folder in (
         ".toolcrib",
@@ -119,7 +123,7 @@ def forge(person: Person) -> None:
         f"projects/{name}",
     ):
         (person.root / folder).mkdir(parents=True, exist_ok=True)
-        (person.root / folder / "trust.json").write_text(said)
+        (person.root / folder / "trust.db").write_bytes(said)
     (person.root / ".toolcrib/state.db").write_bytes(b"SQLite format 3\0")
     (person.root / ".env").write_text(f"TOOLCRIB_DATA={person.root}\n")
 
@@ -146,9 +150,8 @@ def test_a_change_after_trust_voids_it_and_going_back_restores_it(person: Person
     assert person.run("trust", "--yes").returncode == 0
     assert person.json("trust", "--show")["trusted"]
     settings(person, WEAK + "approvals: {channels: [elicitation]}\n")
-    shown = person.json("trust", "--show")
-    assert (shown["trusted"], shown["by"]) == (False, None)
-    assert load_config(person.root / ".toolcrib/config.yml").effective(Trust(person.vault))[1]
+    assert not person.json("trust", "--show")["trusted"]
+    assert load_config(person.root / ".toolcrib/config.yml").effective(Ledger(person.vault))[1]
     settings(person, WEAK)
     assert person.json("trust", "--show")["trusted"]
 
@@ -169,7 +172,7 @@ def test_hostile_text_passes_for_no_line_of_ours(person: Person) -> None:
     assert len(done.stdout.splitlines()) == 3  # the project, the setting, the tools
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
-    assert done.stderr.startswith("These settings have no effect until you trust them.\n")
+    assert done.stderr == ""
 
 
 # -- toolcrib trust ------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ def test_a_person_is_asked_and_decides(person: Person, keys: str, code: int) -> 
     settings(person, WEAK)
     came, screen = person.answer(keys)
     assert came == code
-    assert ".toolcrib/config.yml:1: review: " in screen
+    assert ".toolcrib/config.yml:1: sandbox.minimum: " in screen
     assert ".toolcrib/config.yml:3: policy.self_approval: " in screen
     assert "default" not in screen
     assert person.json("trust", "--show")["trusted"] is (code == 0)
@@ -197,9 +200,9 @@ def test_where_nobody_can_be_asked_nothing_is_trusted(person: Person) -> None:
     assert not document["trusted"]
     assert [(one["key"], one["line"]) for one in document["settings"]] == [
         ("policy.self_approval", 3),
-        ("review", 1),
+        ("sandbox.minimum", 1),
     ]
-    assert not Trust(person.vault).is_trusted(document["digest"])
+    assert not is_trusted(document["digest"], Ledger(person.vault))
 
 
 def test_trust_is_taken_back(person: Person) -> None:
@@ -207,7 +210,7 @@ def test_trust_is_taken_back(person: Person) -> None:
     assert person.json("trust", "--yes")["trusted"]
     assert person.json("trust", "--revoke") == {"revoked": True}
     assert not person.json("trust", "--show")["trusted"]
-    assert "was not accepted" in person.run("trust", "--revoke").stderr
+    assert "was not trusted" in person.run("trust", "--revoke").stderr
     assert person.run("trust", "--yes", "--show").returncode == 2
 
 
@@ -216,7 +219,7 @@ def test_an_accepted_project_says_that_nothing_waits(person: Person) -> None:
     assert person.run("trust", "--yes").returncode == 0
     done = person.run("trust")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "nothing waits for you" in done.stderr
+    assert "Nothing waits for trust." in done.stderr
     settings(person, "policy: {default: deny}\n")
     assert person.run("trust").returncode == 0
 
@@ -226,10 +229,10 @@ def test_init_trusts_what_it_wrote_and_nothing_else(tmp_path: Path) -> None:
     root.mkdir()
     person = Person(root, tmp_path / "data")
     assert person.run("init").returncode == 0
-    assert Trust(person.vault).is_trusted(digest(person))
+    assert is_trusted(digest(person), Ledger(person.vault))
     settings(person, WEAK)
     assert person.run("init").returncode == 0
-    assert not Trust(person.vault).is_trusted(digest(person))
+    assert not is_trusted(digest(person), Ledger(person.vault))
 
 
 def test_init_works_without_a_folder_to_keep_trust_in(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,14 +20,13 @@ from tests.conftest import need
 from tests.crib import Crib
 from tests.e2e.terminal import Terminal, terminal
 from toolcrib import Project, Result
-from toolcrib.guard import Reviews
-from toolcrib.state import Vault
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
-ASKS = "[y/N]"
+ASKS = "/N]"
+"""The end of each question."""
 
 
 def git(folder: Path, *words: str) -> None:
@@ -116,6 +113,14 @@ class Person:
         return answer
 
 
+def answer(screen: Terminal, *keys: str) -> None:
+    """Answer the questions on the screen, one after the other."""
+    for number, key in enumerate(keys, 1):
+        while screen.text.count(ASKS) < number:
+            assert screen.read_more(), screen.text
+        screen.type(f"{key}\n")
+
+
 def command(crib: Crib, name: str, script: str, **permissions: Any) -> None:
     crib.tool(
         name,
@@ -132,6 +137,7 @@ def origin(tmp_path: Path) -> Crib:
     need("git", any((Path(folder) / "git").exists() for folder in os.get_exec_path()))
     crib = Crib(tmp_path / "origin")
     git(crib.root, "init", "-q", "-b", "main")
+    crib.write(".toolcrib/.gitignore", "audit/\nstate.db*\n")
     return crib
 
 
@@ -176,8 +182,8 @@ def test_a_clone_runs_nothing_at_any_interface_before_its_one_question(
 
     screen = person.at_terminal("trust")
     assert person.questions == 1
-    assert f"evil  write {rc.parent}" in screen
-    assert "1 tool only read" in screen
+    assert f"1 command tool may write {rc.parent}: evil" in screen
+    assert "1 command tool only reads in the project: look" in screen
     assert person.at_terminal("run", "look").endswith("seen\n")
     assert person.project("wipe")["status"] == "ok"
     assert "not_trusted" not in person.mcp("wipe")
@@ -192,7 +198,7 @@ def test_the_question_is_also_asked_by_the_first_run(origin: Crib, ann: Callable
     with person.terminal("run", "wipe") as screen:
         screen.read_until(ASKS)
         screen.type("n\n")
-        assert (screen.end(), "the project was not accepted" in screen.text) == (5, True), screen.text
+        assert (screen.end(), "nothing was accepted" in screen.text) == (5, True), screen.text
     assert person.at_terminal("run", "wipe").endswith("gone\n")
     assert person.questions == 1
 
@@ -204,7 +210,7 @@ def test_a_server_that_runs_hears_of_the_answer(origin: Crib, ann: Callable[...,
     async def before_and_after() -> list[Result]:
         async with Project.open(person.root) as project:
             first = await project.call("wipe")
-            project.first_use.accept_project("ann", project.trust.sheets()[0])
+            project.trust.accept("ann", project.trust.sheets()[0], settings=True)
             return [first, await project.call("wipe")]
 
     first, second = asyncio.run(before_and_after())
@@ -228,7 +234,7 @@ def test_init_makes_no_clone_one_s_own(origin: Crib, ann: Callable[..., Person])
     assert "not_trusted" in bare.run("runs", "run", "helper", "Go.").stderr
 
 
-def test_what_one_makes_oneself_is_only_reviewed(ann: Callable[..., Person]) -> None:
+def test_of_what_one_makes_oneself_only_tools_wait(ann: Callable[..., Person]) -> None:
     person = ann()
     person.root = person.home / "own"
     person.root.mkdir()
@@ -259,58 +265,114 @@ def test_a_folder_of_another_user_is_refused_until_accepted(origin: Crib, ann: C
 # -- CI ----------------------------------------------------------------------------------------------
 
 
-def test_in_ci_the_settings_of_its_user_name_the_accepted_digest(
-    origin: Crib, ann: Callable[..., Person]
-) -> None:
+@pytest.fixture
+def ci(origin: Crib, ann: Callable[..., Person]) -> Callable[..., Person]:
+    """Clone the project for a runner of CI, whose user's own settings let commands decide."""
+
+    def clone(name: str) -> Person:
+        runner = ann(name)
+        runner.settings("decide_without_terminal: true\n")
+        return runner
+
+    return clone
+
+
+def locked(crib: Crib) -> str:
+    """Trust and lock the project where it was made; return the digest of the lock."""
+    for words in (("trust", "--yes"), ("trust", "--lock", "--json")):
+        done = text(run(words, crib.root))
+        assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["sha256"])
+
+
+def test_in_ci_exactly_the_lock_of_a_digest_is_trusted(origin: Crib, ci: Callable[..., Person]) -> None:
     command(origin, "fill", "echo x > x; echo done", fs={"write": ["."]})
     origin.write(".toolcrib/config.yml", "limits: {timeout_ms: 600000}\n")
-    first = ann("ci")
+    digest = locked(origin)
+    first = ci("ci")
     refused = first.run("run", "fill")
-    assert refused.returncode == 5
-    (digest,) = DIGEST.findall(refused.stderr)
-    first.settings(f"accepted_projects: [{digest}]\n")
+    assert (refused.returncode, "trust --locked SHA256" in refused.stderr) == (5, True)
+    wrong = first.run("trust", "--locked", "0" * 64)
+    assert (wrong.returncode, f"has the digest {digest}" in wrong.stderr) == (5, True)
+    assert first.run("trust", "--locked", digest).returncode == 0
     done = first.run("run", "fill")
     assert done.stdout == "done\n"
     assert done.stderr in ("", "fill is running …\n")
     assert first.project("fill")["status"] == "ok"
-    assert not (first.home / ".local/share/toolcrib/projects").exists() or not list(
-        (first.home / ".local/share/toolcrib/projects").glob("*/trust.json")
-    )
 
-    (first.root / ".toolcrib/workflows").mkdir()
-    (first.root / ".toolcrib/workflows/flow.yml").write_text("name: flow\n")
-    assert first.run("run", "fill").returncode == 5
-
-    second = ann("another-runner")
-    second.settings(f"accepted_projects: [{digest}]\n")
-    assert second.run("run", "fill").stdout == "done\n"
     command(origin, "fill", "echo y > x; echo done", fs={"write": ["."]})
-    third = ann("after-a-change")
-    third.settings(f"accepted_projects: [{digest}]\n")
-    refused = third.run("run", "fill")
-    assert refused.returncode == 5
-    assert DIGEST.findall(refused.stderr) != [digest]
+    second = ci("after-a-change")
+    refused = second.run("trust", "--locked", digest)
+    assert (
+        refused.returncode,
+        "not what toolcrib.lock pins, so nothing was trusted: fill: " in refused.stderr,
+    ) == (5, True)
+    assert second.run("run", "fill").returncode == 5
+
+    assert locked(origin) != digest
+    refused = ci("after-a-new-lock").run("trust", "--locked", digest)
+    assert (refused.returncode, "has the digest" in refused.stderr) == (5, True)
 
 
-def test_in_ci_a_grant_through_a_link_leads_where_the_accepted_digest_says(
-    origin: Crib, ann: Callable[..., Person]
+@pytest.mark.parametrize(
+    ("path", "content", "said"),
+    [
+        (".toolcrib/config.yml", "limits: {timeout_ms: 5000}\n", "settings"),
+        (
+            ".toolcrib/agents/helper.yml",
+            json.dumps({
+                "name": "helper", "description": "Helps.", "model": "scripted", "instructions": "Help.",
+                "script": [{"text": "Yes."}],
+            }),
+            "agent:helper: not in the lock",
+        ),
+    ],
+    ids=["settings", "agent"],
+)  # fmt: skip
+def test_in_ci_nothing_is_trusted_that_the_lock_does_not_pin(
+    origin: Crib, ci: Callable[..., Person], path: str, content: str, said: str
+) -> None:
+    command(origin, "fill", "echo x > x; echo done", fs={"write": ["."]})
+    digest = locked(origin)
+    origin.write(path, content)
+    runner = ci("ci")
+    refused = runner.run("trust", "--locked", digest)
+    assert (refused.returncode, said in refused.stderr) == (5, True)
+    assert runner.run("run", "fill").returncode == 5
+
+
+def test_in_ci_a_grant_through_a_link_leads_where_the_lock_says(
+    origin: Crib, ci: Callable[..., Person]
 ) -> None:
     origin.write("src/out/.keep", "")
     origin.write("shared/.keep", "")
     (origin.root / "shared/out").symlink_to("../src/out")
     command(origin, "fill", "echo x > shared/out/x; echo done", fs={"write": ["shared", "shared/out"]})
-    first = ann("ci")
-    (digest,) = DIGEST.findall(first.run("run", "fill").stderr)
-    first.settings(f"accepted_projects: [{digest}]\n")
-    done = first.run("run", "fill")
-    assert done.stdout == "done\n"
-    assert done.stderr in ("", "fill is running …\n")
+    digest = locked(origin)
+    first = ci("ci")
+    assert first.run("trust", "--locked", digest).returncode == 0
+    assert first.run("run", "fill").stdout == "done\n"
 
     (first.root / "docs").mkdir()
     (first.root / "shared/out").unlink()
     (first.root / "shared/out").symlink_to("../docs")
     assert first.run("run", "fill").returncode == 5
     assert not (first.root / "docs/x").exists()
+
+
+def test_a_lock_accepts_nothing_by_itself(origin: Crib, ann: Callable[..., Person]) -> None:
+    command(origin, "fill", "echo x > x", fs={"write": ["."]})
+    locked(origin)
+    person = ann()
+    assert "error[not_trusted]" in person.run("run", "fill").stderr
+
+
+def test_only_what_is_trusted_is_locked(origin: Crib, ci: Callable[..., Person]) -> None:
+    command(origin, "fill", "echo x > x", fs={"write": ["."]})
+    runner = ci("ci")
+    refused = runner.run("trust", "--lock")
+    assert (refused.returncode, "something waits" in refused.stderr) == (5, True)
+    assert not (runner.root / "toolcrib.lock").exists()
 
 
 # -- how often the owner is asked ----------------------------------------------------------------------
@@ -342,62 +404,76 @@ def test_the_questions_of_a_session_and_of_a_pull(origin: Crib, ann: Callable[..
     git(person.root, "checkout", "-q", ".")
 
     ten_tools(origin, "three", 0, 5)
-    allowed = person.env | {"TOOLCRIB_CONFIG": os.environ["TOOLCRIB_CONFIG"]}
-    origin_lock = text(run(["lock"], origin.root, allowed))
-    assert origin_lock.returncode == 0
+    locked(origin)
     commit(origin)
     git(person.root, "pull", "-q")
-    screen = person.at_terminal("run", "t0")
-    assert "Mark t0, t1, t2, t3, t4 as reviewed" in screen
+    assert person.run("trust", "--check").returncode == 5
+    screen = person.at_terminal("trust")
+    assert "5 command tools may write .: t0, t1, t2, t3, t4 (changed: files/tool.yml, manifest)" in screen
     person.unasked(*TEN)
     assert person.questions == 4
 
 
-def test_a_pull_without_a_lock_is_one_question_of_trust(origin: Crib, ann: Callable[..., Person]) -> None:
+def test_a_question_at_a_run_covers_the_tool_and_the_call(origin: Crib, ann: Callable[..., Person]) -> None:
     ten_tools(origin, "one")
     person = ann()
     person.at_terminal("trust")
     ten_tools(origin, "two", 0, 5)
     commit(origin)
     git(person.root, "pull", "-q")
-    screen = person.at_terminal("trust")
-    assert screen.count("changed since its last review") == 5
-    assert "+ " in screen
-    person.unasked(*TEN)
+    screen = person.at_terminal("run", "t0")
+    assert "changed since it was trusted" in screen
+    assert screen.endswith("two 0\n")
+    assert len(screen.splitlines()) <= 12
+    person.unasked("t0", "t9")
+    assert "error[approval_required]" in person.run("run", "t1").stderr
     assert person.questions == 2
 
 
-def test_a_lock_is_no_acceptance(origin: Crib, ann: Callable[..., Person]) -> None:
-    command(origin, "fill", "echo x > x", fs={"write": ["."]})
-    assert text(run(["lock"], origin.root)).returncode == 0
+def test_the_files_and_differences_are_a_key_away(origin: Crib, ann: Callable[..., Person]) -> None:
+    command(origin, "old", "echo one; echo x > x", fs={"write": ["."]})
     person = ann()
-    assert "error[not_trusted]" in person.run("run", "fill").stderr
-
-
-def test_what_is_saved_under_watch_asks_nothing(origin: Crib, ann: Callable[..., Person]) -> None:
-    command(origin, "fill", "echo one; echo x > x", fs={"write": ["."]})
-    person = ann()
+    person.env["PAGER"] = "cat"
     person.at_terminal("trust")
-    manifest = person.root / ".toolcrib/tools/fill/tool.yml"
-    with person.terminal("review", "--watch") as screen:
-        assert isinstance(screen, Terminal)
-        screen.read_until("Stop with Ctrl-C")
-        made = manifest.read_text().replace("fill", "made")
-        reviews = Reviews(Vault(person.root, person.home / ".local/share/toolcrib"))
-        reviews.note("made", "robot", hashlib.sha256(made.encode()).hexdigest())
-        (manifest.parents[1] / "made").mkdir()
-        (manifest.parents[1] / "made/tool.yml").write_text(made)
-        for word in ("two", "three"):
-            manifest.write_text(manifest.read_text().replace("echo one", f"echo {word}; echo one"))
-            screen.read_until(f"echo {word}; echo one")
-            time.sleep(0.5)
-        screen.type("\x03")
-        assert screen.end() == 0
-    assert person.run("run", "fill").stdout == "three\ntwo\none\n".replace("three\ntwo", "two\nthree")
-    assert "error[approval_required]" in person.run("run", "made").stderr  # an agent made it
-    manifest.write_text(manifest.read_text().replace("echo one", "echo four"))
-    with person.terminal("review", "--watch") as screen:
+    command(origin, "old", "echo two; echo x > x", fs={"write": ["."]})
+    command(origin, "new", "echo three; echo x > x", fs={"write": ["."]})
+    commit(origin)
+    git(person.root, "pull", "-q")
+    with person.terminal("trust") as screen:
         screen.read_until(ASKS)
-        screen.type("n\n")
-        assert (screen.end(), "Stop with Ctrl-C" in screen.text) == (0, False), screen.text
-    assert "error[approval_required]" in person.run("run", "fill").stderr
+        assert "echo two" not in screen.text
+        answer(screen, "d", "n")
+        assert screen.end() == 5
+    shown = screen.text
+    assert "+++ now/tool.yml" in shown
+    assert "echo one" in shown
+    assert "echo two" in shown
+    assert "    1 | " in shown  # A new file is shown as a file.
+    assert "@@ -0,0" not in shown
+    assert person.run("trust", "--check").returncode == 5
+
+
+def test_one_after_another_accepts_some(origin: Crib, ann: Callable[..., Person]) -> None:
+    command(origin, "first", "echo one; echo x > x", fs={"write": ["."]})
+    command(origin, "second", "echo two; echo x > x", fs={"write": ["."]})
+    person = ann()
+    with person.terminal("trust") as screen:
+        answer(screen, "s", "y", "n", "y")  # The project comes before its tools.
+        assert screen.end() == 0
+    assert "error[approval_required]" in person.run("run", "first").stderr
+    assert person.unasked("second") == "two\n"
+    check = person.run("trust", "--check")
+    assert (check.returncode, check.stdout) == (5, "first: not trusted yet\n")
+
+
+def test_trust_in_one_tool_is_taken_back(origin: Crib, ci: Callable[..., Person]) -> None:
+    ten_tools(origin, "one")
+    person = ci("ann")
+    assert person.run("trust", "--yes").returncode == 0
+    assert person.run("trust", "--revoke", "t0").returncode == 0
+    assert "error[approval_required]" in person.run("run", "t0").stderr
+    person.unasked("t1", "t9")
+    assert person.run("trust", "t0", "--yes").returncode == 0
+    person.unasked("t0")
+    assert person.run("trust", "--revoke").returncode == 0
+    assert "error[not_trusted]" in person.run("run", "t9").stderr

@@ -77,7 +77,7 @@ def add_program(place: Place, program: str) -> list[Path]:
 def trust(made: Made, by: str) -> int:
     """Trust a project that `make` has made whole, and the tools that it wrote with all of their files.
 
-    Return the number of tools. Raises StateUnavailable if the user has no folder to store that.
+    Return the number of tools. Raises AuditUnavailable or StateUnavailable if that cannot be stored.
     """
     place = find(made.root)
     names = {path.parent.name for path in made.created if path.name == FILE_NAME}

@@ -6,7 +6,7 @@ import click
 
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_json, print_note
-from toolcrib.errors import StateUnavailable
+from toolcrib.errors import AuditUnavailable, StateUnavailable
 
 
 @click.command("init")
@@ -28,7 +28,7 @@ def command(folder: str, with_examples: bool, as_json: bool) -> None:
     made = make(folder, examples=with_examples)
     try:
         trust(made, user_name())
-    except StateUnavailable as error:  # The new project works without it.
+    except (AuditUnavailable, StateUnavailable) as error:  # The new project works without it.
         print_note(f"warning: the new files could not be marked as trusted: {error.message}")
     if as_json:
         print_json({"root": str(made.root), "created": [str(path) for path in made.created]})
