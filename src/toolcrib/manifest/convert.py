@@ -35,6 +35,7 @@ _MEANING: dict[str, str] = {
     "permissions.network": "the tool may reach the host of its own address, and no other",
     "permissions.secrets": "every ${NAME} that is not an argument is a required secret",
     "permissions.env": "every ${NAME} that is not an argument is a required secret",
+    "files": "a change of these files asks nobody",
     "approval": "no person is asked before a call",
     "limits": "only the limits of its runner apply",
     "exec": "only the limits of its runner apply",

@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from toolcrib.manifest.plugins import Registry
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import ExecConfig, Executor, Permissions, Tool
+from toolcrib.spec.record import record
 from toolcrib.template import Missing, Namespaces, Values, parse, render_value
-
-if TYPE_CHECKING:
-    from toolcrib.sandbox.files.paths import Paths
 
 T = TypeVar("T")
 Effect = dict[tuple[str, ...], Any]
@@ -29,17 +27,16 @@ LIMITS = ("timeout_ms", "max_response_bytes", "max_bytes")
 """Keys of a configuration or an `exec` block that only limit a call."""
 
 
-class CodeFile(NamedTuple):
-    """A file that a call runs, or a virtual environment that it runs in."""
+@record
+class Start:
+    """The command line, or the module, that a call starts. Paths are as written, from the project's root."""
 
-    part: Literal["entrypoint", "script", "module", "venv", "packages", "daemon"]
-    """The first word of its part of the digest. `venv`: the folder of an environment, or an interpreter.
-    `packages`: a folder `node_modules`, which counts by its lock files and is protected.
-    `daemon`: a file by which a daemon's client decides what it starts; it is data to the program itself."""
-    path: str
-    """As written, from the project's root."""
-    place: str = ""
-    """The place in the manifest that makes it readable for the tool; empty if nothing does by itself."""
+    words: tuple[str, ...] = ()
+    """The program, its arguments, and lines for a shell."""
+    cwd: str = "."
+    module: str = ""
+    venv: str = ""
+    """The folder of the virtual environment that it runs in."""
 
 
 def block_of(config: Any) -> dict[str, Any]:
@@ -140,9 +137,8 @@ class Kind:
     """Describe what a call would do, from its tool, its block and the values of its templates."""
     calls: Callable[[Any], Iterable[tuple[str, str]]] = lambda _: ()
     """Yield the tools that a call of this configuration leads to: pairs of step id and tool name."""
-    code: Callable[[Tool, str, Paths], Iterable[CodeFile]] = lambda *_: ()
-    """Yield the files that a call runs, besides those in the tool's own folder. Arguments: the tool, the
-    project's root as a real path, and the looks at paths from which the answer follows."""
+    starts: Callable[[Any], Start] = lambda _: Start()
+    """Return what a call of this configuration starts: its files are part of the tool."""
     repeatable: Callable[[Any], bool] = lambda _: False
     """Return True if repeating a call does no harm, whatever the annotations say."""
     granted: Callable[[Tool, Permissions], Permissions] = lambda tool, _: tool.permissions

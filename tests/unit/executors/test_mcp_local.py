@@ -32,7 +32,7 @@ def test_its_environment_and_files_by_every_name(tmp_path: Path, monkeypatch: py
 
     inside = {os.path.relpath(path, root) for path in found if path.startswith(f"{root}/")}
     assert inside == {
-        "env", "env/bin/python", "way", "impl/s.py"
+        "env", "env/bin/python", "way", "impl/s.py", "named.py", "usual.py"
     }  # fmt: skip
     assert os.path.realpath(sys.executable) in found
     assert files_of(ServerSpec("x", "http", url="https://x.org"), root) == []

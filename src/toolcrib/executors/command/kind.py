@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import Effect, Kind, block_of, filled_in, made_of
+from toolcrib.manifest.kinds import Effect, Kind, Start, block_of, filled_in, made_of
 from toolcrib.manifest.plugins import on_call
 from toolcrib.manifest.yaml.form import Misfit
 from toolcrib.spec import CommandExec, Tool
@@ -65,6 +65,11 @@ def _plan(tool: Tool, block: dict[str, Any], values: Values) -> dict[str, Any]:
     return plan
 
 
+def _starts(config: CommandExec) -> Start:
+    words = config.args if config.shell is None else (config.shell,)
+    return Start((config.entrypoint, *words), config.cwd)
+
+
 KIND = Kind(
     name="command",
     config=CommandExec,
@@ -77,7 +82,7 @@ KIND = Kind(
     fixed=("entrypoint", "cwd"),
     lint=on_call(f"{_FOLDER}.lint:check"),
     absent=on_call(f"{_FOLDER}.lint:absent"),
-    code=on_call(f"{_FOLDER}.code_files:code_of_tool"),
+    starts=_starts,
     effect=_effect,
     plan=_plan,
     granted=lambda tool, granted: replace(granted, secrets=tool.permissions.secrets),

@@ -15,6 +15,8 @@ from toolcrib.spec import CommandExec, Tool
 from toolcrib.template import Namespaces, parse_conditional
 
 _COMMAND: KeyPath = ("exec", "command")
+_PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+"""The folders in which a confined command is searched."""
 _DIRECT = frozenset((
     "ping", "ping6", "traceroute", "tracepath", "mtr", "nmap", "dig", "host", "nslookup", "drill",
     "whois", "ssh", "scp", "sftp", "ssh-keyscan", "ssh-copy-id", "mosh", "rsync", "telnet", "nc",
@@ -34,15 +36,13 @@ def check(tool: Tool, document: Document) -> Iterator[Diagnostic]:
 
 def absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
     """Report a program that is not on this machine."""
-    from toolcrib.executors.command.code_files import PROGRAM_FOLDERS
-
     config = tool.config
     assert isinstance(config, CommandExec)
     name = config.entrypoint
     if "/" in name:
         places, hint = [Path(root, name)], "create it, or fix the path: it starts at the project root"
     else:
-        places = [Path(folder, name) for folder in PROGRAM_FOLDERS]
+        places = [Path(folder, name) for folder in _PROGRAM_FOLDERS]
         hint = "install it for the whole machine, or write its path"
     if not name.startswith("~") and len(name.split()) == 1 and not any(map(os.path.exists, places)):
         message = f"the program {quoted(name)} is not here"

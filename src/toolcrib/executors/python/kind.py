@@ -7,17 +7,13 @@ import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolcrib.executors.host import in_workspace
-from toolcrib.manifest.kinds import CodeFile, Kind, block_of, made_of
+from toolcrib.manifest.kinds import Kind, Start, block_of, made_of
 from toolcrib.manifest.yaml.diagnostics import Diagnostic
 from toolcrib.manifest.yaml.source import Document
 from toolcrib.spec import PythonExec, Tool
-from toolcrib.spec.naming import HOMES
-
-if TYPE_CHECKING:
-    from toolcrib.sandbox.files.paths import Paths
 
 
 def _parse(block: dict[str, Any]) -> PythonExec:
@@ -48,29 +44,6 @@ def _absent(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
         yield document.diagnostic("module", message, ("exec", "python", "module"), hint=hint)
 
 
-def _code(tool: Tool, root: str, paths: Paths) -> Iterator[CodeFile]:
-    """Yield what an import of the module could run, in the first folder that has any of it.
-
-    Modules of the virtual environment are covered by its lock.
-    """
-    from toolcrib.executors.command.imports import imported_files, module_files
-
-    config = tool.config
-    assert isinstance(config, PythonExec)
-    own = [] if tool.source is None else [os.path.dirname(os.path.abspath(tool.source.path))]
-    homes = [path for name in HOMES if paths.is_folder(path := f"{root}/{name}")]
-    folders = (*own, *homes, os.path.join(root, config.cwd))
-    for folder in folders:
-        if found := module_files(config.module, folder, paths):
-            found += imported_files(found, folders, paths)
-            yield from (CodeFile("module", path) for path in dict.fromkeys(found))
-            break
-    if config.venv is None:
-        yield CodeFile("venv", getattr(sys, "_base_executable", None) or sys.executable)
-        return
-    yield CodeFile("venv", config.venv, "$.exec.python.venv")
-
-
 KIND = Kind(
     name="python",
     config=PythonExec,
@@ -81,7 +54,7 @@ KIND = Kind(
     templated=("args", "kwargs"),
     fixed=("cwd", "venv", "module", "function"),
     absent=_absent,
-    code=_code,
+    starts=lambda config: Start(cwd=config.cwd, module=config.module, venv=config.venv or ""),
     confined=True,
     for_agents=True,
     untraceable=None,

@@ -19,6 +19,8 @@ from toolcrib.executors.workspace.grants import (
     never_reviewed,
 )
 from toolcrib.executors.workspace.network import CallNetwork
+from toolcrib.manifest.code import caches, code_of, code_of_start
+from toolcrib.manifest.kinds import Start
 from toolcrib.sandbox import Confinement
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import CallContext, Level, Tool
@@ -124,12 +126,14 @@ class Workspace:
         *,
         read: tuple[str, ...],
         links: tuple[tuple[str, str], ...],
+        start: Start | None = None,
     ) -> Confinement:
         """Return what all jobs of a tool share: it follows from the manifest and from the paths in it.
 
         Arguments:
             cwd: the working folder as written.
             read, links: added to the tool's grants.
+            start: the command line; None for that of the tool's own configuration.
         """
         folder = files.resolve(cwd)
         if not files.paths.is_folder(folder):
@@ -139,7 +143,11 @@ class Workspace:
                 hint="Create it, or fix `cwd` in the manifest.",
                 details={"path": folder},
             )
-        grants, limits = files.grants(tool), tool.limits
+        grants, limits, paths = files.grants(tool), tool.limits, files.paths
+        if start is None:
+            code = code_of(tool, files.root, paths)
+        else:
+            code = code_of_start(tool.name, start, files.root, tool.permissions.write, paths)
         stated: dict[str, Any] = {
             "memory_bytes": limits.memory_bytes,
             "processes": limits.processes,
@@ -154,7 +162,7 @@ class Workspace:
             write=grants.write,
             protect=grants.protect,
             scratch=grants.scratch,
-            hide=grants.hide,
+            hide=(*grants.hide, *caches(code, paths)),
             links=tuple(dict.fromkeys((*grants.links, *links))),
             empty=() if grants.cover(folder) or within(folder, *read) else (folder,),
             minimum=self.lowest.level,
@@ -200,6 +208,6 @@ def process_job(
         command = os.path.normpath(written)
     # In place of a call's context: the process belongs to no call, and nothing limits its time.
     context: Any = SimpleNamespace(secrets=secrets, remaining=86_400.0)
-    job = workspace.tool_job(files, tool, cwd, read=read, links=links)
+    job = workspace.tool_job(files, tool, cwd, read=read, links=links, start=Start(argv, cwd))
     way = (network or workspace.network(tool)).job
     return workspace.call_job(job, tool, dict(env), context, argv=(command, *args), **{**way, **more})

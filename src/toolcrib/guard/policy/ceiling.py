@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from toolcrib.errors import Violation
 from toolcrib.manifest.kinds import kind_of
-from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import HttpExec, Network, Permissions, Tool
 
 if TYPE_CHECKING:
@@ -120,13 +119,14 @@ def opened(tool: Tool, root: Path) -> Iterator[tuple[str, str]]:
 
     System paths and the interpreter that Toolcrib itself runs on are left out.
     """
-    for part, path, place in kind_of(tool).code(tool, str(root), Paths()):
-        if place and not _is_system(root, path):
-            yield place, path
-        if place and part == "venv":
-            python = f"{path}/bin/python"
-            if not _is_system(root, python) and _leads_elsewhere(root, path, python):
-                yield place, python
+    start, at = kind_of(tool).starts(tool.config), f"$.exec.{tool.kind}"
+    if start.words and "/" in start.words[0] and not _is_system(root, start.words[0]):
+        yield f"{at}.entrypoint", start.words[0]
+    if start.venv and not _is_system(root, start.venv):
+        yield f"{at}.venv", start.venv
+    python = f"{start.venv}/bin/python"
+    if start.venv and not _is_system(root, python) and _leads_elsewhere(root, start.venv, python):
+        yield f"{at}.venv", python
 
 
 def _leads_elsewhere(root: Path, venv: str, python: str) -> bool:

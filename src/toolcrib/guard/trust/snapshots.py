@@ -25,7 +25,7 @@ from toolcrib.state.private import open_plain
 
 Pinned = tuple[tuple[str, str], ...]
 """Files and folders to mount: the path of each, as a real path, and of the copy that replaces it."""
-_PARTS = ("entrypoint", "script", "module")
+_PARTS = ("script", "module", "beside", "listed")
 _CHUNK = 1024 * 1024
 _KEPT = 1_024
 _KEPT_S = 30 * 86_400

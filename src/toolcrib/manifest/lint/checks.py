@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from toolcrib.errors import DefinitionError
+from toolcrib.errors import DefinitionError, ToolUnavailable
 from toolcrib.manifest.kinds import kind_of
 from toolcrib.manifest.lint.wording import MAX_TEXT, hidden_characters, instructions, texts
 from toolcrib.manifest.yaml.diagnostics import Diagnostic, quoted
@@ -265,6 +265,36 @@ def absent(tool: Tool, document: Document) -> Iterator[Diagnostic]:
     root = _project_root(document.path)
     if root is not None:
         yield from kind_of(tool).absent(tool, document, root)
+        yield from _code(tool, document, os.path.realpath(root))
+
+
+def _code(tool: Tool, document: Document, root: str) -> Iterator[Diagnostic]:
+    """Check `files`, and that a person can know which files are the tool's code."""
+    from toolcrib.manifest.code import code_of, named_by
+    from toolcrib.sandbox.files.paths import Paths, within
+
+    paths = Paths()
+    for number, written in enumerate(tool.files):
+        path = os.path.normpath(os.path.join(root, written))
+        if within(path, root) and within(paths.real(path), root) and paths.leads_to(path):
+            continue
+        is_inside = within(path, root) and within(paths.real(path), root)
+        message = f"{quoted(written)} {'does not exist' if is_inside else 'is not in the project'}"
+        hint = f"write a path from the project's root, {root}"
+        yield document.diagnostic("files", message, ("files", number), hint=hint)
+    try:
+        code_of(tool, root, paths)
+    except ToolUnavailable as error:
+        if "most" in error.details:
+            at: KeyPath = ("files",) if tool.files else ("exec",)
+            yield document.diagnostic("files", error.message, at, key=True, hint=error.hint)
+    start = kind_of(tool).starts(tool.config)
+    for kind, path, _ in named_by(start, root, tool.permissions.write, paths) if not tool.files else ():
+        if kind in ("script", "module") and os.path.dirname(path) == root:
+            name = os.path.basename(path)
+            message = f"{quoted(name)} is in the project's root, so of its code only this file is checked"
+            hint = f"name what it loads, as in `files: [{name}, lib]`, or move it to a folder of its own"
+            yield document.diagnostic("files-root", message, ("exec",), key=True, hint=hint)
 
 
 CHECKS: tuple[Callable[[Tool, Document], Iterator[Diagnostic]], ...] = (

@@ -241,6 +241,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         source=source,
         auth=_auth(get("auth")) if "auth" in data else (),
         extensions=get("extensions") or {},
+        files=tuple(get("files", ())),
     )
 
 

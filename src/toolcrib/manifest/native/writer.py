@@ -33,6 +33,7 @@ def manifest_of(tool: Tool) -> dict[str, Any]:
         "inputs": {"schema": tool.input_schema},
         "outputs": block_of(tool.output),
         "exec": {tool.kind: kind_of(tool).write(tool.config)},
+        "files": list(tool.files),
         "auth": _auth(tool.auth),
         "permissions": _permissions(tool.permissions),
         "approval": block_of(tool.approval),

@@ -21,12 +21,13 @@ _ERRORS = (
     "unknown-key", "missing-key", "wrong-type", "wrong-value", "name", "name-folder", "description",
     "version", "exec-kind", "exit-codes", "approval-reason", "input-schema", "output-schema",
     "default-value", "example", "secret-argument", "placeholder", "condition", "shell", "team", "network",
-    "url", "response", "style", "body", "auth", "step",
+    "url", "response", "style", "body", "auth", "step", "files",
 )  # fmt: skip
 _WARNINGS = (
     "file-name", "unmapped", "disabled", "schema-keyword", "example-output", "command-words", "program",
     "module", "unused-argument", "agent", "step-tool", "retry", "program-network", "grant", "code",
     "code-shape", "property-description", "default-untold", "hidden-characters", "instruction-text",
+    "files-root",
 )  # fmt: skip
 RULES: dict[str, Severity] = {**dict.fromkeys(_ERRORS, "error"), **dict.fromkeys(_WARNINGS, "warning")}
 """Every rule; `docs/manifest.md` says what each means. A tool with an `error` cannot be used."""

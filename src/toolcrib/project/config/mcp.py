@@ -97,4 +97,5 @@ def server_line(spec: ServerSpec, root: Path) -> CommandLine:
 
     launch = started(spec, str(root))[0]
     free = unconfined_program(spec, str(root))
-    return CommandLine(launch.argv, launch.cwd, launch.env, free, spec.data)
+    variables = tuple(launch.env.values()) if free else ()
+    return CommandLine(launch.argv, launch.cwd, free, spec.data, spec.permissions.write, variables)

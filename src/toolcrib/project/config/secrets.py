@@ -17,8 +17,7 @@ from toolcrib.guard import (
     StartHelper,
 )
 from toolcrib.project.config.reader import KeyPath, Read, Reader, number, permissions, texts, truth
-from toolcrib.project.config.started import CommandLine, code_inside
-from toolcrib.sandbox.files.paths import Paths
+from toolcrib.project.config.started import CommandLine, code_named
 from toolcrib.spec import Permissions, SecretSource
 from toolcrib.spec.record import record
 
@@ -171,13 +170,11 @@ def helper_folders(settings: Sequence[SourceSetting], root: Path) -> dict[str, s
     found: dict[str, str] = {}
     for argv in (setting.argv for setting in settings if setting.argv):
         start = " ".join(argv[:3])
-        words = [one.path for one in code_inside(CommandLine(argv), root, Paths()) if one.part != "venv"]
-        for path in (root / word for word in words):
-            folders = [path.parent, Path(os.path.realpath(path)).parent]
-            # Its packages can be anywhere below a virtual environment.
-            if (path.parent.parent / "pyvenv.cfg").is_file():
-                folders.append(path.parent.parent)
-            found |= {os.path.realpath(folder): start for folder in folders}
+        named = code_named(CommandLine(argv), root)
+        words = [path for kind, path, _ in named if kind in ("script", "module")]
+        # The packages of a virtual environment can be anywhere below it.
+        found |= {path: start for kind, path, _ in named if kind == "venv"}
+        found |= {os.path.realpath(folder): start for folder in map(os.path.dirname, words)}
         if _searches_root(argv, words):
             # It looks for modules in its working folder, the root, before anywhere else.
             package = argv[argv.index("-m") + 1].partition(".")[0] if "-m" in argv[:-1] else ""

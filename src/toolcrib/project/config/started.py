@@ -1,8 +1,7 @@
-"""The programs, scripts and modules inside the project that its settings start, and their digest.
+"""What the settings start: servers, helper commands and middleware, and the digest of their code.
 
-They are part of the digest that trust is bound to, and of `toolcrib.lock`. A file that is only an argument
-(`--db-path data/x.db`) is data and does not count. Nor does the content of what is outside of the project:
-nobody changes that by a commit.
+It is part of the digest that trust is bound to, and of `toolcrib.lock`. Which files count is the one rule of
+`manifest.code`: nothing outside of the project does, because nobody changes that by a commit.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ from typing import NamedTuple
 
 from toolcrib.errors import ToolUnavailable
 from toolcrib.guard import Digests, ToolDigest
-from toolcrib.manifest.kinds import CodeFile
+from toolcrib.manifest.code import CodeFile, named_by
+from toolcrib.manifest.kinds import Start
 from toolcrib.sandbox.files.paths import Paths
 
-OUTSIDE = "outside of the project"
-"""The text in place of the digest of a file that is not in the project."""
 _UNREADABLE = "cannot be checked"
 
 
@@ -28,39 +26,42 @@ class CommandLine(NamedTuple):
     argv: tuple[str, ...]
     cwd: str = "."
     """As written, from the project's root."""
-    env: Mapping[str, str] = {}
     unconfined: str = ""
     """The real path of its program, if that is started without a sandbox."""
     data: tuple[str, ...] = ()
     """Folders of the project that it may write because it names them."""
+    write: tuple[str, ...] = ()
+    """All that it may write."""
+    variables: tuple[str, ...] = ()
+    """Values of its variables, if it is started without a sandbox: files that they name count too."""
+
+    def start(self, root: Path) -> Start:
+        """Return the words of it that may name files of the project."""
+        return Start((*_resolved(self.argv, root), *self.variables), self.cwd)
 
 
-def code_inside(line: CommandLine, root: Path, paths: Paths) -> list[CodeFile]:
-    """Return the files of code inside the project that a command starts, as written, and its environments."""
-    from toolcrib.executors.command.code_files import code_files
-    from toolcrib.executors.mcp.launch.daemon_files import daemon_files
+def code_named(line: CommandLine, root: Path) -> list[CodeFile]:
+    """Return the files inside the project that a command names, and the folders of its environments."""
+    return named_by(line.start(root), str(root), line.write, Paths())
 
-    found = [*code_files(_resolved(line.argv, root), str(root), line.cwd, paths, line.env)]
-    if line.unconfined:
-        read = daemon_files(line.argv, os.path.normpath(root / line.cwd), line.env, paths)
-        found += (CodeFile("daemon", path) for path in read)
-    return [
-        file for file in found if paths.exists(str(root / file.path)) and _is_ours(root / file.path, root)
-    ]
+
+def scripts_in(variables: tuple[str, ...], root: Path) -> list[str]:
+    """Return the scripts and libraries inside the project that values of variables name."""
+    found = named_by(Start(("", *variables)), str(root), (), Paths())
+    return [path for kind, path, _ in found if kind == "script"]
 
 
 def digest_of(line: CommandLine, root: Path) -> ToolDigest:
     """Return the digest of the code inside the project that a command starts, with paths from the root.
 
-    Raises ToolUnavailable if a file cannot be read.
+    Raises ToolUnavailable if a file cannot be read, or there are too many.
     """
-    found = Digests(root).of_code(" ".join(line.argv), lambda paths: code_inside(line, root, paths))
+    found = Digests(root).of_start(" ".join(line.argv), line.start(root), line.write)
     parts = {}
     for part, value in found.parts.items():
         kind, _, path = part.partition("/")
-        inside = Path(path).is_relative_to(root)
         # Relative, so that trust and the lock are the same wherever the project is.
-        parts[f"{kind}/{os.path.relpath(path, root) if inside else path}"] = value if inside else OUTSIDE
+        parts[f"{kind}/{os.path.relpath(path, root)}"] = value
     parts |= {f"write/{path}": "named on its command line or in its env" for path in line.data}
     return ToolDigest(found.digest, parts, found.files)
 

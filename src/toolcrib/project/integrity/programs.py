@@ -12,6 +12,7 @@ from pathlib import Path
 import toolcrib
 from toolcrib.executors.workspace.grants import ClosedFolder
 from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, kind_of
+from toolcrib.manifest.code import named_by, own_folder
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.sources import place_of
@@ -73,23 +74,24 @@ def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
 
 
 def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
-    """Yield the code of a tool as its manifest names it, and what of its own folder is a link."""
-    own = None
+    """Yield the code of a tool that it names, and what of its own folder is a link."""
+    own, start = None, kind_of(tool).starts(tool.config)
     if tool.source is not None:
         own = Path(tool.source.path).parent
         yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))
     homes = tuple(f"{root}/{name}/" for name in HOMES)  # closed to all tools, except `scratch/`
     scratch = tuple(f"{home}scratch/" for home in homes)
-    for part, path, place in kind_of(tool).code(tool, str(root), paths):
-        whole = os.path.join(root, path)
-        real = paths.real(whole)
-        is_closed = real.startswith(homes) and not real.startswith(scratch)
-        if (place or part != "entrypoint") and not is_closed:
-            yield whole
-    module = getattr(tool.config, "module", None)
-    if own is not None and isinstance(module, str):
+    named = named_by(start, str(root), tool.permissions.write, paths, own_folder(tool, paths))
+    code = [written for kind, _, written in named if kind not in ("file", "link")]
+    if start.words and "/" in start.words[0]:
+        code.append(os.path.join(root, start.words[0]))
+    for path in code:
+        real = paths.real(path)
+        if real.startswith(scratch) or not real.startswith(homes):
+            yield path
+    if own is not None and start.module:
         # Its own files are closed to all tools; what is a link may lead out.
-        first = module.partition(".")[0]
+        first = start.module.partition(".")[0]
         yield from (path for path in (f"{own}/{first}", f"{own}/{first}.py") if os.path.islink(path))
 
 

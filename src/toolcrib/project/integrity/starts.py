@@ -22,7 +22,7 @@ from toolcrib.guard import (
 )
 from toolcrib.project.config.secrets import SourceSetting
 from toolcrib.project.config.settings import Config, is_trusted
-from toolcrib.project.config.started import OUTSIDE, CommandLine, digest_of
+from toolcrib.project.config.started import CommandLine, digest_of
 from toolcrib.project.integrity.lock import require_started
 from toolcrib.project.root import Place
 from toolcrib.spec import CommandExec, Tool
@@ -98,7 +98,7 @@ class Starts:
                 raise UnreadableError(error.message, error.hint or "See `toolcrib trust --show`.") from None
             # Any tool that writes in the project could change it, and it would run with all rights of the
             # user.
-            inside = [part for part, value in code.parts.items() if value != OUTSIDE]
+            inside = [part for part, value in code.parts.items() if not value.startswith("link ")]
             if inside:
                 raise UnreadableError(
                     f"it runs code of the project ({', '.join(inside)}), so not with confined: false",

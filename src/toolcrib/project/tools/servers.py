@@ -40,6 +40,7 @@ from toolcrib.guard import ServerTrust, Trusted, differences, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.project.config.mcp import FILE, server_line
+from toolcrib.project.config.started import scripts_in
 from toolcrib.project.control.records import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
@@ -329,10 +330,10 @@ class Servers:
             secrets = resolve(spec.permissions, self._secrets)
             if line.unconfined:
                 # Without a sandbox there are no mounts, so the files could be replaced after this check.
-                if code:
+                if loaded := scripts_in(line.variables, self.root):
                     raise ToolUnavailable(
-                        f"it runs unconfined, so not with code of the project ({', '.join(dict(code))})",
-                        hint="Remove the variables and options that load these files.",
+                        f"it runs unconfined, so not with code of the project ({', '.join(loaded)})",
+                        hint="Remove the variables that load these files.",
                     )
                 folder = os.path.join(self.root, line.cwd)
                 environment = environment_of(spec, secrets)

@@ -126,10 +126,6 @@ class Paths:
         """Return True if a path leads to a folder."""
         return self.leads_to(path) == stat.S_IFDIR
 
-    def is_source(self, path: str) -> bool:
-        """Return True if a program could read code from a path: also from a pipe, or a link to its input."""
-        return self.exists(path) and not self.is_folder(path)
-
     def real(self, path: str) -> str:
         """Return the path without symbolic links, `.` and `..` (os.path.realpath); missing parts stay."""
         found = self._real.get(path)

@@ -79,6 +79,8 @@ class Tool:
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
     mcp: McpForms = _TOOL_ONLY
+    files: tuple[str, ...] = ()
+    """Files and folders of its code, from the project's root, in place of the folders of its scripts."""
 
     def __repr__(self) -> str:
         return f"<Tool {self.name} version {self.version} ({self.kind}): {self.description[:60]!r}>"

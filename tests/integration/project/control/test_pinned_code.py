@@ -198,15 +198,15 @@ def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
     assert "evil" not in str([one.value for one in asyncio.run(main())])
 
 
-def test_a_module_of_the_project_that_a_tool_imports_is_part_of_its_review(crib: Crib) -> None:
+def test_a_folder_that_a_tool_names_under_files_is_part_of_its_review(crib: Crib) -> None:
     crib.accept = "reviewed"
     (crib.root / "out").mkdir()
     crib.write("shop/report.py", "SAID = 'good'\n")
     code = "from shop.report import SAID\ndef run():\n    return SAID\n"
-    crib.python(code, permissions={"fs": {"read": ["shop"], "write": ["out"]}})
+    named = {"permissions": {"fs": {"read": ["shop"], "write": ["out"]}}, "files": ["shop"]}
+    crib.python(code, **named)
     config = {"entrypoint": "python3", "args": ["-c", "from shop.report import SAID; print(SAID)"]}
-    fs = {"read": ["shop"], "write": ["out"]}
-    crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs})
+    crib.tool("t", "command", config, outputs={"format": "text"}, **named)
     crib.review("t", "py")
     assert (crib.call("py").unwrap(), crib.call("t").unwrap()) == ("good", "good\n")
     crib.write("shop/report.py", "SAID = 'evil'\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +15,7 @@ from tests.crib import Crib
 from toolcrib import Toolset
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.guard import Digests
-from toolcrib.guard.trust import digest
+from toolcrib.manifest import code
 from toolcrib.project.integrity.programs import programs_of
 from toolcrib.spec import CommandExec, Tool
 
@@ -34,12 +33,6 @@ def crib(tmp_path: Path) -> Crib:
     )
     crib.write(f"{folder.relative_to(crib.root)}/lib/part.txt", "part")
     return crib
-
-
-def which(name: str) -> str:
-    found = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
-    assert found is not None
-    return os.path.realpath(found)
 
 
 def tool_digest(tool: Tool, root: Path) -> str:
@@ -83,7 +76,7 @@ CHANGES: dict[str, tuple[Callable[[Crib], object], str]] = {
     "a file made executable": (lambda c: (folder(c) / "lib/part.txt").chmod(0o755), "files/lib/part.txt"),
     "a link": (lambda c: (folder(c) / "link").symlink_to("/etc/passwd"), "files/link"),
     "a pipe": (lambda c: os.mkfifo(folder(c) / "pipe"), "files/pipe"),
-    "the program": (lambda c: c.write("bin/run.sh", "#!/bin/sh\necho two\n", 0o755), "entrypoint/"),
+    "the program": (lambda c: c.write("bin/run.sh", "#!/bin/sh\necho two\n", 0o755), "script/"),
     "a grant that leads elsewhere": (relink, "grants/read/src"),
 }
 
@@ -152,10 +145,9 @@ def test_another_tool_is_another_digest(crib: Crib) -> None:
     assert tool_digest(load(crib), crib.root) != tool_digest(load(crib, "other"), crib.root)
 
 
-def test_a_system_program_belongs_to_it(crib: Crib) -> None:
+def test_a_system_program_does_not_belong_to_it(crib: Crib) -> None:
     crib.tool("list", "command", {"entrypoint": "ls"})
-    parts = Digests(crib.root).of(load(crib, "list")).parts
-    assert [name for name in parts if name.startswith("entrypoint/")] == [f"entrypoint/{which('ls')}"]
+    assert [*Digests(crib.root).of(load(crib, "list")).parts] == ["manifest", "files/tool.yml"]
 
 
 def test_the_module_of_a_python_tool_belongs_to_it_wherever_it_lies(crib: Crib) -> None:
@@ -250,15 +242,17 @@ def test_a_function_is_its_name_schema_and_reference(tmp_path: Path) -> None:
 
 def test_too_many_files_or_bytes_are_refused(crib: Crib, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = load(crib)
-    monkeypatch.setattr(digest, "_MAX_FILES", 3)
-    with pytest.raises(ToolUnavailable, match="more files than can be checked"):
+    monkeypatch.setattr(code, "_MAX_FILES", 2)
+    with pytest.raises(ToolUnavailable, match="more code than is checked"):
         tool_digest(tool, crib.root)
-    monkeypatch.setattr(digest, "_MAX_FILES", 2_000)
+    monkeypatch.setattr(code, "_MAX_FILES", 2_000)
     with (folder(crib) / "sparse").open("wb") as file:
-        file.truncate(300 * 1024**2)
-    with pytest.raises(ToolUnavailable, match="more files than can be checked") as caught:
+        file.truncate(65 * 1024**2)
+    with pytest.raises(
+        ToolUnavailable, match=f"over 2,000 files, or 64 MiB, with those in {folder(crib)}"
+    ) as caught:
         tool_digest(tool, crib.root)
-    assert caught.value.hint
+    assert "under `files`" in (caught.value.hint or "")
 
 
 def test_a_folder_that_leads_into_itself_ends(crib: Crib) -> None:

@@ -12,7 +12,6 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
-from toolcrib.executors.command.code_files import code_files
 from toolcrib.executors.mcp.launch.launchers import launched
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.executors.python.executor import home_of
@@ -35,14 +34,19 @@ def launch_of(launch: Launch, machine: MachineView) -> tuple[Launch, tuple[str, 
     finder = _Finder(machine)
     if launch.argv[0].startswith("/"):
         finder.program(launch.argv[0])
-    for file in code_files(launch.argv, machine.root, launch.cwd, finder.paths, launch.env):
-        if file.part == "script":
-            finder.script(machine.absolute(file.path))
+    for path in scripts_outside(launch, machine):
+        finder.script(path)
     if launch.project:
         finder.package(finder.paths.real(launch.project))
     read = finder.read
     outermost = (one for one in read if not any(one != other and within(one, other) for other in read))
     return replace(launch, path=tuple(dict.fromkeys((*launch.path, *finder.path)))), tuple(outermost)
+
+
+def scripts_outside(launch: Launch, machine: MachineView) -> list[str]:
+    """Return the scripts outside of the project that a command line names, by their endings."""
+    named = (machine.absolute(word, launch.cwd) for word in launch.argv[1:] if word.endswith(_CODE))
+    return [path for path in named if os.path.isfile(path) and not machine.is_inside(os.path.realpath(path))]
 
 
 class _Finder:

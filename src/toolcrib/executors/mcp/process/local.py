@@ -8,17 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolcrib.errors import ToolUnavailable
-from toolcrib.executors.command.code_files import code_files
-from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 from toolcrib.executors.mcp.launch.data import data_named
 from toolcrib.executors.mcp.launch.launchers import is_daemon_client
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
-from toolcrib.executors.mcp.launch.needs import launch_of
+from toolcrib.executors.mcp.launch.needs import launch_of, scripts_outside
 from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
+from toolcrib.manifest.code import named_by
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
+from toolcrib.manifest.kinds import Start
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
 from toolcrib.spec.tools.tool import may_touch
@@ -88,9 +88,10 @@ def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
     if not spec.is_local or spec.states_files or unconfined_program(spec, root):
         return spec
     launch, read = started(spec, root)
-    code = code_files(launch.argv, root, launch.cwd, Paths(), launch.env)
+    code = named_by(Start(launch.argv, launch.cwd), root, spec.permissions.write, Paths())
     # A folder with any of these is not granted: the server could change code that runs later.
-    written = (*closed, *read, *(os.path.join(root, file.path) for file in code))
+    outside = scripts_outside(launch, MachineView(root))
+    written = (*closed, *read, *outside, *(path for kind, path, _ in code if kind not in ("file", "link")))
     data, refused = data_named(launch, MachineView(root), written)
     write = (*spec.permissions.write, *data)
     return replace(spec, data=data, unwritable=refused, permissions=replace(spec.permissions, write=write))
@@ -123,19 +124,20 @@ def missing_package(spec: ServerSpec, root: str) -> ToolUnavailable | None:
 def files_of(spec: ServerSpec, root: Path) -> list[str]:
     """Return the program, its interpreter and environment, and the scripts among its arguments.
 
-    No tool may write them; any other file in its arguments is data. Each is there as it is written and as its
+    No tool may write them. Each is there as it is written and as its
     real path.
     """
     if not spec.is_local:
         return []
     launch, read = started(spec, str(root))
     paths = Paths()
-    code = code_files(launch.argv, str(root), launch.cwd, paths, launch.env)
-    written = [*(str(root / file.path) for file in code), *read]
-    if unconfined_program(spec, str(root)):
-        # These files decide what the daemon starts, so they are code too.
-        named = daemon_files(launch.argv, os.path.join(root, launch.cwd), launch.env, paths)
-        written += filter(paths.exists, named)
+    free = unconfined_program(spec, str(root))
+    words = (*launch.argv, *(launch.env.values() if free else ()))
+    code = named_by(Start(words, launch.cwd), str(root), spec.permissions.write, paths)
+    # All files that it names decide what a daemon starts, so they are code too.
+    written = [written for kind, _, written in code if free or kind != "file"] + list(read)
+    if "/" in launch.argv[0]:
+        written.append(os.path.join(root, launch.argv[0]))
     found = dict.fromkeys(place for path in written for place in paths.to_protect(path))
     for file in written:
         # A virtual environment runs the interpreter and libraries that this file names.
