@@ -22,6 +22,7 @@ from toolcrib.manifest.kinds import Start as Start
 from toolcrib.manifest.lint.runner import check_tool, lint_file, lint_tool, lint_tree
 from toolcrib.manifest.native.cache import (
     CheckResult,
+    Facts,
     LazyTools,
     ManifestCache,
     Mark,

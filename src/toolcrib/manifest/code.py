@@ -84,6 +84,36 @@ def named_by(start: Start, root: str, write: Iterable[str], paths: Paths, own: s
     return list(dict.fromkeys(_Rule("", root, paths, write, own).named(start)))
 
 
+def places_of(start: Start, root: str, own: str = "") -> list[str]:
+    """Return the places at or below which the files lie that a command or a module names.
+
+    No file is looked at. A place may be the beginning of a file's name: `lib/clean` of the module `clean`.
+    """
+    cwd, found = os.path.normpath(os.path.join(root, start.cwd)), dict[str, None]()
+    texts = [one for text in start.words for one in (text, *words_of(text))]
+    for place, text in enumerate(texts):
+        if place and texts[place - 1] == "-m":
+            found[f"{cwd}/{text.partition('.')[0]}"] = None
+        for word in (text, text.partition("=")[2]):
+            if _is_named(word, is_first=text == start.words[0]):
+                for folder in (root, cwd):
+                    path = os.path.normpath(os.path.join(folder, word))
+                    # With the virtual environment that it may belong to.
+                    found |= dict.fromkeys((path, os.path.dirname(os.path.dirname(path))))
+    if start.module:
+        folders = [own, *(f"{root}/{home}" for home in HOMES), cwd]
+        found |= {f"{folder}/{start.module.partition('.')[0]}": None for folder in folders if folder}
+    if start.venv:
+        found[os.path.normpath(os.path.join(root, start.venv))] = None
+    return [place for place in found if not within(root, place)]
+
+
+def _is_named(word: str, *, is_first: bool) -> bool:
+    """Return True if a word may name a file of the project: it is literal, and no program of the system."""
+    is_literal = bool(word) and not any(one in word for one in ("\0", "${", "{{"))
+    return is_literal and not (is_first and "/" not in word)
+
+
 def caches(files: Iterable[CodeFile], paths: Paths) -> tuple[str, ...]:
     """Return the `__pycache__` folders beside these files: a program must not find compiled code there."""
     folders = dict.fromkeys(os.path.dirname(path) for kind, path, _ in files if kind not in ("venv", "link"))
@@ -141,7 +171,7 @@ class _Rule:
 
     def _word(self, word: str, folder: str, *, is_first: bool) -> Iterator[CodeFile]:
         """Yield the file inside the project that a literal word names."""
-        if not word or any(one in word for one in ("\0", "${", "{{")) or (is_first and "/" not in word):
+        if not _is_named(word, is_first=is_first):
             return
         path = os.path.join(folder, word)
         for one in self._file(path):

@@ -40,3 +40,57 @@ def test_the_first_list_loads_only_what_it_needs(most: int, tmp_path: Path) -> N
     assert ("get" in found["names"]) is bool(most)
     assert bool(found["errors"]) is bool(most)
     assert most or found["loaded"] == []
+
+
+COUNTED = """
+import asyncio, collections, json, sys
+from pathlib import Path
+from toolcrib.project import Project
+
+counts = collections.Counter()
+
+def note(frame, event, what):
+    if event == "c_call" and what.__name__ in ("lstat", "readlink", "listdir", "scandir", "stat"):
+        counts[what.__name__] += 1
+    elif event == "call" and frame.f_code.co_name in ("tool_of", "programs_of", "_written"):
+        counts[frame.f_code.co_name] += 1
+
+def is_own(event, args):
+    return event == "open" and str(args[0]).startswith(sys.argv[1])
+
+async def main(root, data):
+    sys.addaudithook(lambda event, args: counts.update([event] if is_own(event, args) else ()))
+    async with Project.open(root, data=Path(data), accept="all") as project:
+        assert (await project.call("t7")).unwrap().strip() == "seven"
+
+sys.setprofile(note)
+asyncio.run(main(*sys.argv[1:3]))
+sys.setprofile(None)
+print(json.dumps(counts))
+"""
+
+
+@pytest.mark.parametrize("write", [[], ["out"]])
+def test_a_call_costs_the_same_among_many_tools(write: list[str], tmp_path: Path) -> None:
+    """Only the manifest of the tool itself is read; of each other one it is seen that it has not changed."""
+    found = []
+    for count in (10, 300):
+        crib = Crib(tmp_path / f"project{count}")
+        (crib.root / "out").mkdir()
+        for number in range(count):
+            script = crib.write(f".toolcrib/tools/t{number}/run.sh", "echo seven")
+            config = {
+                "entrypoint": "sh",
+                "args": [str(script.relative_to(crib.root)), f"scripts/{number}.sh"],
+            }
+            granted = {"fs": {"read": ["."], "write": write}}
+            crib.tool(f"t{number}", "command", config, permissions=granted, outputs={"format": "text"})
+        words = [sys.executable, "-c", COUNTED, str(crib.root), str(tmp_path / "data")]
+        for _ in range(2):  # The first start writes the cache.
+            run = subprocess.run(words, capture_output=True, timeout=60, check=False)
+            assert run.returncode == 0, run.stderr.decode()
+        found.append(json.loads(run.stdout))
+    few, many = found
+    assert many.pop("stat") - few.pop("stat") == 290
+    assert few["tool_of"] >= 1
+    assert many == few

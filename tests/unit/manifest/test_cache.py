@@ -173,7 +173,7 @@ def test_a_damaged_or_foreign_file_changes_nothing(tools: Path, tmp_path: Path) 
         loaded(tools, cache)
         harm(cache)
         assert loaded(tools, cache) == expected, harm
-        assert {tuple(tool.secrets) for tool in load(tools, cache).tools} == {("TOKEN",)}, harm
+        assert {tuple(tool.facts.secrets) for tool in load(tools, cache).tools} == {("TOKEN",)}, harm
 
 
 def test_a_broken_entry_of_a_manifest_that_changed_since_is_refused(tools: Path, tmp_path: Path) -> None:

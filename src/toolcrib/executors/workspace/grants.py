@@ -35,9 +35,9 @@ class ClosedFolder(NamedTuple):
 class ClosedPlaces:
     """Places closed by the settings, the tools and this process, beside those that always are."""
 
-    programs: tuple[str, ...] = ()
-    """The project's programs: entrypoints and virtual environments, as written and as real paths. No
-    tool may write them, or replace a link on the way to them."""
+    programs: Callable[[tuple[str, ...]], Iterable[str]] = lambda _: ()
+    """Returns the project's programs in these folders that a tool may write: entrypoints and virtual
+    environments, as written and as real paths. No tool may write them, or replace a link on the way."""
     folders: tuple[ClosedFolder, ...] = ()
     """Folders of which each file is run or read as a definition, whatever its name."""
     secret: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ class ProjectFiles:
             *(path for folder in write for name in HOMES if paths.exists(path := f"{folder}/{name}")),
             *self._git_places(tool, write),
             self.home,
-            *self._closed.programs,
+            *self._closed.programs(write),
             *self._closed_places(tool, write),
             *(path for path in self._closed.own if any(within(path, g) or within(g, path) for g in write)),
             f"{self.root}/{LOCK}",

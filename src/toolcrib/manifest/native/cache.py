@@ -24,9 +24,9 @@ from toolcrib.manifest.kinds import KINDS
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     folders,
+    permissions_of,
     read_document,
     read_folder,
-    secrets_of,
     tool_of,
     uncollected,
 )
@@ -35,12 +35,15 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 5"
+_FORM = "toolcrib manifests 6"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
 """A file that changed less than this ago may change again without another time on it."""
-_PACKAGES = ("core", "egress", "executors", "manifest", "schema", "spec", "template")
+_PACKAGES = (
+    "core", "egress", "executors", "manifest", "project/integrity", "sandbox/files", "schema", "spec",
+    "template",
+)  # fmt: skip
 """Packages whose code decides what a manifest means, which errors it has, and what lists say of it."""
 
 Mark = list[int]
@@ -60,11 +63,22 @@ class CheckResult(NamedTuple):
     """Permissions that cover too much, so that calls need approval."""
 
 
+class Facts(NamedTuple):
+    """What a project must know of each tool before any of them runs."""
+
+    secrets: list[str]
+    """Names of the secrets that it declares."""
+    write: list[str]
+    """Paths that it may write, as written."""
+    code: list[str]
+    """Places at or below which its code may lie, as returned by `places` of `ManifestCache`."""
+
+
 class LazyTool(NamedTuple):
     """A tool that is built on first use, because building ten thousand takes long."""
 
     name: str
-    secrets: list[str]
+    facts: Facts
     mark: Mark
     make: Callable[[], tuple[Tool, Document]]
     """Return the tool and its document, which may lack positions.
@@ -86,7 +100,8 @@ class _Entry(NamedTuple):
     """One tool in the file."""
 
     mark: Mark
-    secrets: list[str]
+    facts: list[list[str]]
+    """A `Facts`."""
     digest: str
     """SHA-256 of the content."""
     start: int
@@ -126,10 +141,19 @@ _EMPTY = _Stored(b"", 0, {})
 
 
 class ManifestCache:
-    """The manifests of the folder `tools_dir`, with the help of the file `path`; None does without one."""
+    """The manifests of the folder `tools_dir`, with the help of the file `path`; None does without one.
 
-    def __init__(self, tools_dir: Path, path: Path | None, files: SourceFiles = ANY_FILE) -> None:
-        self._files = files
+    `places` returns the places at or below which the code of a tool may lie.
+    """
+
+    def __init__(
+        self,
+        tools_dir: Path,
+        path: Path | None,
+        files: SourceFiles = ANY_FILE,
+        places: Callable[[Tool], list[str]] = lambda _: [],
+    ) -> None:
+        self._files, self._places = files, places
         self._base = os.fspath(tools_dir)
         self._path = path
         self._stored = _EMPTY
@@ -234,7 +258,7 @@ class ManifestCache:
         if entry is None or entry[0] != mark_of(f"{folder}/{FILE_NAME}"):
             return None
         return LazyTool(
-            name, entry[1], entry[0], partial(_from_file, self._stored, folder, name, self._files)
+            name, Facts(*entry[1]), entry[0], partial(_from_file, self._stored, folder, name, self._files)
         )
 
     def _from_disk(self, name: str, found: list[Diagnostic], settled: int) -> LazyTool | None:
@@ -242,7 +266,7 @@ class ManifestCache:
         if read_one is None:
             return None
         document, facts = read_one
-        raw, json, mark, needed = document.raw, document.json, _mark(facts), secrets_of(document.data)
+        raw, json, mark, known = document.raw, document.json, _mark(facts), self._facts(document)
         # A clock ticks in steps: a file written just now may change once more and keep its times. Such an
         # entry is not kept, so the next start reads the file again.
         if not mark or max(mark[:2]) >= settled:
@@ -250,8 +274,16 @@ class ManifestCache:
         elif self._path is not None and KINDS.is_builtin(document.data["kind"]):
             content = raw + json
             digest, sha256 = (hashlib.sha256(one).hexdigest() for one in (content, raw))
-            self._fresh[name] = _Entry(mark, needed, digest, 0, len(raw), len(content), None, sha256), content
-        return LazyTool(name, needed, mark, partial(_from_json, raw, json, document.path))
+            entry = _Entry(mark, list(known), digest, 0, len(raw), len(content), None, sha256)
+            self._fresh[name] = entry, content
+        return LazyTool(name, known, mark, partial(_from_json, raw, json, document.path))
+
+    def _facts(self, document: Document) -> Facts:
+        data, granted = document.data, permissions_of(document.data.get("permissions"))
+        # The code of a plug-in is not loaded for this: its tools may have theirs anywhere.
+        is_builtin = KINDS.is_builtin(data["kind"])
+        code = self._places(tool_of(data, document.path, document.raw)) if is_builtin else ["/"]
+        return Facts([one.name for one in granted.secrets], list(granted.write), code)
 
     @cached_property
     def _key(self) -> bytes:

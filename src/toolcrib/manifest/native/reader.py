@@ -229,7 +229,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         input_schema=inputs["schema"] if inputs else dict(_NO_INPUTS),
         config=KINDS[kind].configure(data["exec"][kind]),
         output=_output(outputs) if outputs else _default(Output),
-        permissions=_permissions(get("permissions")),
+        permissions=permissions_of(get("permissions")),
         approval=_made(ApprovalRule, get("approval")),
         retry=made_of(Retry, retry) if retry else None,
         limits=_made(Limits, get("limits")),
@@ -262,7 +262,8 @@ def _output(block: dict[str, Any]) -> Output:
     return Output(block.get("format", "json"), schema, block.get("on_violation", "warn"))
 
 
-def _permissions(block: dict[str, Any] | None) -> Permissions:
+def permissions_of(block: dict[str, Any] | None) -> Permissions:
+    """Return the permissions of a block that fits the schema."""
     if not block:
         shared: Permissions = _default(Permissions)
         return shared
@@ -290,9 +291,3 @@ def _auth_entry(entry: dict[str, Any]) -> Auth:
     whole = {"location" if key == "in" else key: value for key, value in entry.items()}
     whole |= {key: made_of(kind, whole[key]) for key, kind in _NESTED.items() if whole.get(key) is not None}
     return made_of(Auth, whole)
-
-
-def secrets_of(data: dict[str, Any]) -> list[str]:
-    """Return the names of the secrets that data of the right form declare."""
-    permissions = data.get("permissions")
-    return list((permissions.get("secrets") if permissions else None) or ())

@@ -55,6 +55,7 @@ class ProjectCatalog:
         self.files = setup.files
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
+        binder.facts = lambda: self.registry.facts
         self._external = ExternalTools(setup.config.sources, self.registry)
         self.bundles = Bundles(setup.vault.data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""
@@ -89,7 +90,7 @@ class ProjectCatalog:
         steps, named = self._steps, self._setup.named_servers
         loaded = self.registry.load()
         # All names of secrets before any call: one tool may print the secret that another declares.
-        steps.secrets.know_names({name for tool in loaded.tools for name in tool.secrets})
+        steps.secrets.know_names({name for tool in loaded.tools for name in tool.facts.secrets})
         steps.secrets.know(self._external.load(loaded.rest))
         self.builtins.switch_on(name for name, _ in self._setup.config.builtins)
         self.builtins.switch_on_reader()

@@ -18,6 +18,7 @@ from toolcrib.manifest import (
     CheckResult,
     Diagnostic,
     Document,
+    Facts,
     LazyTools,
     ManifestCache,
     Mark,
@@ -29,7 +30,9 @@ from toolcrib.manifest import (
     settled_mark_of,
     uncollected,
 )
+from toolcrib.project.integrity.programs import code_places
 from toolcrib.project.root import Place
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.schema.providers import entry_to_keep
 from toolcrib.spec import ApprovalRule, Tool
 from toolcrib.spec.naming import wire_name
@@ -98,7 +101,11 @@ class ToolRegistry:
 
     def __init__(self, place: Place, files: SourceFiles, toolset: Toolset, bind: Bind) -> None:
         folder = cache_folder(place.root)
-        self._cache = ManifestCache(place.tools, None if folder is None else folder / "manifests", files)
+        cache, root = None if folder is None else folder / "manifests", place.root
+        paths = Paths()  # The same for all that are read at once: most of them lie in the same folders.
+        self._cache = ManifestCache(place.tools, cache, files, lambda tool: code_places(tool, root, paths))
+        self.facts: dict[str, Facts] = {}
+        """What is known of tools that may not have been built yet."""
         self.place, self.files = place, files
         """The files that manifests may be read from."""
         self._toolset, self._bind = toolset, bind
@@ -198,6 +205,7 @@ class ToolRegistry:
             self._tools = {one.name: one for one in bound}
             self.unchecked |= self._tools
             self.marks = {tool.name: tool.mark for tool in tools}
+            self.facts = {tool.name: tool.facts for tool in tools}
         return loaded
 
     def _refuse_conflicts(self, names: list[str]) -> set[str]:
@@ -229,6 +237,7 @@ class ToolRegistry:
         known = bound.name in self._tools or bound.name in self._external
         (self._toolset.replace if known else self._toolset.add)(bound)
         self._tools[bound.name] = self.unchecked[bound.name] = bound
+        self.facts.pop(bound.name, None)
         self._documents.pop(bound.name, None)
 
     @property

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 import toolcrib
+from toolcrib.errors import ToolcribError
 from toolcrib.executors.workspace.grants import ClosedFolder
-from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, kind_of
-from toolcrib.manifest.code import named_by, own_folder
+from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, Facts, kind_of
+from toolcrib.manifest.code import named_by, own_folder, places_of
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.sources import place_of
@@ -56,12 +58,63 @@ def _holds(path: Path, root: Path) -> bool:
     return root.is_relative_to(os.path.realpath(path))
 
 
-def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
+class ToolPrograms:
+    """The programs of a project's tools: what one tool runs, another must not be able to write.
+
+    With thousands of tools, their programs are looked up only where the calling tool may write. `facts` are
+    of the tools that `get` returns by name; `others` are all others, and `fixed` further paths.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        others: Sequence[Tool],
+        facts: Mapping[str, Facts],
+        get: Callable[[str], Tool],
+        fixed: tuple[str, ...],
+    ) -> None:
+        self._root, self._others, self._facts, self._get, self._fixed = root, others, facts, get, fixed
+
+    def under(self, write: tuple[str, ...]) -> list[str]:
+        """Return the programs that a tool could change which may write these real paths."""
+        found = list(self._others) if write else []
+        # A copy: tools come and go while calls are made in other threads.
+        for name, (_, _, code) in list(self._facts.items()) if write else ():
+            if any(_meet(place, grant) for place in code for grant in write):
+                with suppress(ToolcribError):  # One that does not load runs nothing.
+                    found.append(self._get(name))
+        return [*programs_of(found, self._root), *self._fixed]
+
+
+def _meet(place: str, grant: str) -> bool:
+    """Return True if a file at or below the place, or whose name it begins, may be in the grant."""
+    return place.startswith(grant) or grant.startswith(place)
+
+
+def code_places(tool: Tool, root: Path, paths: Paths) -> list[str]:
+    """Return the places at or below which the code of a tool may lie, and where links lead to now.
+
+    Those that are closed to all tools are left out.
+    """
+    closed = _closed_homes(root)
+    named = places_of(kind_of(tool).starts(tool.config), str(root), own_folder(tool, paths))
+    found = dict.fromkeys((*named, *programs_of([tool], root, paths)))
+    return [place for place in found if not closed(place)]
+
+
+def _closed_homes(root: Path) -> Callable[[str], bool]:
+    """Return a function that says if a path is in a home folder; tools may write only `scratch/` there."""
+    homes = tuple(f"{root}/{name}/" for name in HOMES)
+    scratch = tuple(f"{home}scratch/" for home in homes)
+    return lambda path: path.startswith(homes) and not path.startswith(scratch)
+
+
+def programs_of(tools: Iterable[Tool], root: Path, paths: Paths | None = None) -> list[str]:
     """Return entrypoints, scripts, modules and virtual environments of these tools, and linked manifests.
 
     Each as written and as real path: with another link on the way something else would be run.
     """
-    paths = Paths()
+    paths = paths or Paths()
     found: dict[str, None] = {}
     for tool in tools:
         for path in _written(tool, root, paths):
@@ -79,16 +132,12 @@ def _written(tool: Tool, root: Path, paths: Paths) -> Iterator[str]:
     if tool.source is not None:
         own = Path(tool.source.path).parent
         yield from (str(path) for path in (own, tool.source.path) if os.path.islink(path))
-    homes = tuple(f"{root}/{name}/" for name in HOMES)  # closed to all tools, except `scratch/`
-    scratch = tuple(f"{home}scratch/" for home in homes)
+    closed = _closed_homes(root)
     named = named_by(start, str(root), tool.permissions.write, paths, own_folder(tool, paths))
     code = [written for kind, _, written in named if kind not in ("file", "link")]
     if start.words and "/" in start.words[0]:
         code.append(os.path.join(root, start.words[0]))
-    for path in code:
-        real = paths.real(path)
-        if real.startswith(scratch) or not real.startswith(homes):
-            yield path
+    yield from (path for path in code if not closed(paths.real(path)))
     if own is not None and start.module:
         # Its own files are closed to all tools; what is a link may lead out.
         first = start.module.partition(".")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,9 +14,9 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolUnavailable
 from toolcrib.executors import Host
 from toolcrib.executors.workspace.grants import ClosedPlaces
-from toolcrib.manifest import kind_of
+from toolcrib.manifest import Facts, kind_of
 from toolcrib.project.control.steps import ProjectSteps
-from toolcrib.project.integrity.programs import closed_folders, programs_of, running_from, settled
+from toolcrib.project.integrity.programs import ToolPrograms, closed_folders, running_from, settled
 from toolcrib.project.preview import Preview
 from toolcrib.project.setup import Setup, private_folders
 from toolcrib.spec import Executor, HttpExec, Invoke, Retry, Tool
@@ -52,6 +52,8 @@ class Binder:
         self._connections: Connections | None = None
         self.server_programs: Callable[[], list[str]] = list
         """Programs of MCP servers, which no tool may write."""
+        self.facts: Callable[[], Mapping[str, Facts]] = dict
+        """Returns what is known of tools without building them."""
 
     def bind(self, tool: Tool, require: Callable[[str], None], seen: Observation | None) -> BoundTool:
         """Make a tool ready. `require` raises for one that cannot be used; `seen` records what it uses."""
@@ -119,15 +121,16 @@ class Binder:
 
         _ = self.lowered  # recorded before the first tool runs
         config, place, level = self._setup.config, self._setup.place, self._setup.sandbox_level
-        root, tools = str(place.root), self._toolset.tools()
-        # What one tool runs, another must not be able to write.
-        programs = [*programs_of(tools, place.root), *self.server_programs()]
-        granted = [one.permissions for one in tools]
-        granted += [one.permissions for one in self._setup.named_servers.specs]
-        written = dict.fromkeys(path for one in granted for path in one.write)
+        root, toolset, facts = str(place.root), self._toolset, self.facts()
+        others = [toolset.get(name) for name in toolset.names if name not in facts]
+        fixed = dict.fromkeys((*self.server_programs(), *settled(config, place)))
+        granted = [one.permissions.write for one in (*others, *self._setup.named_servers.specs)]
+        written = dict.fromkeys(
+            path for one in (*granted, *(one.write for one in facts.values())) for path in one
+        )
         real = (os.path.realpath(os.path.join(root, path)) for path in written)
         closed = ClosedPlaces(
-            programs=tuple(dict.fromkeys((*programs, *settled(config, place)))),
+            programs=ToolPrograms(place.root, others, facts, toolset.get, tuple(fixed)).under,
             folders=closed_folders(config, place.root),
             secret=self._setup.hidden,
             private=private_folders(self._setup.vault),
