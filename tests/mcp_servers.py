@@ -14,8 +14,9 @@ from typing import Any
 import uvicorn
 
 from tests.crib import Crib
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.project import load_config
+from toolcrib.project.trust.trust import settings_rows
 from toolcrib.state import Vault
 
 __all__ = ["GOOD", "RAW", "Served", "mount", "trust", "write"]
@@ -153,7 +154,7 @@ def mount(crib: Crib, name: str, source: str, *, out: str | None = None, **more:
 def write(crib: Crib, servers: dict[str, Any], settings: dict[str, Any] | None = None) -> None:
     """Put servers and settings beside those that are there, and trust them."""
     file = crib.home / "config.yml"
-    config: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"review": "off"}
+    config: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     config.setdefault("mcp_servers", {}).update(servers)
     file.write_text(json.dumps({**config, **(settings or {})}))
     trust(crib.root)
@@ -161,7 +162,8 @@ def write(crib: Crib, servers: dict[str, Any], settings: dict[str, Any] | None =
 
 def trust(root: Path) -> None:
     """Trust the settings as they are."""
-    Trust(Vault(root)).accept(load_config(root / ".toolcrib" / "config.yml", root).digest, "tester")
+    config = load_config(root / ".toolcrib" / "config.yml", root)
+    Ledger(Vault(root)).accept(settings_rows(config), "tester", "program")
 
 
 class Served:

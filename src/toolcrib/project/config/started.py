@@ -38,12 +38,8 @@ class CommandLine(NamedTuple):
 def code_inside(line: CommandLine, root: Path, paths: Paths) -> list[CodeFile]:
     """Return the files of code inside the project that a command starts, as written, and its environments."""
     from toolcrib.executors.command.code_files import code_files
-    from toolcrib.executors.mcp.launch.daemon_files import daemon_files
 
-    found = [*code_files(_resolved(line.argv, root), str(root), line.cwd, paths, line.env)]
-    if line.unconfined:
-        read = daemon_files(line.argv, os.path.normpath(root / line.cwd), line.env, paths)
-        found += (CodeFile("daemon", path) for path in read)
+    found = code_files(_resolved(line.argv, root), str(root), line.cwd, paths, line.env)
     return [
         file for file in found if paths.exists(str(root / file.path)) and _is_ours(root / file.path, root)
     ]
