@@ -162,8 +162,8 @@ def write(crib: Crib, servers: dict[str, Any], settings: dict[str, Any] | None =
 
 def trust(root: Path) -> None:
     """Trust the settings as they are."""
-    rows = settings_rows(load_config(root / ".toolcrib" / "config.yml", root))
-    Ledger(Vault(root)).accept(rows, "tester", "program")
+    config = load_config(root / ".toolcrib" / "config.yml", root)
+    Ledger(Vault(root)).accept(settings_rows(config), "tester", "program")
 
 
 class Served:

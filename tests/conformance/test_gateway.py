@@ -1,6 +1,6 @@
 """The public conformance suite of MCP through a project that mounts a server: nothing gets lost on the way.
 
-The gateway mounts the server over HTTP, and reviews, records and limits its tools like any other. Mounted are
+The gateway mounts the server over HTTP, and trusts, records and limits its tools like any other. Mounted are
 our own fixture, the unmodified example server of the official SDK, and the same of an SDK that knows sessions
 only, so that clients and servers of both protocols meet.
 """
@@ -22,8 +22,9 @@ import pytest
 
 from tests.conformance.conftest import HERE, passed_of_required, required_and_failed, serving
 from tests.third_party import SDK_LOCK, SESSIONS_LOCK, example_server, python_servers
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.project import load_config
+from toolcrib.project.trust.trust import settings_rows
 from toolcrib.state import Vault
 
 NOT_IN_A_SESSION = [
@@ -45,7 +46,8 @@ def mounting(address: str, folder: Path) -> Iterator[str]:
     server = {"url": address, "prefix": False}
     settings = {"mcp_servers": {"fixture": server}, "mcp": {"max_listed": 1000}}
     (home / "config.yml").write_text(json.dumps(settings))
-    Trust(Vault(root, data)).accept(load_config(home / "config.yml", root).digest, "ann")
+    config = load_config(home / "config.yml", root)
+    Ledger(Vault(root, data)).accept(settings_rows(config), "ann", "program")
     with serving("gateway", root, data) as url:
         yield url
 

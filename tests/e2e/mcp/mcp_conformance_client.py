@@ -21,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 import aiohttp
 
-from toolcrib.guard import Trust
+from toolcrib.guard import Ledger
 from toolcrib.project import Project, load_config
 from toolcrib.project.tools.servers import Servers
+from toolcrib.project.trust.trust import settings_rows
 from toolcrib.spec import Call, Result, Tool
 from toolcrib.state import Vault
 
@@ -113,7 +114,7 @@ class Run:
                 print(mounted.server.error, file=sys.stderr)
                 return 1
             await self._servers.ready(80)
-        mounted.review()
+        self._project.trust.accept("suite", more=[mounted.row()])
         for own, name in mounted.tools.items():
             for arguments in self._arguments(own, self._project.get(name)):
                 result = await self._call(name, arguments)
@@ -156,7 +157,8 @@ async def main(url: str) -> int:
             entry["oauth"] = {"client_id": "https://conformance-test.local/client-metadata.json"}
         settings = {"mcp_servers": {"suite": entry}, "inputs": {"lenient": True}}
         (home / "config.yml").write_text(json.dumps(settings))
-        Trust(Vault(root)).accept(load_config(home / "config.yml", root).digest, "suite")
+        config = load_config(home / "config.yml", root)
+        Ledger(Vault(root)).accept(settings_rows(config), "suite", "program")
         project = Project.open(root)
         assert project.servers is not None
         async with project:

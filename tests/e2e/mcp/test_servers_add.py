@@ -1,4 +1,4 @@
-"""`toolcrib servers add`: one command from a server's command line to reviewed tools."""
+"""`toolcrib servers add`: one command from a server's command line to trusted tools."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def asked(crib: Crib, *words: str) -> AbstractContextManager[Terminal]:
     return terminal([PROGRAM, "servers", *words], crib.root, os.environ, 200)
 
 
-def test_a_server_is_shown_started_reviewed_and_written(crib: Crib) -> None:
+def test_a_server_is_shown_started_trusted_and_written(crib: Crib) -> None:
     before = '{\n    "mcpServers": {},\n    "other": {"kept": ["as", "it is"]}\n}\n'
     crib.write(".mcp.json", before)
     done = add(crib, "hello", "--yes", "--env", "MODE=quiet", "--", sys.executable, "server.py")
     assert done.returncode == 0, done.stderr
     assert f"hello: {sys.executable} server.py" in done.stdout
     assert "  may read ." in done.stdout
-    assert "hello__hello: it is new" in done.stdout
+    assert "server hello: trusted 1 tool: hello__hello" in done.stderr
     written = (crib.root / ".mcp.json").read_text()
     assert written.startswith('{\n    "mcpServers": {\n        "hello"')
     assert json.loads(written)["other"] == {"kept": ["as", "it is"]}
     entry = json.loads(written)["mcpServers"]["hello"]
     assert entry == {"command": sys.executable, "args": ["server.py"], "env": {"MODE": "quiet"}}
     assert text(run(["run", "hello__hello", "--root", str(crib.root)], crib.root)).stdout == "hello\n"
-    assert "PROJECT_ACCEPTED" in {line.event for line in crib.audit()}
+    assert "TRUSTED" in {line.event for line in crib.audit()}
     again = add(crib, "hello", "--yes", "--", "true")
     assert again.returncode == 7
     assert "has a server hello already" in again.stderr
@@ -98,19 +98,19 @@ def test_nothing_is_added_without_trust_or_a_person_or_to_a_file_with_comments(c
     assert add(crib, "x", "--", sys.executable, "server.py").returncode == 5  # nobody is there to ask
     words = ["add", "x", "--", sys.executable, "server.py"]
     with asked(crib, *words) as screen:
-        screen.read_until("Start x now, and list its tools?")
+        screen.read_until("Start x now, and trust the tools that it lists?")
         screen.type("n\n")
         assert (screen.end(), "nothing was added" in screen.text) == (5, True), screen.text
     assert not (crib.root / ".mcp.json").exists()
     with asked(crib, *words) as screen:
-        screen.read_until("Start x now, and list its tools?")
+        screen.read_until("Start x now, and trust the tools that it lists?")
         crib.write(".toolcrib/config.yml", "policy: {self_approval: true}\n")
         screen.type("y\n")
         assert (screen.end(), "the settings have changed meanwhile" in screen.text) == (5, True), screen.text
     (crib.root / ".toolcrib/config.yml").unlink()
     (crib.root / ".mcp.json").unlink()
     with asked(crib, *words) as screen:
-        screen.read_until("Start x now, and list its tools?")
+        screen.read_until("Start x now, and trust the tools that it lists?")
         crib.write(".mcp.json", "{}")
         screen.type("y\n")
         assert (screen.end(), ".mcp.json has just changed" in screen.text) == (7, True), screen.text

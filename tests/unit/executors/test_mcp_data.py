@@ -120,12 +120,12 @@ def test_a_server_that_states_its_files_gets_no_more(root: Path) -> None:
     assert data(root, "serve docs", permissions={"network": True}) == ["docs"]
 
 
-def test_the_reviewer_sees_the_reason(root: Path) -> None:
+def test_the_person_who_trusts_it_sees_the_reason(root: Path) -> None:
     spec = with_data(read_server("x", {"command": "serve", "args": ["docs"]}), str(root), [])
     assert "write docs (named on its command line or in its env)" in grants_of(spec, str(root))
 
 
-def test_the_reviewer_is_warned_of_a_repository(root: Path) -> None:
+def test_the_person_who_trusts_it_is_warned_of_a_repository(root: Path) -> None:
     spec = read_server("x", {"command": "serve", "permissions": {"fs": {"write": [".git", "docs"]}}})
     shown = grants_of(spec, str(root))
     assert "write .git (which can make git, where you run it, run a program)" in shown

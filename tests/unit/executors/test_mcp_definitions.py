@@ -6,7 +6,8 @@ import pytest
 
 from toolcrib.errors import ToolFailed
 from toolcrib.executors.mcp.definitions import digest, names_of, tool_of
-from toolcrib.executors.mcp.server import outcome_of, pause_s
+from toolcrib.executors.mcp.outcomes import outcome_of
+from toolcrib.executors.mcp.server import pause_s
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.schema.providers import mcp_tool
 from toolcrib.spec.tools.policies import ApprovalRule

@@ -44,6 +44,10 @@ class Connected:
     relays: Relays
     stale: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the list of tools may have changed."""
+    listing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the list is read."""
+    listed_at: float = 0.0
+    """The time of the last list, by `time.monotonic`."""
     calls: int = 0
     """Calls that run."""
 

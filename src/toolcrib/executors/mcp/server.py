@@ -11,16 +11,17 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolFailed, ToolUnavailable
 from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, as_json, fetch, resource_uri
+from toolcrib.executors.mcp.outcomes import outcome_of
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
-from toolcrib.spec import Call, CallContext, McpExec, Outcome, Tool
+from toolcrib.spec import CallContext, Outcome
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -37,6 +38,8 @@ _RELISTEN_S = 5.0
 _REST = 9
 """The pause after a list of a changed server, as a multiple of its duration, `_RELISTEN_S` at most: a server
 may announce changes without end."""
+_OLD_S = 60.0
+"""Seconds after which a list is read again before a call: a server may change its tools and not say so."""
 _CANCEL_S = 5.0
 _COMPLETE_S = 10.0
 _DRAIN_S = 30.0
@@ -85,6 +88,8 @@ class McpServer:
         self.spec, self._version, self._connect = spec, version, connect
         self._on_tools, self._on_event = on_tools, on_event
         self.state: ServerState = "stopped"
+        self.limit_s = spec.start_timeout_s
+        """Seconds until a connection must have listed its tools."""
         self.error: ToolcribError | None = None
         """The last failure; None if it never failed, or is ready again."""
         self._last_stderr = ""
@@ -193,10 +198,11 @@ class McpServer:
         self._link = link = self._connect()
         try:
             async with AsyncExitStack() as stack:
-                limit = await stack.enter_async_context(asyncio.timeout(self.spec.start_timeout_s))
+                limit = await stack.enter_async_context(asyncio.timeout(self.limit_s))
                 up = await stack.enter_async_context(connected(link, Relays(), self._version))
                 # The limit includes the first list: a server that connects and then is silent has failed.
                 self._on_tools(*await fetch(up.client))
+                up.listed_at = time.monotonic()
                 limit.reschedule(None)
                 self.protocol, self.enforcement = up.client.protocol_version, link.enforcement()
                 self._note_start(up)
@@ -245,17 +251,29 @@ class McpServer:
     async def _relist_when_stale(self, up: Connected) -> None:
         while True:
             await up.stale.wait()
-            up.stale.clear()
             began = time.monotonic()
             # The condition is evaluated first, so this is the time of the list.
             rest = _REST * (time.monotonic() - began) if await self._relist(up) else _RELISTEN_S
             await asyncio.sleep(min(rest, _RELISTEN_S))
 
     async def _relist(self, up: Connected) -> bool:
-        """Read its list again. After an error answer the last list stays, and is read again later."""
+        """Read its list again, unless that was done meanwhile; return True if it is as new as can be known.
+
+        After an error answer the last list stays, and is read again later.
+        """
+        async with up.listing:
+            return not self._is_old(up) or await self._list_again(up)
+
+    @staticmethod
+    def _is_old(up: Connected) -> bool:
+        return up.stale.is_set() or time.monotonic() - up.listed_at > _OLD_S
+
+    async def _list_again(self, up: Connected) -> bool:
+        up.stale.clear()
         try:
-            async with asyncio.timeout(self.spec.start_timeout_s):
+            async with asyncio.timeout(self.limit_s):
                 self._on_tools(*await fetch(up.client))
+            up.listed_at = time.monotonic()
         except Exception as error:
             if not _is_answer(leaf := _leaf(error)) or up.link.lost or up.link.failure():
                 raise
@@ -303,7 +321,7 @@ class McpServer:
     def _text(self, error: BaseException, link: Link | None) -> str:
         """Return what an error says of the server, as a part of a sentence."""
         if isinstance(error, TimeoutError):  # Only starts and lists have a limit.
-            return f"it did not answer within {self.spec.start_timeout_s:g} s"
+            return f"it did not answer within {self.limit_s:g} s"
         text = str(error) or type(error).__name__
         return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text
 
@@ -351,23 +369,63 @@ class McpServer:
         except TimeoutError:
             return False
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
+    @property
+    def is_listed(self) -> bool:
+        """True if it is ready, and its list of tools need not be read again before a call."""
+        up = self._up
+        return up is not None and not (up.link.closed.is_set() or self._renewing or self._is_old(up))
+
+    async def listed(self, limit_s: float) -> None:
+        """Start it, and wait until its tools are listed as they are now, or it has failed."""
+        self.start()
+        with suppress(ToolcribError, TimeoutError):  # The call itself reports it.
+            async with asyncio.timeout(limit_s):
+                await self._on_its_loop(self._listed())
+
+    async def _listed(self) -> Connected:
+        """Return the connection that callers share, its list of tools as new as can be known.
+
+        Raises ToolUnavailable if it does not list them.
+        """
+        up = await self._available()
+        if self._is_old(up):
+            try:
+                if not await self._relist(up):
+                    raise _copy_of(self.error or self._unavailable("it does not list its tools"))
+            except ToolcribError:
+                raise
+            except Exception as error:
+                # The connection ends by this as it does in `_relist_when_stale`.
+                up.link.closed.set()
+                raise self._unavailable(_leaf(error), up.link) from None
+        return up
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], ctx: CallContext, check: Callable[[], None]
+    ) -> Outcome:
         """Call one of its tools. Progress and cancellation are passed on.
+
+        `check` is called once the tools are listed, and raises if the call must not go out.
 
         Raises ToolUnavailable while the server is not available, and ToolFailed for the tool's own error and
         if the server ends before it has answered.
         """
         self.start()
-        return await self._on_its_loop(self._call(tool, arguments, ctx))
+        return await self._on_its_loop(self._call(tool, arguments, ctx, check))
 
-    async def _call(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
+    async def _call(
+        self, tool: str, arguments: Mapping[str, Any], ctx: CallContext, check: Callable[[], None]
+    ) -> Outcome:
         try:
-            return await self._call_once(tool, arguments, ctx)
+            return await self._call_once(tool, arguments, ctx, check)
         except _SessionLost:  # A server that does not know the session has not run the call.
-            return await self._call_once(tool, arguments, ctx)
+            return await self._call_once(tool, arguments, ctx, check)
 
-    async def _call_once(self, tool: str, arguments: Mapping[str, Any], ctx: CallContext) -> Outcome:
-        shared = await self._available()
+    async def _call_once(
+        self, tool: str, arguments: Mapping[str, Any], ctx: CallContext, check: Callable[[], None]
+    ) -> Outcome:
+        shared = await self._listed()
+        check()
         relay = CallRelay(ctx)
         shared.calls += 1
         try:
@@ -480,48 +538,6 @@ class McpServer:
         if loop is None or loop is asyncio.get_running_loop():
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-class McpExecutor:
-    """Passes a call on to the tool's server."""
-
-    def __init__(self, tool: Tool, server: McpServer) -> None:
-        assert isinstance(tool.config, McpExec)
-        self._tool = tool.config.tool
-        self._server = server
-
-    async def run(self, call: Call, ctx: CallContext) -> Outcome:
-        """Run one attempt of a call."""
-        assert isinstance(call.arguments, Mapping)
-        return await self._server.call(self._tool, call.arguments, ctx)
-
-
-def outcome_of(server: str, tool: str, result: Any) -> Outcome:
-    """Return the structured value if there is one, else the text, and the blocks if they are more than that.
-
-    For a prompt these are its messages, for a resource its contents. Raises ToolFailed for an error.
-    """
-    if hasattr(result, "messages"):
-        messages = [as_json(one) for one in result.messages]
-        return Outcome({"messages": messages}, blocks=tuple(one["content"] for one in messages))
-    if hasattr(result, "contents"):
-        contents = [as_json(one) for one in result.contents]
-        blocks = tuple({"type": "resource", "resource": one} for one in contents)
-        return Outcome({"contents": contents}, blocks=blocks)
-    texts = [block.text for block in result.content if block.type == "text"]
-    if result.is_error:
-        message = "\n".join(texts).strip() or "the tool failed and does not say why"
-        details: dict[str, Any] = {"server": server, "tool": tool}
-        if result.structured_content is not None:
-            details["structured"] = result.structured_content
-        raise ToolFailed(message, details=details)
-    blocks = tuple(as_json(one) for one in result.content)
-    plain = len(texts) == len(blocks)
-    if result.structured_content is not None:
-        return Outcome(result.structured_content, blocks=() if plain else blocks)
-    if plain:
-        return Outcome("\n".join(texts), blocks=blocks if len(blocks) > 1 else ())
-    return Outcome({"content": list(blocks)}, blocks=blocks)
 
 
 async def _import_client() -> None:

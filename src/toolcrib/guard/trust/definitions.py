@@ -49,17 +49,33 @@ class ServerTrust:
     def trusted(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that a person has trusted."""
         found: dict[str, dict[str, Any]] = self._shown().get("definitions", {})
+        return dict(found)
+
+    def pins(self) -> Mapping[str, str]:
+        """Return the digests of definitions that are trusted by a lock, by the tool's name here."""
+        found: Mapping[str, str] = self._shown().get("pins", {})
         return found
+
+    def last(self) -> Trusted | None:
+        """Return what a person trusted last of this program or address."""
+        row = self._ledger.last(self.subject)
+        return row if row is not None and row.shown.get("identity") == self._identity else None
 
     def network(self) -> Network | None:
         """Return the hosts that a person has allowed the server; None before anybody has decided."""
         found = self._shown().get("network")
         return None if found is None else Network.parse(found["network"])
 
-    def row(self, definitions: Mapping[str, Definition], network: Network | None) -> Trusted:
-        """Return the row that trusts these definitions and hosts, instead of any others."""
+    def row(
+        self,
+        definitions: Mapping[str, Definition],
+        network: Network | None,
+        pins: Mapping[str, str] | None = None,
+    ) -> Trusted:
+        """Return the row that trusts these definitions, digests of definitions and hosts, and no others."""
         hosts = None if network is None else {"network": network.as_json()}
         facts = {"identity": self._identity, "definitions": dict(definitions), "network": hosts}
+        facts["pins"] = dict(pins or {})
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
         return Trusted(self.subject, digest, shown=facts)
 
@@ -69,8 +85,8 @@ class ServerTrust:
         return self._ledger.version
 
     def _shown(self) -> Mapping[str, Any]:
-        row = self._ledger.last(self.subject)
-        return row.shown if row is not None and row.shown.get("identity") == self._identity else {}
+        row = self.last()
+        return {} if row is None else row.shown
 
     @property
     def _path(self) -> Path:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
 from toolcrib.guard import Trusted
-from toolcrib.project.integrity.lock import Lock, parse_lock, pin_digest, read_raw, write_lock
+from toolcrib.project.integrity.lock import Lock, parse_lock, read_raw, write_lock
 from toolcrib.project.project import Project
+
+if TYPE_CHECKING:
+    from toolcrib.project.tools.servers import Servers
 
 _SHOWN = 5
 
@@ -50,7 +55,7 @@ def accept_lock(project: Project, digest: str, by: str) -> int:
     lock = parse_lock(raw, path)
     now = lock_of(project)
     # Servers list their tools only once they run: their pins count then.
-    drift = Lock(lock.tools, {}, lock.started).drift(Lock(now.tools, {}, now.started))
+    drift = Lock(lock.tools, started=lock.started).drift(Lock(now.tools, started=now.started))
     different = [str(one) for one in drift]
     if lock.settings != now.settings:
         different.append("settings: config.yml or .mcp.json")
@@ -61,9 +66,18 @@ def accept_lock(project: Project, digest: str, by: str) -> int:
             hint="Check out the commit that the lock was written for.",
         )
     sheets = project.trust.sheets()[0]
-    servers = [
-        Trusted(f"server:{name}", pin_digest(pins), shown={"pins": dict(pins)})
-        for name, pins in lock.bundles.items()
-    ]
+    servers = [] if project.servers is None else _server_rows(project.servers, lock)
     project.trust.accept(by, sheets, settings=True, channel="lock", more=servers)
     return len(lock.tools)
+
+
+def _server_rows(servers: Servers, lock: Lock) -> list[Trusted]:
+    """Return the rows that trust the servers of the settings with the definitions and hosts of the lock."""
+    from toolcrib.spec import Network
+
+    rows = []
+    for name, mounted in servers.mounted.items():
+        hosts = lock.hosts.get(name)
+        network = None if hosts is None else Network.parse(json.loads(hosts))
+        rows.append(mounted.trust.row({}, network, lock.bundles.get(name, {})))
+    return rows

@@ -98,9 +98,9 @@ class ProjectCatalog:
         if named.specs or named.wrong:
             from toolcrib.project.tools.servers import Servers
 
-            self.servers = Servers(self._setup, self.toolset, self.binder, steps.secrets)
-            self.binder.server_programs = self.servers.programs
-            steps.pins.remote = self.servers.definitions
+            servers = Servers(self._setup, self.toolset, self.binder, steps.secrets, steps.trust)
+            self.servers, self.binder.server_programs = servers, servers.programs
+            steps.pins.remote, steps.pins.hosts = servers.definitions, servers.hosts
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
@@ -130,6 +130,8 @@ class ProjectCatalog:
         return [tool for tool in tools if stored or not tool.is_stored]
 
     def _names(self) -> list[str]:
+        if self.servers is not None:
+            self.servers.reread()
         names = self.toolset.names
         if self._hot_reload is not None:  # A tool that came later has the position of a new start.
             self._external.sort(names)
@@ -226,13 +228,10 @@ class ProjectCatalog:
     def _invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         if call.tool in self.registry.unchecked:
             self.registry.check(call.tool)
-        if self.servers is not None:
-            if (owner := self.servers.owners.get(call.tool)) is not None:
-                owner.reread()
-            if self.servers.may_bring(call.tool):
-                # A server that never listed its tools is waited for as long as the call may take.
-                limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
-                return self.servers.invoke_when_ready(call, limit_s)
+        if self.servers is not None and (owner := self.servers.before(call.tool)) is not None:
+            # It is waited for as long as the call may take.
+            limit_s = (call.timeout_ms or self._setup.config.timeout_ms) / 1000
+            return self.servers.invoke_when_listed(owner, call, limit_s)
         return self.toolset.invoke(call)
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:

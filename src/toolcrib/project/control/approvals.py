@@ -221,7 +221,7 @@ class ApprovalService:
         grant = self.approvals.revoke(id)
         # The approval of this rule was stored as trust too (`approve`): the tool would still run by that.
         if grant.rule == TRUST and grant.scope == "rule":
-            self._trust.ledger.revoke(f"tool:{grant.tool}", grant.bundle, grant.tool_digest)
+            self._trust.forget(grant.tool, grant.bundle, by, grant.tool_digest)
         fields = {"name": grant.tool, "approval": id, "approver": by, "channel": channel}
         self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant

@@ -47,6 +47,8 @@ class Lock:
     tools: Mapping[str, Pin] = field(default_factory=dict)
     bundles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Bundle to the names of its tools, each with the digest of the definition from its server."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """Bundle to the hosts that a person has allowed its server, as JSON."""
     started: Mapping[str, str] = field(default_factory=dict)
     """The code that the settings start: name of the setting and path, with the digest."""
     settings: str = ""
@@ -65,7 +67,7 @@ class Lock:
             (f"{bundle}/", self.bundles.get(bundle, {}), now.bundles.get(bundle, {}))
             for bundle in sorted({*self.bundles, *now.bundles})
         ]
-        rest.append(("settings", self.started, now.started))
+        rest += [("hosts of servers", self.hosts, now.hosts), ("settings", self.started, now.started)]
         return found + [Drift(name, parts) for name, *pins in rest if (parts := changed_parts(*pins))]
 
 
@@ -114,13 +116,14 @@ def parse_lock(raw: bytes, path: Path) -> Lock:
             raise unusable(path, f"its version is {data['version']!r}, not {_VERSION}")
         tools = {name: _texts(entry["parts"]) for name, entry in data["tools"].items()}
         bundles = {name: _texts(entry) for name, entry in data["bundles"].items()}
+        hosts = _texts(data["hosts"])
         started, settings = _texts(data["started"]), str(data["settings"])
         wrong = [name for name, pin in tools.items() if data["tools"][name]["digest"] != pin_digest(pin)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise unusable(path, "it is not what `toolcrib trust --lock` writes") from None
     if wrong:
         raise unusable(path, f"the digest of {wrong[0]!r} is not that of its parts")
-    return Lock(tools, bundles, started, settings)
+    return Lock(tools, bundles, hosts, started, settings)
 
 
 def write_lock(path: Path, lock: Lock) -> None:
@@ -129,6 +132,7 @@ def write_lock(path: Path, lock: Lock) -> None:
         "version": _VERSION,
         "tools": {name: {"digest": pin_digest(pin), "parts": dict(pin)} for name, pin in lock.tools.items()},
         "bundles": {name: dict(pins) for name, pins in lock.bundles.items()},
+        "hosts": dict(lock.hosts),
         "started": dict(lock.started),
         "settings": lock.settings,
     }

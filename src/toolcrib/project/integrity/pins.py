@@ -26,6 +26,8 @@ class Pins:
         self._read: tuple[tuple[int, ...], Lock] | None = None
         self.remote: Callable[[], Mapping[str, Mapping[str, str]]] = dict
         """Returns by bundle the digest of each tool's definition from a remote server."""
+        self.hosts: Callable[[], Mapping[str, str]] = dict
+        """Returns by bundle the hosts that a person has allowed a server, as JSON."""
 
     def require(self, tool: Tool, digest: Callable[[], ToolDigest] | None = None) -> None:
         """Raise LockDrift if there is a lock and its pin is not the tool, with this digest or as it is now.
@@ -52,7 +54,9 @@ class Pins:
         defined = self.remote().get(tool.bundle) if tool.source is None else None
         if defined is not None:
             pinned, now = lock.bundles.get(tool.bundle, {}).get(tool.name), defined.get(tool.name)
-            return () if pinned == now is not None else ("definition",)
+            if pinned is None or pinned != now:
+                return ("definition",)
+            return () if lock.hosts.get(tool.bundle) == self.hosts().get(tool.bundle) else ("hosts",)
         if tool.source is None:
             return ()
         pin = lock.tools.get(tool.name)
@@ -70,7 +74,7 @@ class Pins:
         """
         pinned = (tool for tool in tools if tool.source is not None and not tool.is_stored)
         pins = {tool.name: pin_of(self._digest_of(tool), self._root) for tool in pinned}
-        return Lock(pins, self.remote(), self._started, settings)
+        return Lock(pins, self.remote(), self.hosts(), self._started, settings)
 
     def _lock(self) -> Lock | None:
         """Return the lock as it is now; it is read again only if the file has changed."""

@@ -124,7 +124,8 @@ class Binder:
         root, toolset, facts = str(place.root), self._toolset, self.facts()
         others = [toolset.get(name) for name in toolset.names if name not in facts]
         fixed = dict.fromkeys((*self.server_programs(), *settled(config, place)))
-        granted = [one.permissions.write for one in (*others, *self._setup.named_servers.specs)]
+        granted = [one.permissions.write for one in others]
+        granted += [one.permissions.write for one in self._setup.named_servers.specs]
         written = dict.fromkeys(
             path for one in (*granted, *(one.write for one in facts.values())) for path in one
         )

@@ -1,16 +1,15 @@
-"""The MCP servers of a project. Their tools need approval until a person has trusted them."""
+"""The MCP servers of a project. Their tools wait until a person has trusted them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from toolcrib import __version__
-from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import (
     ConflictError,
@@ -21,216 +20,45 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.executors.mcp.connections import Link
-from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
 from toolcrib.executors.mcp.login import Login, OAuthTokens
-from toolcrib.executors.mcp.process.local import (
-    environment_of,
-    files_of,
-    grants_of,
-    job_of,
-    process_of,
-    unconfined_program,
-)
+from toolcrib.executors.mcp.process.local import environment_of, files_of, job_of, process_of
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.mcp.process.stdio import StdioLink
 from toolcrib.executors.mcp.process.unconfined import start_unconfined
 from toolcrib.executors.mcp.remote import HttpLink
-from toolcrib.executors.mcp.server import McpExecutor, McpServer
-from toolcrib.guard import ServerTrust, Trusted, differences, resolve
+from toolcrib.executors.mcp.server import McpServer
+from toolcrib.guard import Trusted, resolve
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
-from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.project.config.mcp import FILE, server_line
 from toolcrib.project.config.started import scripts_in
 from toolcrib.project.control.records import SecretsStep
 from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
-from toolcrib.spec import ApprovalRule, Call, McpExec, Network, Result, Tool
+from toolcrib.project.tools.mounted import Mounted
+from toolcrib.project.tools.server_sheets import tool_sheet
+from toolcrib.project.trust.sheets import TrustSheet
+from toolcrib.project.trust.trust import ProjectTrust
+from toolcrib.schema import to_json_text
+from toolcrib.spec import Call, McpExec, Result, Tool
 from toolcrib.spec.naming import suggestion
 
-_ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
 _HINT = "Run `toolcrib trust` to see what the project would start, and to allow it."
-
-
-class Mounted:
-    """One server, and its tools in the project's toolset."""
-
-    def __init__(self, spec: ServerSpec, servers: Servers) -> None:
-        self._servers = servers
-        self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
-        self._version = self.trust.version
-        self.spec = self._with_hosts(spec)
-        self.live: dict[str, Definition] = {}
-        """The definitions that it offers, or offered last."""
-        self.known = False
-        """True once it has listed its tools, in this process or an earlier one."""
-        self.left: list[str] = []
-        """Unusable tools, and why."""
-        self.pending: dict[str, str] = {}
-        """Tool name here to the reason why it waits for trust."""
-        self.tools: dict[str, str] = {}
-        """Tool name of the server to the name here."""
-        self._listed: dict[str, Tool] = {}
-        self.server = McpServer(
-            spec,
-            partial(servers.link, self),
-            on_tools=self._offered,
-            on_event=servers.note,
-            version=__version__,
-        )
-
-    def list_last(self) -> None:
-        """List the tools that it offered when it last ran."""
-        if seen := self.trust.seen():
-            self.known = True
-            self._mount(seen)
-
-    def _offered(self, definitions: list[Definition], left: list[str]) -> None:
-        found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
-        self.known, self.left = True, left
-        self.trust.see(found)
-        self._mount(found)
-
-    def row(self, network: Network | None = None) -> Trusted:
-        """Return the ledger's row that trusts what it offers now, with these hosts or those of before."""
-        if network is not None:
-            self.require_open_hosts()
-        return self.trust.row(self.live, network or self.trust.network())
-
-    def require_open_hosts(self) -> None:
-        """Raise UsageError if its entry in the settings decides which hosts it may reach."""
-        if not self.spec.is_local or self.spec.states_network:
-            raise UsageError(
-                f"the entry of {self.spec.name} decides which hosts it may reach",
-                hint="Change permissions.network there, then: toolcrib trust",
-            )
-
-    def reread(self) -> None:
-        """Take up what was trusted since, also by another process."""
-        version = self.trust.version
-        if version == self._version:
-            return
-        self._version, spec = version, self._with_hosts(self.spec)
-        if spec != self.spec:
-            self.spec = spec
-            self.server.renew()
-        self._mount(self.live)
-
-    @property
-    def waits_for_hosts(self) -> bool:
-        """True if its tools take addresses, and nobody has decided yet which hosts it may reach."""
-        return (
-            self.spec.is_local
-            and not self.spec.states_network
-            and self.trust.network() is None
-            and not unconfined_program(self.spec, str(self._servers.root))
-            and any(map(takes_address, self.live.values()))
-        )
-
-    def _with_hosts(self, spec: ServerSpec) -> ServerSpec:
-        """Return the server with the hosts that a person has allowed it."""
-        network = self.trust.network()
-        if network is None or spec.states_network or not spec.is_local:
-            return spec
-        return replace(spec, permissions=replace(spec.permissions, network=network))
-
-    def _mount(self, found: dict[str, Definition]) -> None:
-        """Put these tools of the server, and no others, into the toolset."""
-        toolset, trusted, owners = self._servers.toolset, self.trust.trusted(), self._servers.owners
-        self.live, self.pending = found, {}
-        names = names_of(self.spec.name, found, prefix=self.spec.prefix)
-        for name in set(self.tools.values()) - set(names.values()):
-            if self._listed.pop(name, None) is not None:
-                toolset.remove(name)
-        self.tools = names
-        for own, name in names.items():
-            tool = self._described(name, found[own], trusted.get(own))
-            if self._listed.get(name) == tool:
-                continue
-            if self._listed.pop(name, None) is not None:
-                toolset.remove(name)
-            if (other := toolset.same_name(name)) is not None:
-                named = f"named {other}" if other == name else f"{other}, of the same name for clients,"
-                self.left.append(f"{own!r}: the project has a tool {named} already")
-                continue
-            make = partial(McpExecutor, tool, self.server)
-            toolset.add(BoundTool(tool, make, timeout_ms=self._servers.timeout_ms))
-            self._listed[name], owners[name] = tool, self
-
-    def definitions(self) -> dict[str, str]:
-        """Return the digest of each tool's definition, by the tool's name here."""
-        return {name: digest(self.live[own]) for own, name in self.tools.items() if name in self._listed}
-
-    def _described(self, name: str, live: Definition, trusted: Definition | None) -> Tool:
-        """Return the tool as it is shown: the trusted definition until a person has trusted the new one."""
-        now = digest(live)
-        reason, text = "", None
-        if trusted is None:
-            reason = f"it is new from the MCP server {self.spec.name}, and nobody has trusted it"
-        elif digest(trusted) != now:
-            changes = differences(trusted, live)
-            reason = f"its definition has changed since it was trusted: {'; '.join(changes)}"
-        if reason and trusted is None and (finding := self._suspicious(name, live)) is not None:
-            # A model reads this before any person has.
-            text = f"[withheld: {finding}; `toolcrib trust` shows it]"
-            # No word of the schema either, not even the names of properties.
-            outline = {"type": "object"} if live["inputSchema"] else {}
-            live = {**live, "description": text, "inputSchema": outline}
-            live.pop("outputSchema", None)
-            reason += f"; its text {finding}"
-        if reason:
-            self.pending[name] = reason
-            reason += " (`toolcrib trust`)"
-        if self.spec.is_local and self.spec.permissions.network.mode == "host":
-            # Trusting the settings allowed the start; each call still needs approval.
-            reason += f"{', and ' if reason else ''}{_ALL_OF_IT}"
-        approval = ApprovalRule(bool(reason), reason[:2_000])
-        return tool_of(self.spec, name, trusted or live, now, approval=approval, text=text)
-
-    def _suspicious(self, name: str, live: Definition) -> str | None:
-        """Return why its words must not reach a model before a person has read them; None if they may."""
-        tool = tool_of(self.spec, name, live, "", approval=ApprovalRule())
-        for _, text in texts(tool):
-            if hidden_characters(text):
-                return "has invisible characters"
-            if (found := instructions(text)) is not None:
-                return f"reads like instructions to the model: {found[:100]!r}"
-        return None
-
-    def grants(self) -> list[str]:
-        """List in words what its process may use, one line each; nothing of a remote server."""
-        return grants_of(self.spec, str(self._servers.root)) if self.spec.is_local else []
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return its state as JSON."""
-        server, spec, error = self.server, self.spec, self.server.error
-        return {
-            "name": spec.name,
-            "transport": spec.transport,
-            "where": spec.where,
-            "state": server.state if self._servers.trusted else "not trusted",
-            "protocol": server.protocol or None,
-            "tools": sorted(self.tools.values()),
-            "waiting": self.pending,
-            "unusable": self.left,
-            "starts": server.starts,
-            "error": None if error is None else error.as_dict(),
-            "stderr": server.stderr,
-            "sandbox": server.enforcement.get("level"),
-            "permissions": spec.permissions.as_json(),
-            "grants": self.grants(),
-            "unwritable": list(spec.unwritable),
-        }
 
 
 class Servers:
     """The MCP servers of a project. None is started before `start`, a call, or `ready`."""
 
-    def __init__(self, setup: Setup, toolset: Toolset, binder: Binder, secrets: SecretsStep) -> None:
+    def __init__(
+        self, setup: Setup, toolset: Toolset, binder: Binder, secrets: SecretsStep, trust: ProjectTrust
+    ) -> None:
         named, config = setup.named_servers, setup.config
         self.toolset, self.root = toolset, setup.place.root
         self.vault, self.ledger = setup.vault, setup.ledger
         self.trusted = setup.trusted
         """False: no server is started."""
+        self.whole = trust.whole
+        """True: the program that opened the project accepts whatever they offer."""
+        self._digest_of, trust.servers = trust.digest_of, self
         self.timeout_ms = config.timeout_ms
         self.note = setup.audit.record
         self._binder, self._starts = binder, setup.starts
@@ -250,6 +78,38 @@ class Servers:
         """Return by server the digest of each tool's definition."""
         return {name: mounted.definitions() for name, mounted in self.mounted.items()}
 
+    def hosts(self) -> dict[str, str]:
+        """Return by server the hosts that a person has allowed it, as JSON."""
+        found = {name: mounted.trust.network() for name, mounted in self.mounted.items()}
+        return {name: to_json_text(one.as_json()).decode() for name, one in found.items() if one is not None}
+
+    # -- trust ---------------------------------------------------------------------------------------
+
+    def reread(self) -> None:
+        """Take up what was trusted since, also by another process."""
+        for mounted in self.mounted.values():
+            mounted.reread()
+
+    def is_new(self, name: str) -> bool:
+        """Return True for a tool that a server offers, of which nobody has trusted any version."""
+        owner = self.owners.get(name)
+        return owner is not None and name in owner.new
+
+    def why_waits(self, tool: Tool) -> str | None:
+        """Return why a tool of a server waits for trust; None if it does not."""
+        owner = self.owners.get(tool.name)
+        return None if owner is None else owner.waiting.get(tool.name)
+
+    def sheet(self, tool: Tool) -> TrustSheet:
+        """Return a tool of a server as it is shown to the person who trusts it."""
+        return tool_sheet(self.owners[tool.name], tool, self._digest_of(tool))
+
+    def rows(self, tools: Iterable[str], *, trusted: bool = True) -> list[Trusted]:
+        """Return the rows that trust these tools of servers beside what is trusted of them, or no longer."""
+        names = [name for name in tools if name in self.owners]
+        owners = {owner.spec.name: owner for owner in map(self.owners.__getitem__, names)}.values()
+        return [owner.row(names) if trusted else owner.row_without(names) for owner in owners]
+
     def programs(self) -> list[str]:
         """Return the programs of local servers, which no tool may write."""
         return [path for one in self.mounted.values() for path in files_of(one.spec, self.root)]
@@ -265,16 +125,23 @@ class Servers:
         """Return the server that a tool of this name would belong to."""
         return self.mounted.get(tool.partition("__")[0]) if "__" in tool else None
 
-    def may_bring(self, tool: str) -> bool:
-        """Return True for a name that a server may offer that has never listed its tools."""
-        mounted = self._owner(tool)
-        return mounted is not None and not mounted.known and tool not in self.toolset.names
+    def before(self, tool: str) -> Mounted | None:
+        """Return the server whose tools must be listed before a call of this name is checked.
 
-    async def invoke_when_ready(self, call: Call, limit_s: float) -> Result:
-        """Start the server that a tool would belong to, wait for its tools, and make the call."""
-        mounted = self._owner(call.tool)
-        if mounted is not None:
-            await self.ready(limit_s, [mounted.spec.name])
+        That is one that has never listed them, does not run, or may have changed them since.
+        """
+        owner = self.owners.get(tool)
+        if owner is None:
+            owner = self._owner(tool)
+            return owner if owner is not None and not owner.known else None
+        owner.reread()
+        return None if tool in owner.waiting or owner.server.is_listed else owner
+
+    async def invoke_when_listed(self, owner: Mounted, call: Call, limit_s: float) -> Result:
+        """Wait until a server has listed its tools as they are now, or cannot, and make the call."""
+        if self.trusted:
+            # One that has never listed its tools may be broken, so its first failure is enough.
+            await (owner.server.listed(limit_s) if owner.known else owner.server.ready(limit_s))
         return await self.toolset.invoke(call)
 
     def why_missing(self, tool: str) -> ToolcribError | None:
@@ -305,6 +172,8 @@ class Servers:
     ) -> dict[str, Any]:
         """Return the completion of an argument by the server that a tool belongs to, as MCP's result."""
         assert isinstance(tool.config, McpExec)
+        if self.why_waits(tool) is not None:
+            return {"completion": {"values": []}}
         server = self.get(tool.config.server).server
         return await server.complete(tool.config.tool, argument, typed, given)
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
@@ -29,6 +30,25 @@ TRUST = "trust"
 _GRANTS = "grants/"
 """The parts of a digest with this beginning are the real paths of grants."""
 _ShownGrants = frozenset[tuple[str, str]]
+
+
+class ServerTools(Protocol):
+    """The tools of the MCP servers of a project, and what of them is trusted."""
+
+    def why_waits(self, tool: Tool) -> str | None:
+        """Return why a tool of a server waits for trust; None if it does not."""
+
+    def is_new(self, name: str) -> bool:
+        """Return True for a tool of a server, by its name here, that nobody has trusted."""
+
+    def sheet(self, tool: Tool) -> TrustSheet:
+        """Return a tool of a server as it is shown to the person who trusts it."""
+
+    def reread(self) -> None:
+        """Take up what was trusted since, also by another process."""
+
+    def rows(self, tools: Iterable[str], *, trusted: bool = True) -> list[Trusted]:
+        """Return the rows that trust these tools of servers beside what is trusted of them, or no longer."""
 
 
 class ProjectTrust:
@@ -59,10 +79,10 @@ class ProjectTrust:
         self._pins, self._mask = pins, mask
         self._audit, self._config = setup.audit, setup.config
         self._accepted = False
+        self.servers: ServerTools | None = None
+        """The MCP servers that the project names."""
         self.found: Callable[[], Iterable[Tool]] = tuple
         """Returns every tool of the project, with its agents and workflows."""
-        self.is_new: Callable[[str], bool] = lambda _: False
-        """Returns True for a tool of an MCP server that nobody has trusted."""
         self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
         """Answers the calls that wait for trust in these."""
 
@@ -114,7 +134,7 @@ class ProjectTrust:
         """
         tool = ctx.bound.tool
         if tool.source is None:
-            return None, None
+            return None if self.servers is None else self.servers.why_waits(tool), None
         maker, reasons = self.maker(tool), self.reasons(tool) if self._asks_for(tool) else ()
         if (maker is None and not reasons) or self._holds(tool, digest(ctx).digest):
             return None, None
@@ -188,7 +208,8 @@ class ProjectTrust:
         A tool that needs no trust is itself.
         """
         if tool.source is None:
-            return None if tool.kind == "mcp" and self.is_new(tool.name) else tool
+            new = tool.kind == "mcp" and self.servers is not None and self.servers.is_new(tool.name)
+            return None if new else tool
         if not self.given:
             return None
         source = self.ledger.known().get((subject_of(tool), tool.bundle))
@@ -216,6 +237,8 @@ class ProjectTrust:
 
     def sheet(self, tool: Tool) -> TrustSheet:
         """Return a tool, agent or workflow as it is shown."""
+        if tool.kind == "mcp" and self.servers is not None:
+            return self.servers.sheet(tool)
         is_file = isinstance(tool.config, FileUse)
         digest, last = self._fingerprint(tool), self.last(tool)
         maker, reasons = self.maker(tool), self.reasons(tool)
@@ -281,13 +304,19 @@ class ProjectTrust:
 
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
-        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in sheets), *more]
+        own = [one for one in sheets if one.tool.kind != "mcp"]
+        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
+        if self.servers is not None:
+            rows += self.servers.rows(one.tool.name for one in sheets if one.tool.kind == "mcp")
         subjects = [row.subject for row in rows]
         # The log comes first: if it cannot be written, this raises and nothing is trusted.
         digests = {"digest": rows[0].digest} if len(rows) == 1 else {}
         self._audit.record("TRUSTED", approver=by, channel=channel, subjects=subjects, **digests)
-        texts = [text for one in sheets for text in self._texts.of(one.tool, one.digest)]
-        self.settle(self.ledger.accept(rows, by, channel, texts), by, channel)
+        texts = [text for one in own for text in self._texts.of(one.tool, one.digest)]
+        stored = self.ledger.accept(rows, by, channel, texts)
+        if self.servers is not None:
+            self.servers.reread()
+        self.settle(stored, by, channel)
 
     def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
         """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
@@ -295,15 +324,27 @@ class ProjectTrust:
         if digest in (None, sheet.digest.digest):
             self.accept(by, [sheet], channel=channel)
 
-    def revoke(self, by: str, names: Iterable[Tool] = (), *, channel: str = "program") -> int:
-        """Take back the trust in these tools, or in everything. Return how many versions are affected."""
+    def revoke(
+        self, by: str, names: Iterable[Tool] = (), servers: Sequence[str] = (), *, channel: str = "program"
+    ) -> int:
+        """Take back the trust in these tools and servers, or in everything. Return how many rows end."""
         chosen = list(names)
-        subjects = [subject_of(tool) for tool in chosen]
+        subjects = [*map(subject_of, chosen), *(f"server:{name}" for name in servers)]
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
-        if not chosen:
+        if not subjects:
             self._accepted = False
             return self.ledger.revoke()
-        return sum(self.ledger.revoke(subject_of(tool), tool.bundle) for tool in chosen)
+        ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+        return ended + sum(self.ledger.revoke(f"server:{name}") for name in servers)
+
+    def forget(
+        self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None
+    ) -> int:
+        """Take back the trust in a tool, or in one version of it. Return how many rows end."""
+        rows = [] if self.servers is None else self.servers.rows([name], trusted=False)
+        if rows:
+            self.ledger.accept(rows, by, "program")
+        return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 
 def settings_rows(config: Config) -> list[Trusted]:

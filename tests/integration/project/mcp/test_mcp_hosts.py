@@ -11,7 +11,7 @@ from tests.crib import Crib, failed
 from tests.mcp_servers import RAW, mount, write
 from toolcrib.errors import UsageError
 from toolcrib.project import Project
-from toolcrib.project.tools.servers import Mounted
+from toolcrib.project.tools.mounted import Mounted
 from toolcrib.spec import Network
 
 pytestmark = pytest.mark.timeout(120)
@@ -42,6 +42,12 @@ async def there(project: Project) -> Mounted:
     return mounted
 
 
+def allows(project: Project, network: Network) -> None:
+    """A person lets the server reach these hosts, by `toolcrib trust web --allow`."""
+    assert project.servers is not None
+    project.trust.accept("ann", more=[project.servers.get("web").row(network=network)])
+
+
 async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: str) -> None:
     mount(crib, "web", FETCH)
     call = ("web__get", {"url": f"http://{site}/"})
@@ -51,16 +57,16 @@ async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: s
         refused = failed(await project.call(*call), "tool_failed")
         result = await project.call(*call)
         assert result.error is not None, refused
-        assert result.error.hint == f"To allow it: toolcrib servers review web --allow {site}"
+        assert result.error.hint == f"To allow it: toolcrib trust web --allow {site}"
         async with crib.open() as other:  # as the command does
             there_too = await there(other)
-            there_too.allow(Network.parse({"allow": [site]}))
+            allows(other, Network.parse({"allow": [site]}))
             assert not there_too.waits_for_hosts
             assert "the page" in (await other.call(*call)).unwrap()
         assert "the page" in (await project.call(*call)).unwrap()
         assert f"network: {site}" in mounted.grants()
         assert project.get("web__get").permissions.network.allow == (site,)
-        mounted.allow(Network())
+        allows(project, Network())
         failed(await project.call(*call), "tool_failed")
 
 
@@ -76,11 +82,11 @@ async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, si
     mount(crib, "web", FETCH)
     async with await asyncio.start_server(late, "127.0.0.1") as slow, crib.open() as project:
         host = f"127.0.0.1:{slow.sockets[0].getsockname()[1]}"
-        mounted = await there(project)
-        mounted.allow(Network.parse({"allow": [host]}))
+        await there(project)
+        allows(project, Network.parse({"allow": [host]}))
         running = asyncio.create_task(project.call("web__get", {"url": f"http://{host}/"}))
         await asyncio.wait_for(asked.wait(), 60)
-        mounted.allow(Network.parse({"allow": [host, site]}))
+        allows(project, Network.parse({"allow": [host, site]}))
         following = asyncio.create_task(project.call("web__get", {"url": f"http://{site}/"}))
         release.set()
         assert (await running).unwrap() == "late"
@@ -90,7 +96,8 @@ async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, si
 async def test_any_public_host_is_not_this_machine(crib: Crib, site: str) -> None:
     mount(crib, "web", FETCH)
     async with crib.open() as project:
-        (await there(project)).allow(Network("any"))
+        await there(project)
+        allows(project, Network("any"))
         result = await project.call("web__get", {"url": f"http://{site}/"})
         failed(result, "tool_failed")
         assert result.error is not None
@@ -102,7 +109,8 @@ async def test_a_server_that_uses_no_proxy_gets_an_error_that_says_so(crib: Crib
         crib, "web", FETCH.replace('os.environ.get("HTTP_PROXY", "http://0.0.0.0:1")', '"http://0.0.0.0:1"')
     )
     async with crib.open() as project:
-        (await there(project)).allow(Network.parse({"allow": [site]}))
+        await there(project)
+        allows(project, Network.parse({"allow": [site]}))
         result = await project.call("web__get", {"url": f"http://{site}/"})
         failed(result, "tool_failed")
         assert result.error is not None
@@ -112,7 +120,8 @@ async def test_a_server_that_uses_no_proxy_gets_an_error_that_says_so(crib: Crib
 async def test_another_command_line_may_reach_nothing(crib: Crib, site: str) -> None:
     mount(crib, "web", FETCH)
     async with crib.open() as project:
-        (await there(project)).allow(Network.parse({"allow": [site]}))
+        await there(project)
+        allows(project, Network.parse({"allow": [site]}))
     config = json.loads((crib.home / "config.yml").read_text())
     config["mcp_servers"]["web"]["args"].append("--more")
     write(crib, config["mcp_servers"])
@@ -126,7 +135,8 @@ async def test_an_entry_that_states_its_network_decides(crib: Crib, site: str) -
     mount(crib, "web", FETCH)
     config = json.loads((crib.home / "config.yml").read_text())
     async with crib.open() as project:
-        (await there(project)).allow(Network.parse({"allow": [site]}))
+        await there(project)
+        allows(project, Network.parse({"allow": [site]}))
     config["mcp_servers"]["web"]["permissions"]["network"] = False
     write(crib, config["mcp_servers"])
     async with crib.open() as project:
@@ -134,7 +144,7 @@ async def test_an_entry_that_states_its_network_decides(crib: Crib, site: str) -
         assert mounted.spec.permissions.network == Network()
         assert not mounted.waits_for_hosts
         with pytest.raises(UsageError, match="the entry of web decides"):
-            mounted.allow(Network.parse({"allow": [site]}))
+            allows(project, Network.parse({"allow": [site]}))
 
 
 async def test_an_error_about_a_missing_module_asks_for_no_host(crib: Crib) -> None:

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
+from tests.mcp_servers import trust
 from tests.third_party import node_packages, python_servers
-from toolcrib.guard import Trust
-from toolcrib.project import Project, load_config
+from toolcrib.project import Project
 from toolcrib.spec import Network
-from toolcrib.state import Vault
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("third_party")]
 
@@ -41,15 +40,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @asynccontextmanager
 async def started(crib: Crib, servers: dict[str, Any]) -> AsyncIterator[Project]:
-    """Write `.mcp.json`, trust it, review what the servers offer, and open the project."""
+    """Write `.mcp.json`, trust it and what the servers offer, and open the project."""
     crib.write(".mcp.json", json.dumps({"mcpServers": servers}))
-    place = crib.home / "config.yml"
-    Trust(Vault(crib.root)).accept(load_config(place, crib.root).digest, "ann")
+    trust(crib.root)
     async with crib.open() as project:
         assert project.servers is not None
         await project.servers.ready(120)
-        for one in project.servers.mounted.values():
-            one.review()
+        project.trust.accept("ann", more=[one.row() for one in project.servers.mounted.values()])
         yield project
 
 
@@ -96,7 +93,8 @@ async def test_seven_servers_work_as_they_come(crib: Crib, site: str) -> None:
             "fetch",
             "everything",
         ]
-        project.servers.get("fetch").allow(Network.parse({"allow": [site]}))
+        fetch = project.servers.get("fetch")
+        project.trust.accept("ann", more=[fetch.row(network=Network.parse({"allow": [site]}))])
         page = (await project.call("fetch__fetch", {"url": f"http://{site}/"})).unwrap()
         assert "the page" in str(page)
         now = (await project.call("time__get_current_time", {"timezone": "Asia/Tokyo"})).unwrap()
@@ -155,9 +153,9 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
         assert '"write": ["data"]' in str(written.error.hint)
         written = await project.call("beside__create_entities", entity)
         assert written.error is not None
-        assert f'"MEMORY_FILE_PATH": "{crib.root}/data/memory.jsonl"' in str(written.error.hint)
+        assert f"Give it an absolute path in the project, such as {crib.root}/data" in str(written.error.hint)
         hints = {
-            "fetch": "To allow it: toolcrib servers review fetch --allow 127.0.0.1:9",
+            "fetch": "To allow it: toolcrib trust fetch --allow 127.0.0.1:9",
             "listed": '"network": {"allow": ["example.com", "127.0.0.1:9"]}',
         }
         for name, hint in hints.items():
@@ -252,7 +250,6 @@ async def test_every_launcher_starts_what_is_on_the_machine(
         ready = {name for name in servers if state(project, name)["state"] == "ready"}
         errors = {name: state(project, name)["error"] for name in servers if name not in ready}
         assert set(errors) == {"shell", "gone", "built", "newer", "old"}, errors
-        assert errors["old"]["hint"].endswith("Start it by: uvx --with 'mcp<2' mcp-server-fetch")
         assert "--with 'mcp>=99'" in errors["newer"]["hint"]
         assert "not-downloaded is not on this machine" in errors["gone"]["message"]
         assert "--ignore-scripts --package=not-downloaded@1.0.0" in errors["gone"]["hint"]

@@ -133,7 +133,6 @@ async def test_a_server_of_the_older_transport_is_listed_and_called(crib: Crib, 
 async def test_a_server_in_mcp_json_may_be_of_the_older_transport(crib: Crib, events: Events) -> None:
     servers = {"far": {"type": "sse", "url": events.url}}
     crib.write(".mcp.json", json.dumps({"mcpServers": servers}))
-    crib.write(".toolcrib/config.yml", "review: off\n")
     trust(crib.root)
     async with crib.open() as project:
         assert (await project.call("far__add", {"a": 1, "b": 2})).unwrap() == {"result": 3}

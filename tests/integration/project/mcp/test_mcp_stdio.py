@@ -276,13 +276,15 @@ async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:
         main()
     """)
     mount(crib, "raw", changing)
+    crib.accept = "trusted"
     async with opened(crib) as project:
+        project.trust.accept("ann", more=[server(project, "raw").row()])
         before = project.revision
         assert (await project.call("raw__hello0")).unwrap() == "changed"
         await until(lambda: "raw__hello1" in project.toolset.names)
         assert project.revision > before
-        # Nobody has reviewed the new one: it asks, though what came first did not.
-        assert "nobody has reviewed it" in failed(await project.call("raw__hello1"), "approval_required")
+        # Nobody has trusted the new one: it waits, though what came first did not.
+        assert "nobody has trusted it" in failed(await project.call("raw__hello1"), "approval_required")
 
 
 async def test_a_server_that_announces_changes_without_end_is_listed_a_part_of_the_time(crib: Crib) -> None:
@@ -452,7 +454,7 @@ async def test_nothing_is_started_without_trust(crib: Crib) -> None:
         assert error is not None
         assert error.code == "not_trusted"
         assert "toolcrib trust" in (error.hint or "")
-        assert [weak.name for weak in project.waiting] == ["mcp_servers", "review"]
+        assert [weak.name for weak in project.waiting] == ["mcp_servers"]
         with pytest.raises(NotTrusted):
             await project.servers.login("raw", print)
     assert not (crib.root / "started").exists()
@@ -489,10 +491,10 @@ async def test_an_mcp_json_counts_once_trusted_and_its_change_voids_that(crib: C
     permissions = {"fs": {"read": [".", sys.prefix, sys.base_prefix]}, "env": ["HERE"]}
     crib.write(
         ".toolcrib/config.yml",
-        json.dumps({"mcp_servers": {"raw": {"permissions": permissions}}, "review": "off"}),
+        json.dumps({"mcp_servers": {"raw": {"permissions": permissions}}}),
     )
     async with crib.open() as project:
-        assert {weak.name for weak in project.waiting} == {".mcp.json", "mcp_servers", "review"}
+        assert {weak.name for weak in project.waiting} == {".mcp.json", "mcp_servers"}
     trust(crib.root)
     async with opened(crib) as project:
         assert project.servers is not None

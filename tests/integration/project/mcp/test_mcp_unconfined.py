@@ -13,10 +13,7 @@ import pytest
 from tests.crib import Crib
 from tests.integration.project.mcp.test_mcp_stdio import opened, server
 from tests.mcp_servers import RAW, trust, write
-from toolcrib.executors.mcp.process.local import files_of
-from toolcrib.guard import Trust
 from toolcrib.project import load_config
-from toolcrib.state import Vault
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -134,36 +131,6 @@ async def test_code_of_the_project_is_not_loaded_into_it(crib: Crib, bin_: Path)
         assert error is not None
         assert "unconfined, so not with code of the project" in error.message
     assert not marked(bin_)
-
-
-@pytest.mark.parametrize(
-    ("args", "env", "file"),
-    [
-        (["compose", "-f", "deploy/c.yml", "run"], {}, "deploy/c.yml"),
-        (["compose", "--file=deploy/c.yml", "run"], {}, "deploy/c.yml"),
-        (["compose", "run"], {"COMPOSE_FILE": "deploy/c.yml"}, "deploy/c.yml"),
-        (["compose", "--env-file", "vars", "run"], {}, "vars"),
-    ],
-)
-def test_a_changed_file_by_which_it_decides_what_to_start_waits_for_trust(
-    crib: Crib, bin_: Path, args: list[str], env: dict[str, str], file: str
-) -> None:
-    def trusted() -> bool:
-        config = load_config(crib.home / "config.yml", crib.root)
-        return Trust(Vault(crib.root)).is_trusted(config.digest)
-
-    write(crib, {"box": {"command": "docker", "args": args, "env": env}})
-    crib.trust()
-    crib.write("deploy/unrelated.yml", "x")
-    assert trusted()
-    for content in ("services: {}", "services: {x: {privileged: true}}"):
-        crib.write(file, content)
-        assert not trusted()
-        crib.trust()
-    assert trusted()
-    assert f"mcp_servers.box/file/{file}" in load_config(crib.home / "config.yml", crib.root).started
-    spec = crib.open().servers.get("box").spec  # type: ignore[union-attr]  # it names servers
-    assert str(crib.root / file) in files_of(spec, crib.root)
 
 
 def test_a_server_of_the_shared_file_is_shown_too(crib: Crib, bin_: Path) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed, started
-from toolcrib.cli.commands.connect.servers_add import add_command, download, remove_command
+from toolcrib.cli.commands.connect.servers_add import add_command, remove_command
+from toolcrib.cli.commands.decide.trust_servers import require_client, started
 from toolcrib.cli.confirm import decide
-from toolcrib.cli.options import open_project, project_options, yes_option
+from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import print_change, print_json, print_note, print_warnings
 from toolcrib.cli.table import print_table
-from toolcrib.errors import NotFoundError, NotTrusted, UsageError
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -70,44 +70,7 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
     for name, text in wrong.items():
         print_note(f"{name}: {text}")
     if any(one["error"] and "download" in one["error"]["details"] for one in found):
-        print_note("To download what is missing, and review the tools: toolcrib servers review")
-
-
-@command.command("review")
-@click.argument("name", required=False)
-@click.option(
-    "--allow", multiple=True, metavar="HOST", help="The only hosts that NAME may reach from now on."
-)
-@project_options
-@wait_option
-@yes_option
-def review_command(
-    name: str | None, allow: tuple[str, ...], root: str | None, as_json: bool, wait_s: float, yes: bool
-) -> int:
-    """Review the tools of servers before their first use.
-
-    Shows each new or changed tool of one server or of all, then asks once. Reviewed tools run without a
-    question until they change. Where tools take addresses, you also enter the hosts that the server may
-    reach. Repeat --allow for several hosts; `*` is every public host, `none` is none. With --json and
-    without --yes the tools are only shown. Exits with 1 if a server did not start.
-    """
-    if allow and name is None:
-        raise UsageError(
-            "--allow needs the name of a server", hint="toolcrib servers review NAME --allow HOST"
-        )
-    network = network_of(allow) if allow else None
-    project, servers = _require(root)
-    chosen = servers.mounted.values() if name is None else [servers.get(name)]
-    if not servers.trusted:
-        raise NotTrusted("no server is started", hint="To see the settings and accept them: toolcrib trust")
-    if (yes or not as_json) and download([one.spec for one in chosen], project.root, yes=yes):
-        project, servers = _require(root)
-    if name is not None and network is not None:
-        servers.get(name).require_open_hosts()
-    documents = asyncio.run(reviewed(project, servers, name, wait_s, yes=yes, as_json=as_json, allow=network))
-    if as_json:
-        print_json(documents[0] if name is not None else {"servers": documents})
-    return int(any("error" in one for one in documents))
+        print_note("To download what is missing, and trust the tools: toolcrib trust")
 
 
 @command.command("login")
@@ -165,8 +128,8 @@ def _open(root: str | None) -> tuple[Project, Servers | None]:
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    unreviewed = len(one["waiting"])
-    tools = f"{len(one['tools'])}" + (f" ({unreviewed} unreviewed)" if unreviewed else "")
+    waiting = len(one["waiting"])
+    tools = f"{len(one['tools'])}" + (f" ({waiting} waiting)" if waiting else "")
     return one["name"], one["state"], tools, one["where"]
 
 

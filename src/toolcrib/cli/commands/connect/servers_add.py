@@ -1,12 +1,9 @@
-"""`toolcrib servers add` and `remove`, and the download of packages that launchers such as `uvx` lack."""
+"""`toolcrib servers add` and `remove`."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,63 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.commands.connect.server_review import network_of, require_client, reviewed
+from toolcrib.cli.commands.decide.trust_servers import (
+    WAIT_S,
+    download,
+    network_of,
+    require_client,
+    trust_listed,
+)
 from toolcrib.cli.confirm import Channel, decide
 from toolcrib.cli.files import read_inside, replace_file
 from toolcrib.cli.hosts import add_server, without_server
 from toolcrib.cli.options import project_options, yes_option
 from toolcrib.cli.output import one_line, print_change, print_note, print_result
-from toolcrib.cli.progress import waiting
 from toolcrib.errors import ConflictError, NotTrusted, ToolUnavailable, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
     from toolcrib.project import Project
-
-
-_MOST_WHY = 400
-"""Characters of a failed download's standard error that are shown, the last ones."""
-_LIMIT_S = 600
-
-
-def download(specs: Sequence[ServerSpec], root: Path, *, yes: bool) -> bool:
-    """Ask once, then download the packages that these servers lack, without running any of their code.
-
-    Returns False if nothing was downloaded. Raises ToolUnavailable if the download for a single server fails.
-    """
-    from toolcrib.executors.mcp.process.local import missing_package
-
-    errors = [(spec, missing_package(spec, str(root))) for spec in specs]
-    lines = [
-        (spec, one, one.details["download"]) for spec, one in errors if one and "download" in one.details
-    ]
-    for _, error, line in lines:
-        print_note(f"{error.message}. No code of it runs meanwhile:\n  {shlex.join(line)}")
-    question = "Download it?" if len(lines) == 1 else f"Download these {len(lines)} packages?"
-    if not lines or decide(question, "servers", yes=yes, refuse=NotTrusted) is None:
-        return False
-    with waiting("downloading") as say:
-        for spec, error, line in lines:
-            say(f"for {spec.name}")
-            why = _run(line)
-            if why is not None or missing_package(spec, str(root)) is not None:
-                failure = ToolUnavailable(
-                    f"the download failed: {why or 'it gave no reason'}", hint=error.hint
-                )
-                if len(specs) == 1:
-                    raise failure
-                print_note(f"{spec.name}: {failure}")
-    return True
-
-
-def _run(line: Sequence[str]) -> str | None:
-    """Run a download; return why it failed."""
-    try:
-        done = subprocess.run(line, cwd=Path.home(), capture_output=True, text=True, timeout=_LIMIT_S)  # noqa: PLW1510
-    except (OSError, subprocess.TimeoutExpired) as failure:
-        return str(failure)
-    why = " ".join(done.stderr.split())
-    return None if done.returncode == 0 else why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"
 
 
 Strings = Sequence[str]
@@ -92,8 +49,8 @@ _TAKEN = "Choose another name, or change that server in its file, then: toolcrib
 @yes_option
 def add_command(
     name: str, words: tuple[str, ...], root: str | None, as_json: bool, yes: bool, **given: Any
-) -> None:
-    """Add an MCP server to `.mcp.json`, start it once, review its tools.
+) -> int:
+    """Add an MCP server to `.mcp.json`, start it once, trust its tools.
 
     Shows the command and all that its process may use, and asks before the first start.
     """
@@ -123,23 +80,20 @@ def add_command(
     if not as_json:
         for line in _shown(spec, project.root):
             print_result(one_line(line))
-    download([spec], project.root, yes=yes)
-    if (error := missing_package(spec, str(project.root))) is not None:
-        raise error
     program = unconfined_program(spec, str(project.root))
     channel = decide(_question(spec, program), _ABOUT, yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
+    download([spec], project.root)
+    if (error := missing_package(spec, str(project.root))) is not None:
+        raise error
     replace_file(path, before, text)
     _trust(project, name, program, channel)
-    project = Project.open(project.root)
-    assert project.servers is not None
-    try:
-        (document,) = asyncio.run(reviewed(project, project.servers, name, 60.0, yes=yes, as_json=as_json))
-    except ToolUnavailable:
+    if trust_listed(str(project.root), [name], WAIT_S, channel, [name]):
         print_note(f"{name} was added, and did not start. Change it in {path}, then: toolcrib trust")
-        raise
-    print_change(as_json, {**document, "file": str(path)}, f"Added {name} to {path}.")
+        return ToolUnavailable.exit_code
+    print_change(as_json, {"added": name, "file": str(path)}, f"Added {name} to {path}.")
+    return 0
 
 
 def _entry(
@@ -213,7 +167,7 @@ def _shown(spec: ServerSpec, root: Path) -> Iterator[str]:
 def _question(spec: ServerSpec, program: str) -> str:
     if program:
         return f"{one_line(program)} runs unconfined: this gives control of the machine. Start {spec.name}?"
-    return f"{'Start' if spec.is_local else 'Call'} {spec.name} now, and list its tools?"
+    return f"{'Start' if spec.is_local else 'Call'} {spec.name} now, and trust the tools that it lists?"
 
 
 def _trust(before: Project, name: str, program: str, channel: Channel) -> None:

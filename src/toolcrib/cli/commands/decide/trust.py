@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.caller import given_token
+from toolcrib.cli.commands.decide.trust_servers import WAIT_S, listed, network_of, print_failed
 from toolcrib.cli.commands.decide.trust_state import TrustState
 from toolcrib.cli.confirm import at_terminal, decide, require_person
 from toolcrib.cli.options import open_project, project_options, yes_option
@@ -27,6 +28,16 @@ _ABOUT = "trust"
 @project_options
 @click.option("--show", is_flag=True, help="Only show it: each NAME whole, with its files and differences.")
 @click.option("--check", is_flag=True, help="Only say what waits; exit 5 if anything does.")
+@click.option(
+    "--allow", multiple=True, metavar="HOST", help="Let the server NAME reach it (`*`: all public; `none`)."
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 600),
+    default=WAIT_S,
+    help="Seconds each server has to start.",
+)
 @yes_option
 @click.option("--revoke", is_flag=True, help="Take back the trust in each NAME, or in everything.")
 @click.option("--lock", is_flag=True, help="Write toolcrib.lock: what is trusted now, and nothing else runs.")
@@ -37,13 +48,16 @@ def command(
     as_json: bool,
     yes: bool,
     locked: str | None,
+    allow: tuple[str, ...],
+    wait_s: float,
     **chosen: bool,
 ) -> int:
     """Trust what is new or has changed in a project.
 
     Nothing of a cloned project runs before this. It shows in groups what its settings weaken, what its tools,
-    agents and workflows may touch, and which servers it starts, then asks once. `d` shows files and
-    differences, `s` asks one after the other. NAME is a tool, `agent:NAME`, `workflow:NAME` or `server:NAME`.
+    agents and workflows may touch, and what its MCP servers offer, then asks once. Servers are started for
+    that, once the settings are trusted. `d` shows files and differences, `s` asks one after the other.
+    NAME is a tool, a server, `agent:NAME`, `workflow:NAME` or `server:NAME`.
     """
     modes = [name for name, on in {**chosen, "locked": locked is not None}.items() if on]
     if len(modes) > 1 or (yes and modes):
@@ -56,23 +70,27 @@ def command(
         return _revoke(root, names, as_json=as_json)
     from toolcrib.project import Project
 
-    project = Project.inspect(root)
-    state = TrustState(project, names)
+    network = network_of(allow) if allow else None
+    state = TrustState(Project.inspect(root), names, network, wait_s)
     if chosen["check"]:
         return _check(state, as_json=as_json)
-    if chosen["show"]:
-        if as_json:
-            print_json(state.as_dict())
-        else:
-            state.print(whole=bool(names))
+    if as_json and not yes:
+        print_json(state.as_dict())
         return 0
+    if chosen["show"]:
+        state.print(whole=bool(names))
+        return 0
+    if state.starting:
+        failed = listed(root, state.starting, wait_s)
+        state = TrustState(Project.inspect(root), names, network, wait_s, failed)
     if not as_json:
         state.print()
-    if state.waits and (yes or not as_json):
+    print_failed(state.failed)
+    if state.asks:
         state.decide(yes=yes)
     if as_json:
-        print_json(TrustState(Project.inspect(root), names).as_dict())
-    return 0
+        print_json(TrustState(Project.inspect(root), names, None, wait_s, state.failed).as_dict())
+    return int(bool(state.failed))
 
 
 def _check(state: TrustState, *, as_json: bool) -> int:
@@ -93,7 +111,8 @@ def _revoke(root: str | None, names: tuple[str, ...], *, as_json: bool) -> int:
     require_person(_ABOUT, refuse=NotTrusted)
     project = Project.inspect(root)
     state = TrustState(project, names)
-    ended = project.trust.revoke(user_name(), state.tools if names else (), channel="terminal")
+    servers = list(state.servers) if names else ()
+    ended = project.trust.revoke(user_name(), state.tools if names else (), servers, channel="terminal")
     what = ", ".join(names) if names else "this project"
     note = f"{what[0].upper()}{what[1:]} is no longer trusted." if ended else f"{what} was not trusted."
     print_change(as_json, {"revoked": bool(ended)}, note)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.commands.decide.trust_servers import WAIT_S, trust_listed
 from toolcrib.cli.confirm import Channel, choose
 from toolcrib.cli.output import count, one_line, print_error, print_note, print_result
-from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError
+from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Config, Project
     from toolcrib.project.config.weakening import Weakening
+    from toolcrib.project.tools.server_sheets import ServerSheet
+    from toolcrib.project.tools.servers import Servers
     from toolcrib.project.trust.sheets import TrustSheet
-    from toolcrib.spec import Tool
+    from toolcrib.spec import Network, Tool
 
 _ABOUT = "trust"
 
@@ -24,7 +27,14 @@ _ABOUT = "trust"
 class TrustState:
     """What of a project waits for trust: all of it, or the tools, agents and workflows of these names."""
 
-    def __init__(self, project: Project, names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        project: Project,
+        names: tuple[str, ...] = (),
+        network: Network | None = None,
+        wait_s: float = WAIT_S,
+        failed: Mapping[str, ToolcribError] | None = None,
+    ) -> None:
         from toolcrib.project.config.settings import is_trusted
 
         config, trust = project.config, project.trust
@@ -38,20 +48,60 @@ class TrustState:
         if names:
             if not self.known:
                 raise trust.refusal(own=True)
-            self.tools = _named(project, names)
+            self.tools, self.servers = _named(project, names)
             self.sheets = [trust.sheet(one) for one in self.tools]
             self.errors: list[ToolcribError] = []
             self.waiting = [one for one in self.sheets if one.status != "trusted"]
         else:
+            self.tools, self.servers = [], _sheets(project.servers)
             self.sheets, self.errors = trust.sheets()
             self.waiting = [one for one in self.sheets if one.waits or not self.known]
         self.settings_wait = not names and (not self.known or bool(self.settings and not self.trusted))
         """True if the settings are part of what the answer covers."""
+        self.network, self._wait_s, self.failed = network, wait_s, dict(failed or {})
+        if network is not None:
+            self._require_one_server()
+        self.unseen = self._unseen() if self.settings_wait else ()
+        """The servers of which the answer covers whatever they list once it has started them."""
+        self.offers = [
+            one for name, one in self.servers.items()
+            if name not in self.unseen and (one.names or network is not None)
+        ]  # fmt: skip
+        """The servers that offer something which waits."""
+
+    @property
+    def asks(self) -> bool:
+        """True if there is something to accept."""
+        return self.settings_wait or bool(self.waiting or self.offers)
 
     @property
     def waits(self) -> bool:
-        """True if there is something to accept."""
-        return self.settings_wait or bool(self.waiting)
+        """True if there is something to accept, or a server that has never listed its tools."""
+        return self.asks or not all(one.known for one in self.servers.values())
+
+    @property
+    def starting(self) -> list[str]:
+        """The servers to start before the question: none before their settings are trusted."""
+        return [] if self.settings_wait else list(self.servers)
+
+    def _require_one_server(self) -> None:
+        if len(self.names) != 1 or not self.servers:
+            raise UsageError("--allow needs the name of one server", hint="toolcrib trust NAME --allow HOST")
+        assert self.project.servers is not None
+        self.project.servers.get(next(iter(self.servers))).require_open_hosts()
+
+    def _unseen(self) -> list[str]:
+        """Return the servers that were never trusted, or whose entry or code has changed since."""
+        from toolcrib.guard import SETTINGS, changed_parts
+
+        servers, row = self.project.servers, self.project.trust.ledger.last(SETTINGS)
+        before = {} if row is None else row.shown.get("started", {})
+        changed = changed_parts(before, self.project.config.started)
+        return [
+            name
+            for name, one in ({} if servers is None else servers.mounted).items()
+            if one.trust.last() is None or any(part.startswith(f"mcp_servers.{name}/") for part in changed)
+        ]
 
     # -- shown -----------------------------------------------------------------------------------------
 
@@ -62,6 +112,8 @@ class TrustState:
         if whole:
             for number, sheet in enumerate(self.sheets):
                 print_result("\n".join([*([""] if number else []), *sheet.lines()]))
+            for server in self.servers.values():
+                print_result("\n".join(server.whole()))
         else:
             for line in self.lines():
                 print_result(line)
@@ -72,6 +124,7 @@ class TrustState:
 
     def lines(self) -> Iterator[str]:
         """Yield what waits, in groups."""
+        from toolcrib.project.tools.server_sheets import reach_of
         from toolcrib.project.trust.groups import SHOWN, cut, lines_of
 
         weak = [self._weak_line(one) for one in self.settings] if self.settings_wait else []
@@ -81,7 +134,17 @@ class TrustState:
             yield cut(f"and {count(len(weak) - SHOWN, 'setting')} more: {', '.join(dict.fromkeys(rest))}")
         if self.settings_wait and (started := self._started()):
             yield cut(started)
+        starts = [self.servers[name].starts() for name in self.unseen]
+        yield from starts[:SHOWN]
+        if len(starts) > SHOWN:
+            yield cut(
+                f"and starts and trusts {len(starts) - SHOWN} servers more: {', '.join(self.unseen[SHOWN:])}"
+            )
         yield from lines_of(self.waiting)
+        for one in self.offers:
+            yield from one.lines()
+            if self.network is not None:
+                yield f"server {one.name}: may {reach_of(self.network)}"
 
     def waiting_lines(self) -> Iterator[str]:
         """Yield a line for each thing that waits."""
@@ -93,6 +156,11 @@ class TrustState:
             names = ", ".join(dict.fromkeys(one.name for one in self.settings))
             yield one_line(f"settings: {names}")
         yield from (one_line(f"{one.tool.name}: {STATUS[one.status]}") for one in self.waiting)
+        for server in self.servers.values():
+            yield from (one_line(f"{name}: {STATUS['new']}") for name in server.new)
+            yield from (one_line(f"{name}: {STATUS['changed']}") for name in server.changed)
+            if not server.known:
+                yield one_line(f"server {server.name}: it has not listed its tools yet")
 
     def _weak_line(self, weak: Weakening) -> str:
         config = self.project.config
@@ -129,26 +197,35 @@ class TrustState:
             elif key == "s":
                 return self._one_by_one()
             elif key == "y":
-                return self.accept(self.waiting, "flag" if yes else "terminal")
+                return self.accept(self.waiting, self.offers, "flag" if yes else "terminal")
             else:
                 raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")
 
-    def accept(self, sheets: Sequence[TrustSheet], channel: Channel) -> None:
-        """Record the trust in what was shown."""
+    def accept(self, sheets: Sequence[TrustSheet], offers: Sequence[ServerSheet], channel: Channel) -> None:
+        """Record the trust in what was shown, and start the servers that the answer starts."""
         from toolcrib.state import user_name
 
-        self.project.trust.accept(user_name(), sheets, settings=self.settings_wait, channel=channel)
+        servers = self.project.servers
+        rows = (
+            [] if servers is None else [servers.get(one.name).row(one.names, self.network) for one in offers]
+        )
+        trust = self.project.trust
+        trust.accept(user_name(), sheets, settings=self.settings_wait, channel=channel, more=rows)
         print_note("Trusted. You are asked again when something changes.")
+        if self.settings_wait and self.servers:
+            self.failed |= trust_listed(str(self.project.root), self.unseen, self._wait_s, channel)
 
     def _page(self) -> None:
         """Show files and differences through the pager."""
         lines = list(self.lines())
         for sheet in self.waiting:
             lines += ["", *sheet.lines()]
+        for server in self.offers:
+            lines += ["", *server.whole()]
         click.echo_via_pager("\n".join(lines) + "\n")
 
     def _one_by_one(self) -> None:
-        chosen = []
+        chosen, servers = [], []
         if not self.known:  # Without the project no tool runs, so it comes first.
             question = "Trust the project with these settings?"
             if choose(question, "y", _ABOUT, refuse=NotTrusted) is None:
@@ -157,7 +234,11 @@ class TrustState:
             print_note("\n".join(sheet.lines()))
             if choose(f"Trust {one_line(sheet.tool.name)}?", "y", _ABOUT, refuse=NotTrusted) == "y":
                 chosen.append(sheet)
-        self.accept(chosen, "terminal")
+        for server in self.offers:
+            print_note("\n".join(server.whole()))
+            if choose(f"Trust server {server.name}?", "y", _ABOUT, refuse=NotTrusted) == "y":
+                servers.append(server)
+        self.accept(chosen, servers, "terminal")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -177,6 +258,10 @@ class TrustState:
             ],
             "started": dict(config.started),
             "waits": self.waits,
+            "servers": [
+                {**one.as_dict(), "error": _error(self.failed.get(name))}
+                for name, one in self.servers.items()
+            ],
             "tools": [
                 {**one.as_dict(), "code": list(one.code()) if self.names else []} for one in self.waiting
             ],
@@ -195,16 +280,36 @@ def _line(config: Config, weak: Weakening) -> int | None:
     return config.document.locate(weak.key, key=True)[0]
 
 
-def _named(project: Project, names: tuple[str, ...]) -> list[Tool]:
-    """Return the tools, agents and workflows of these names. Raises NotFoundError."""
+def _error(error: ToolcribError | None) -> dict[str, Any] | None:
+    return None if error is None else error.as_dict()
+
+
+def _sheets(servers: Servers | None, names: Collection[str] | None = None) -> dict[str, ServerSheet]:
+    """Return the servers, all or those of these names, as they are shown."""
+    from toolcrib.project.tools.server_sheets import server_sheet
+
+    found = {} if servers is None else servers.mounted
+    return {name: server_sheet(one) for name, one in found.items() if names is None or name in names}
+
+
+def _named(project: Project, names: tuple[str, ...]) -> tuple[list[Tool], dict[str, ServerSheet]]:
+    """Return the tools, agents and workflows of these names, and the servers. Raises NotFoundError."""
     files = {one.name: one for one in (*project.agents.reviewed(), *project.workflows.reviewed())}
+    mounted = {} if project.servers is None else project.servers.mounted
     found: list[Tool] = []
+    servers: list[str] = []
     for name in names:
-        kind = name.partition(":")[0]
+        kind, _, own = name.partition(":")
         if name in files:
             found.append(files[name])
         elif kind in ("agent", "workflow"):
-            raise NotFoundError(f"there is no {kind} named {name.partition(':')[2]!r}")
+            raise NotFoundError(f"there is no {kind} named {own!r}")
+        elif kind == "server":
+            if project.servers is None:
+                raise NotFoundError("the project names no MCP server")
+            servers.append(project.servers.get(own).spec.name)
+        elif name in mounted and name not in project.toolset:
+            servers.append(name)
         else:
             found.append(project.get(name.removeprefix("tool:")))
-    return found
+    return found, _sheets(project.servers, servers)

@@ -97,9 +97,7 @@ def _waiting(project: Project, tools: Sequence[Tool]) -> dict[str, str]:
         return {tool.name: "new" for tool in tools if tool.source is not None or tool.kind == "mcp"}
     found = {}
     for tool in tools:
-        if tool.source is None:
-            if tool.kind == "mcp" and project.trust.is_new(tool.name):
-                found[tool.name] = "new"
+        if tool.source is None and tool.kind != "mcp":
             continue
         with suppress(ToolcribError):
             sheet = project.trust.sheet(tool)

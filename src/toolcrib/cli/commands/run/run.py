@@ -205,7 +205,8 @@ def _waiting(project: Project, tool: Tool) -> list[TrustSheet]:
     if not project.trust.given:
         return []
     try:
-        sheets = [project.trust.sheet(one) for one in (tool, *project.parts_of(tool)) if one.source]
+        parts = (tool, *project.parts_of(tool))
+        sheets = [project.trust.sheet(one) for one in parts if one.source or one.kind == "mcp"]
     except ToolcribError:  # The call itself reports the error.
         return []
     return [sheet for sheet in sheets if sheet.waits]

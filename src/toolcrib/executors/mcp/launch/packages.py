@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,14 +33,6 @@ def missing(launcher: str, package: str, line: Sequence[str]) -> ToolUnavailable
         hint=f"Download it once, without running it: {shlex.join(line)}",
         details={"package": package, "download": list(line)},
     )
-
-
-def offline_variables(environments: Iterable[str]) -> dict[str, str]:
-    """Return the variables without which a package of these Python environments would fail in the sandbox."""
-    # readabilipy, by which mcp-server-fetch reads HTML, runs `npm install` for itself, and fails if npm does.
-    # If npm only prints its usage, it reads HTML in Python.
-    packages = (Path(one).glob("lib/python3*/site-packages/readabilipy") for one in environments)
-    return {"npm_config_usage": "true"} if any(map(any, packages)) else {}
 
 
 def requirement(text: str) -> Requirement:

@@ -12,7 +12,6 @@ from toolcrib.executors.mcp.launch.data import data_named
 from toolcrib.executors.mcp.launch.launchers import is_daemon_client
 from toolcrib.executors.mcp.launch.line import Launch, MachineView
 from toolcrib.executors.mcp.launch.needs import launch_of, scripts_outside
-from toolcrib.executors.mcp.launch.packages import offline_variables
 from toolcrib.executors.mcp.process.refusals import LocalProcess
 from toolcrib.executors.python.executor import runs_in
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, process_job
@@ -25,6 +24,8 @@ from toolcrib.spec.tools.tool import may_touch
 
 _USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
 """Variables that an unconfined server gets."""
+OWN_PROGRAM = "(its program)"
+"""The end of what `grants_of` says of the files of a server's own program."""
 
 
 def process_of(spec: ServerSpec) -> Tool:
@@ -77,7 +78,7 @@ def grants_of(spec: ServerSpec, root: str) -> list[str]:
         if ".git" in path.split("/")
     }
     lines = [named.get(line, line) for line in may_touch(process_of(spec))]
-    return [*lines, *(f"read {path} (its program)" for path in started(spec, root)[1])]
+    return [*lines, *(f"read {path} {OWN_PROGRAM}" for path in started(spec, root)[1])]
 
 
 def with_data(spec: ServerSpec, root: str, closed: Iterable[str]) -> ServerSpec:
@@ -175,7 +176,7 @@ def job_of(
     launch, read = launch_of(Launch((command, *args), spec.cwd, env), MachineView(workspace.root))
     path = {"PATH": ":".join((*launch.path, SYSTEM_PATH))} if launch.path else {}
     # The variables of the server's own entry win, `PATH` among them.
-    env = {**offline_variables(read), **path, **plain, **env}
+    env = {**_no_installer(read), **path, **plain, **env}
     network = workspace.network(tool)
     job = process_job(
         workspace,
@@ -190,6 +191,15 @@ def job_of(
         stays=True,
     )
     return LocalProcess(spec, tool, workspace, job, network)
+
+
+def _no_installer(read: Iterable[str]) -> dict[str, str]:
+    """Return the variables of a program in a Python environment: npm prints its usage and installs nothing.
+
+    A Python package may run npm for something that it can also do without. What npm cannot install, because
+    it has no network, would be its error.
+    """
+    return {"npm_config_usage": "true"} if any(os.path.isfile(f"{one}/pyvenv.cfg") for one in read) else {}
 
 
 def _unused(spec: ServerSpec, secrets: Mapping[str, str]) -> dict[str, str]:

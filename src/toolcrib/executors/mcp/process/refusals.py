@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolcrib.errors import ToolcribError
-from toolcrib.executors.command.interpreters import base_name
 from toolcrib.executors.trace.denials import denial_of
 from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.workspace.network import CallNetwork
@@ -40,16 +39,13 @@ _URL = re.compile(r"https?://[^\s'\"<>]+")
 # Paths or URLs read from one text, which a server can make as long as it likes.
 _MOST = 50
 _ERROR = re.compile(r"\b\w*(?:Error|Exception)\b|\berror\b", re.IGNORECASE)
-# Names of `mcp` that its version 2 no longer has; packages without a bound break at their start.
-_OLD_SDK = re.compile(r"AttributeError: 'Server' object has|(?:ImportError|ModuleNotFoundError): .*'mcp\b")
 _BYPASSED = (
     "It reaches its hosts only by the proxy in HTTP_PROXY and HTTPS_PROXY, which it has not used."
     " Node.js uses it from versions 24 and 22.21 on."
 )
 _OWN_PLACE = (
     "It keeps its data in the folder of its program, which stays read-only. Give it an absolute path in the"
-    " project, by an argument or variable that it documents; for server-memory: "
-    '"env": {{"MEMORY_FILE_PATH": "{root}/data/memory.jsonl"}}'
+    " project, such as {root}/data, by an argument or variable that it documents."
 )
 _NOISE = re.compile(r"(?:Node\.js v[\d.]+|npm (?:ERR!|error).*log.*|at .+|\^+|[{}\]]*)")
 
@@ -84,7 +80,7 @@ class LocalProcess:
         name = self.spec.name
         if "network" in added and not self.spec.states_network:
             allow = [word for host in added["network"]["allow"] for word in ("--allow", host)]
-            error.hint = f"To allow it: {shlex.join(('toolcrib', 'servers', 'review', name, *allow))}"
+            error.hint = f"To allow it: {shlex.join(('toolcrib', 'trust', name, *allow))}"
         else:
             error.hint = f"To allow it, write under mcp_servers.{name} in config.yml: {self._block(added)}"
         return error
@@ -107,9 +103,6 @@ class LocalProcess:
         """Return what to do about what no permission opens: a package, a way around the proxy, a file."""
         if self.network.is_bypassed and _OFFLINE.search(text) and _URL.search(json.dumps(arguments)):
             return _BYPASSED
-        if _OLD_SDK.search(text) is not None and base_name(self.spec.command) == "uvx":
-            line = shlex.join(("uvx", "--with", "mcp<2", *self.spec.args))
-            return f"It seems to need version 1 of the Python package mcp. Start it by: {line}"
         if _READ_ONLY.search(text) is None:
             return None
         reach = Reach.of(self.workspace, self.tool, self.job)

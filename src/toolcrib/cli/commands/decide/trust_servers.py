@@ -1,0 +1,216 @@
+"""MCP servers as a part of `toolcrib trust`: they are started, list their tools, and these are trusted."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.cli.confirm import Channel, choose
+from toolcrib.cli.output import count, print_note, print_result
+from toolcrib.cli.progress import waiting
+from toolcrib.errors import NotTrusted, ToolcribError, ToolUnavailable, UsageError
+
+if TYPE_CHECKING:
+    from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+    from toolcrib.project import Project
+    from toolcrib.project.tools.mounted import Mounted
+    from toolcrib.project.tools.server_sheets import ServerSheet
+    from toolcrib.project.tools.servers import Servers
+    from toolcrib.spec import Network
+
+NO_HOST = "none"
+"""The word for no host at all."""
+WAIT_S = 120.0
+"""Seconds that each server has to list its tools, unless `--wait` says otherwise."""
+_HOSTS = "A host is written example.org, *.example.org or example.org:8080; `*` is every public one."
+_MOST_WHY = 400
+"""Characters of a failed download's standard error that are shown, the last ones."""
+_DOWNLOAD_S = 600
+
+
+def require_client() -> None:
+    """Raise ToolUnavailable with the line that installs the official client, if it is missing."""
+    try:
+        found = find_spec("mcp")
+    except ValueError:  # it is blocked
+        found = None
+    if found is None:
+        raise ToolUnavailable(
+            "third-party servers need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
+        )
+
+
+def network_of(hosts: Sequence[str]) -> Network:
+    """Return the permission that these hosts make: `*` is every public host, `none` alone is no host at all.
+
+    Raises UsageError for an entry that is not a host.
+    """
+    from toolcrib.egress import HostRule
+    from toolcrib.spec import Network
+
+    if list(hosts) == [NO_HOST]:
+        return Network()
+    if "*" in hosts:
+        return Network("any")
+    for host in hosts:
+        try:
+            HostRule.parse(host)
+        except ValueError as error:
+            raise UsageError(str(error), hint=_HOSTS) from None
+    return Network.parse({"allow": list(hosts)})
+
+
+async def started(
+    project: Project, servers: Servers, wait_s: float, names: Iterable[str] | None = None
+) -> list[dict[str, Any]]:
+    """Start the servers, all at once, and return their states before they are stopped again."""
+    async with project:
+        left = dict.fromkeys(servers.mounted if names is None else names)
+        text = ", ".join(left)
+        with waiting("starting MCP servers", elsewhere=f"starting MCP servers: {text} …") as say:
+
+            async def ready(name: str) -> None:
+                await servers.ready(wait_s, [name])
+                del left[name]
+                say(f"({', '.join(left)})")
+
+            say(f"({text})")
+            await asyncio.gather(*map(ready, tuple(left)))
+        return [project.redact(one.as_dict()) for one in servers.mounted.values()]
+
+
+def listed(root: str | None, names: Collection[str], wait_s: float) -> dict[str, ToolcribError]:
+    """Start these servers and wait until each has listed its tools. Return the errors of those that did not.
+
+    Packages that their launchers lack are downloaded first, without running any of their code.
+    """
+    from toolcrib.project import Project
+
+    project = Project.open(root)
+    servers = project.servers
+    if servers is None or not names:
+        return {}
+    if not servers.trusted:
+        raise NotTrusted("no server is started", hint="To see the settings and accept them: toolcrib trust")
+    chosen = [servers.get(name) for name in names]
+    if download([one.spec for one in chosen], project.root):
+        return listed(root, names, wait_s)  # Opened again: it finds the packages now.
+    for one in chosen:
+        one.server.limit_s = max(one.server.limit_s, wait_s)
+    states = asyncio.run(started(project, servers, wait_s, names))
+    late = ToolUnavailable(f"it has not listed its tools within {wait_s:g} s", hint="--wait gives it longer.")
+    return {
+        one["name"]: servers.get(one["name"]).server.error or late
+        for one in states
+        if one["name"] in names and one["state"] != "ready"
+    }
+
+
+def print_failed(failed: Mapping[str, ToolcribError]) -> None:
+    """Name each server that did not list its tools, with its error."""
+    for name, error in failed.items():
+        print_note(f"server {name} did not start, so none of its tools is trusted: {error.message}")
+        if error.hint:
+            print_note(f"  hint: {error.hint}")
+
+
+def trust_listed(
+    root: str | None,
+    unseen: Collection[str],
+    wait_s: float,
+    channel: Channel,
+    names: Collection[str] | None = None,
+) -> dict[str, ToolcribError]:
+    """Start the servers, all or those of `names`, after the settings were trusted, and trust their tools.
+
+    The answer covers whatever those of `unseen` list. What it does not cover is shown and asked: changed
+    tools of the others, and words that may steer a model. Return the errors of servers that did not start.
+    """
+    from toolcrib.project import Project
+    from toolcrib.project.tools.server_sheets import server_sheet
+
+    servers = Project.inspect(root).servers
+    chosen = ([] if servers is None else servers.mounted) if names is None else names
+    failed = listed(root, list(chosen), wait_s)
+    project = Project.inspect(root)
+    found: list[tuple[Mounted, ServerSheet]] = []
+    if project.servers is not None:
+        ready = [project.servers.get(name) for name in chosen if name not in failed]
+        found = [(one, server_sheet(one)) for one in ready]
+    covered, open_ = [], []
+    for one, sheet in found:
+        left = set(sheet.suspicious) if sheet.name in unseen else set(sheet.names)
+        tools = [name for name in sheet.names if name not in left]
+        if tools or sheet.name in unseen:
+            covered.append((one, sheet, tools))
+        if left:
+            open_.append((one, sheet, left))
+    _accept(project, covered, channel)
+    if open_:
+        _ask(project, open_, channel)
+    print_failed(failed)
+    return failed
+
+
+_Chosen = Sequence[tuple["Mounted", "ServerSheet", Collection[str]]]
+
+
+def _accept(project: Project, chosen: _Chosen, channel: Channel) -> None:
+    from toolcrib.project.trust.groups import cut, folded
+    from toolcrib.state import user_name
+
+    if not chosen:
+        return
+    project.trust.accept(user_name(), channel=channel, more=[one.row(tools) for one, _, tools in chosen])
+    for _, sheet, tools in chosen:
+        print_note(cut(f"server {sheet.name}: trusted {count(len(tools), 'tool')}: {folded(sorted(tools))}"))
+        if sheet.takes_addresses:
+            print_note(sheet.hosts_hint())
+
+
+def _ask(project: Project, chosen: _Chosen, channel: Channel) -> None:
+    """Show the tools that the first answer does not cover, and ask about them."""
+    for _, sheet, left in chosen:
+        for line in sheet.whole(left):
+            print_result(line)
+    number = sum(len(left) for _, _, left in chosen)
+    question = "Trust this tool too?" if number == 1 else f"Trust these {number} tools too?"
+    if choose(question, "y", "trust", yes=channel == "flag", refuse=NotTrusted) == "y":
+        _accept(project, chosen, channel)
+        return
+    print_note(f"{'It waits' if number == 1 else 'They wait'} for trust: toolcrib trust")
+
+
+def download(specs: Sequence[ServerSpec], root: Path) -> bool:
+    """Download the packages that these servers lack, without running any of their code.
+
+    Returns False if nothing was downloaded.
+    """
+    from toolcrib.executors.mcp.process.local import missing_package
+
+    errors = [(spec, missing_package(spec, str(root))) for spec in specs]
+    lines = [(spec, one.details["download"]) for spec, one in errors if one and "download" in one.details]
+    done = False
+    with waiting("downloading") as say:
+        for spec, line in lines:
+            say(f"for {spec.name}")
+            why = _run(line)
+            if why is not None or missing_package(spec, str(root)) is not None:
+                print_note(f"{spec.name}: the download failed: {why or 'it gave no reason'}")
+            else:
+                done = True
+    return done
+
+
+def _run(line: Sequence[str]) -> str | None:
+    """Run a download; return why it failed."""
+    try:
+        done = subprocess.run(line, cwd=Path.home(), capture_output=True, text=True, timeout=_DOWNLOAD_S)  # noqa: PLW1510
+    except (OSError, subprocess.TimeoutExpired) as failure:
+        return str(failure)
+    why = " ".join(done.stderr.split())
+    return None if done.returncode == 0 else why if len(why) <= _MOST_WHY else f"…{why[-_MOST_WHY:]}"

@@ -1,0 +1,236 @@
+"""One MCP server of a project: its tools in the project's toolset, and what of them a person has trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from toolcrib import __version__
+from toolcrib.core.bound import BoundTool
+from toolcrib.errors import ApprovalRequired, UsageError
+from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
+from toolcrib.executors.mcp.executor import McpExecutor
+from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
+from toolcrib.executors.mcp.server import McpServer
+from toolcrib.guard import ServerTrust, Trusted, differences
+from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
+from toolcrib.spec import ApprovalRule, McpExec, Network, Tool
+
+if TYPE_CHECKING:
+    from toolcrib.project.tools.servers import Servers
+
+_ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
+_MOST_WHY = 2_000
+"""Characters of the reason why a tool waits."""
+
+
+class Mounted:
+    """One server, and its tools in the project's toolset."""
+
+    def __init__(self, spec: ServerSpec, servers: Servers) -> None:
+        self._servers = servers
+        self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
+        self._version = self.trust.version
+        self.spec = self._with_hosts(spec)
+        self.live: dict[str, Definition] = {}
+        """The definitions that it offers, or offered last."""
+        self.known = False
+        """True once it has listed its tools, in this process or an earlier one."""
+        self.left: list[str] = []
+        """Unusable tools, and why."""
+        self.waiting: dict[str, str] = {}
+        """Tool name here to the reason why it waits for trust."""
+        self.new: set[str] = set()
+        """Tool names here of which no version was trusted; no model sees them."""
+        self.tools: dict[str, str] = {}
+        """Tool name of the server to the name here."""
+        self._listed: dict[str, Tool] = {}
+        self.server = McpServer(
+            spec,
+            partial(servers.link, self),
+            on_tools=self._offered,
+            on_event=servers.note,
+            version=__version__,
+        )
+
+    def list_last(self) -> None:
+        """List the tools that it offered when it last ran."""
+        if seen := self.trust.seen():
+            self.known = True
+            self._mount(seen)
+
+    def _offered(self, definitions: list[Definition], left: list[str]) -> None:
+        found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
+        self.known, self.left = True, left
+        self.trust.see(found)
+        self._mount(found)
+
+    # -- trust ---------------------------------------------------------------------------------------
+
+    def row(self, names: Collection[str] | None = None, network: Network | None = None) -> Trusted:
+        """Return the ledger's row that trusts its tools of these names here, or all, beside those of before.
+
+        `network` are the hosts that it may reach from now on; None: those of before.
+        """
+        if network is not None:
+            self.require_open_hosts()
+        chosen = {own: self.live[own] for own, name in self.tools.items() if names is None or name in names}
+        kept = {} if names is None else self.trust.pins()
+        pins = {name: pin for name, pin in kept.items() if name not in (names or ())}
+        return self.trust.row(self.trust.trusted() | chosen, network or self.trust.network(), pins)
+
+    def row_without(self, names: Collection[str]) -> Trusted:
+        """Return the ledger's row that trusts its tools of these names no longer."""
+        kept = {own: one for own, one in self.trust.trusted().items() if self.tools.get(own) not in names}
+        pins = {name: pin for name, pin in self.trust.pins().items() if name not in names}
+        return self.trust.row(kept, self.trust.network(), pins)
+
+    def require_open_hosts(self) -> None:
+        """Raise UsageError if its entry in the settings decides which hosts it may reach."""
+        if not self.spec.is_local or self.spec.states_network:
+            raise UsageError(
+                f"the entry of {self.spec.name} decides which hosts it may reach",
+                hint="Change permissions.network there, then: toolcrib trust",
+            )
+
+    def reread(self) -> None:
+        """Take up what was trusted since, also by another process."""
+        version = self.trust.version
+        if version == self._version:
+            return
+        self._version, spec = version, self._with_hosts(self.spec)
+        if spec != self.spec:
+            self.spec = spec
+            self.server.renew()
+        self._mount(self.live)
+
+    @property
+    def waits_for_hosts(self) -> bool:
+        """True if its tools take addresses, and nobody has decided yet which hosts it may reach."""
+        return (
+            self.spec.is_local
+            and not self.spec.states_network
+            and self.trust.network() is None
+            and not unconfined_program(self.spec, str(self._servers.root))
+            and any(map(takes_address, self.live.values()))
+        )
+
+    def _with_hosts(self, spec: ServerSpec) -> ServerSpec:
+        """Return the server with the hosts that a person has allowed it."""
+        network = self.trust.network()
+        if network is None or spec.states_network or not spec.is_local:
+            return spec
+        return replace(spec, permissions=replace(spec.permissions, network=network))
+
+    def suspicious(self, name: str) -> str | None:
+        """Return why no person may trust a tool's words unseen; None if there is no such reason."""
+        tool = self.offered(name)
+        for _, text in texts(tool):
+            if hidden_characters(text):
+                return "has invisible characters"
+            if (found := instructions(text)) is not None:
+                return f"reads like instructions to the model: {found[:100]!r}"
+        return None
+
+    def definition(self, name: str) -> Definition:
+        """Return the definition of a tool, by its name here, as the server sent it last."""
+        return next(self.live[own] for own, one in self.tools.items() if one == name)
+
+    def trusted_definition(self, name: str) -> Definition | None:
+        """Return the definition of a tool, by its name here, that a person trusted last."""
+        trusted = self.trust.trusted()
+        return next((trusted.get(own) for own, one in self.tools.items() if one == name), None)
+
+    def offered(self, name: str) -> Tool:
+        """Return the tool of this name here as the server describes it now, trusted or not."""
+        live = self.definition(name)
+        return tool_of(self.spec, name, live, digest(live), approval=ApprovalRule())
+
+    def require_same(self, tool: Tool) -> None:
+        """Refuse a call of a tool that the server does not describe as it did when the call was checked."""
+        assert isinstance(tool.config, McpExec)
+        live = self.live.get(tool.config.tool)
+        if live is None or digest(live) != tool.config.definition:
+            why = self.waiting.get(tool.name) or f"the MCP server {self.spec.name} has changed it meanwhile"
+            raise ApprovalRequired(
+                f"{tool.name} was not called: {why}",
+                hint=f"To see the change and accept it: toolcrib trust {self.spec.name}",
+            )
+
+    # -- its tools here ------------------------------------------------------------------------------
+
+    def _mount(self, found: dict[str, Definition]) -> None:
+        """Put these tools of the server, and no others, into the toolset."""
+        toolset, trusted, owners = self._servers.toolset, self.trust.trusted(), self._servers.owners
+        self.live, self.waiting, before, self.new = found, {}, self.new, set()
+        names = names_of(self.spec.name, found, prefix=self.spec.prefix)
+        for name in set(self.tools.values()) - set(names.values()):
+            if self._listed.pop(name, None) is not None:
+                toolset.remove(name)
+        self.tools = names
+        pins = self.trust.pins()
+        for own, name in names.items():
+            tool = self._described(name, found[own], trusted.get(own), pins.get(name))
+            if self._listed.get(name) == tool:
+                continue
+            if self._listed.pop(name, None) is not None:
+                toolset.remove(name)
+            if (other := toolset.same_name(name)) is not None:
+                named = f"named {other}" if other == name else f"{other}, of the same name for clients,"
+                self.left.append(f"{own!r}: the project has a tool {named} already")
+                continue
+            make = partial(McpExecutor, tool, self.server, self.require_same)
+            toolset.add(BoundTool(tool, make, timeout_ms=self._servers.timeout_ms))
+            self._listed[name], owners[name] = tool, self
+        if self.new != before:  # The lists of models change by it.
+            toolset.announce()
+
+    def definitions(self) -> dict[str, str]:
+        """Return the digest of each tool's definition, by the tool's name here."""
+        return {name: digest(self.live[own]) for own, name in self.tools.items() if name in self._listed}
+
+    def _described(self, name: str, live: Definition, trusted: Definition | None, pin: str | None) -> Tool:
+        """Return the tool as it is shown: the trusted definition until a person has trusted the new one."""
+        now = digest(live)
+        shown = live if trusted is None or pin == now or self._servers.whole else trusted
+        if shown is not live and digest(shown) != now:
+            changes = "; ".join(differences(shown, live))
+            self._wait(name, f"its definition has changed since it was trusted: {changes}")
+        elif trusted is None and pin != now and not self._servers.whole:
+            self.new.add(name)
+            self._wait(name, f"it is new from the MCP server {self.spec.name}, and nobody has trusted it")
+        # Trusting the settings allowed the start; each call still needs approval.
+        on_host = self.spec.is_local and self.spec.permissions.network.mode == "host"
+        approval = ApprovalRule(on_host, _ALL_OF_IT if on_host else "")
+        return tool_of(self.spec, name, shown, now, approval=approval)
+
+    def _wait(self, name: str, why: str) -> None:
+        self.waiting[name] = f"{why[:_MOST_WHY]} (`toolcrib trust {self.spec.name}`)"
+
+    def grants(self) -> list[str]:
+        """List in words what its process may use, one line each; nothing of a remote server."""
+        return grants_of(self.spec, str(self._servers.root)) if self.spec.is_local else []
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return its state as JSON."""
+        server, spec, error = self.server, self.spec, self.server.error
+        return {
+            "name": spec.name,
+            "transport": spec.transport,
+            "where": spec.where,
+            "state": server.state if self._servers.trusted else "not trusted",
+            "protocol": server.protocol or None,
+            "tools": sorted(self.tools.values()),
+            "waiting": self.waiting,
+            "unusable": self.left,
+            "starts": server.starts,
+            "error": None if error is None else error.as_dict(),
+            "stderr": server.stderr,
+            "sandbox": server.enforcement.get("level"),
+            "permissions": spec.permissions.as_json(),
+            "grants": self.grants(),
+            "unwritable": list(spec.unwritable),
+        }
