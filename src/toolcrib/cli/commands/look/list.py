@@ -95,7 +95,7 @@ def _waiting(project: Project, tools: Sequence[Tool]) -> dict[str, str]:
     """Return `new` or `changed` by the name of each tool that does not run before a person trusts it."""
     if not project.trust.given:
         return {tool.name: "new" for tool in tools if tool.source is not None or tool.kind == "mcp"}
-    found = {}
+    found: dict[str, str] = {}
     for tool in tools:
         if tool.source is None and tool.kind != "mcp":
             continue
