@@ -139,6 +139,7 @@ def interpreter(word: str) -> _Program | None:
 
 
 def _code_words(words: _Words, *, fed: bool) -> Iterator[CodeWord]:
+    name = ""
     for _ in range(_MOST_COMMANDS):
         if not words:
             return
