@@ -236,11 +236,11 @@ def test_a_variable_that_steers_loading_takes_no_value() -> None:
 
 
 def test_a_listed_value_may_be_absent() -> None:
-    schema = {"type": "object", "properties": {"m": {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}}}
+    choices: list[dict[str, Any]] = [{"enum": ["a", "b"]}, {"type": "null"}]
     config = CommandExec("sh", ("-c", "echo ${m}"))
-    assert code_values(Tool("t", "Does t.", "command", schema, config)) == []
-    schema["properties"]["m"]["anyOf"].append({"type": "string"})
-    assert code_values(Tool("t", "Does t.", "command", schema, config)) != []
+    for more, is_code in (([], False), ([TEXT], True)):
+        schema = {"type": "object", "properties": {"m": {"anyOf": [*choices, *more]}}}
+        assert bool(code_values(Tool("t", "Does t.", "command", schema, config))) == is_code
 
 
 def test_a_nul_of_the_manifest_is_no_value() -> None:
