@@ -150,7 +150,7 @@ def test_it_asks_also_where_the_result_of_the_checks_comes_from_the_cache(crib: 
         assert found["count"] == REASON
 
 
-def test_allow_code_runs_without_approval_once_reviewed(crib: Crib) -> None:
+def test_allow_code_runs_without_approval_once_trusted(crib: Crib) -> None:
     crib.tool("count", "command", {**COUNT, "allow_code": True}, SH, outputs={"format": "text"})
     assert crib.call("count", {"c": "hi"}).unwrap() == "ran hi\n"
 
@@ -160,7 +160,7 @@ def test_allow_code_runs_without_approval_once_reviewed(crib: Crib) -> None:
 
     crib.accept = "trusted"
     message = failed(asyncio.run(ask()), "approval_required")
-    assert "nobody has reviewed this tool" in message
+    assert "nobody has trusted this tool" in message
     assert "code: values of a call may be run as code" in message
 
 

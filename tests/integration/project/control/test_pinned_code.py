@@ -40,7 +40,7 @@ def program(folder: Path, said: str) -> None:
 
 
 def made(crib: Crib, fs: dict[str, list[str]], **more: Any) -> Path:
-    """A reviewed command tool whose script and library lie beside its manifest."""
+    """A trusted command tool whose script and library lie beside its manifest."""
     crib.accept = "trusted"
     config = {"entrypoint": ".toolcrib/tools/t/run.sh"}
     folder = crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs}, **more)
@@ -198,7 +198,7 @@ def test_a_script_elsewhere_and_a_module_are_pinned(crib: Crib) -> None:
     assert "evil" not in str([one.value for one in asyncio.run(main())])
 
 
-def test_a_module_of_the_project_that_a_tool_imports_is_part_of_its_review(crib: Crib) -> None:
+def test_a_module_of_the_project_that_a_tool_imports_is_part_of_its_trust(crib: Crib) -> None:
     crib.accept = "trusted"
     (crib.root / "out").mkdir()
     crib.write("shop/report.py", "SAID = 'good'\n")
@@ -262,12 +262,12 @@ def test_nothing_is_copied_again_while_the_files_are_as_they_were(
     asyncio.run(main())
 
 
-def test_a_lock_pins_a_tool_that_needs_no_review(crib: Crib) -> None:
+def test_a_lock_pins_a_tool_that_needs_no_trust(crib: Crib) -> None:
     folder = made(crib, {"read": ["."]})
 
     async def lock() -> None:
         async with crib.open() as project:
-            write_lock(project.pins.path, project.pins.now(project.tools()))
+            write_lock(project.pins.path, project.pins.now(project.tools(), project.config.digest))
 
     asyncio.run(lock())
 
