@@ -63,7 +63,7 @@ async def test_an_agent_makes_an_agent_that_runs_only_once_trusted(crib: Crib) -
         assert project.agents.listed() == {}
 
         (waiting,) = [sheet for sheet in project.trust.sheets()[0] if sheet.waits]
-        project.trust.trust(waiting.tool, "ann", waiting.digest)
+        project.trust.accept("ann", [waiting])
         run = project.runs.find(project.runs.start(None, boss, "Go."))
         assert run.state == "ready"
         assert project.agents.listed() == {"helper": ("look",)}

@@ -301,7 +301,7 @@ def test_the_script_of_a_starting_server_stays_what_was_trusted(crib: Crib) -> N
         crib.write(f"{path}.new", text).replace(crib.root / path)
 
     async def main() -> Result:
-        async with Project.open(crib.root) as project:
+        async with Project.open(crib.root, accept="all") as project:
             call = asyncio.ensure_future(project.call("raw__hello"))
             while not (crib.root / "out/began").exists():
                 assert not call.done(), await call
