@@ -1,4 +1,4 @@
-"""Command-line agents added, reviewed and given tasks, and agents imported, by the command line."""
+"""Command-line agents added, trusted and given tasks, and agents imported, by the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = {"ANTHROPIC_API_KEY": "sk-a-secret-of-the-test"}
 
 
 @pytest.mark.usefixtures("kernel")
-def test_a_program_is_added_reviewed_and_goes_on_with_its_session(crib: Crib) -> None:
+def test_a_program_is_added_trusted_and_goes_on_with_its_session(crib: Crib) -> None:
     def cli(*words: str) -> Done:
         return plain(crib, *words, env=KEY, accepted=False)
 
@@ -24,7 +24,7 @@ def test_a_program_is_added_reviewed_and_goes_on_with_its_session(crib: Crib) ->
     stand_in(crib, "claude")
     waits = cli("agents", "task", "Explain this code", "--json")
     assert json.loads(waits.err or waits.out)["error"]["code"] == "approval_required"
-    assert cli("review", "claude", "--yes").code == 0
+    assert cli("trust", "claude", "--yes").code == 0
 
     chosen = json.loads(cli("agents", "choose", "a coding task in this project", "--json").out)["agents"]
     assert [(one["name"], one["kind"]) for one in chosen] == [("claude", "program")]

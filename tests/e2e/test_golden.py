@@ -117,10 +117,9 @@ audit tail
 audit search --tool nothing
 audit verify
 trust --show
+trust --check
+trust nothing
 lint
-lock --check
-review
-review nothing
 lits
 list --nope
 list --root /nowhere
@@ -210,7 +209,9 @@ def test_lint_of_many_faults(empty: GoldenCrib) -> None:
     cases = empty.each("lint --json\nlint --format json\nlint\nlist --json\ntest --json")
     cases.append(empty.case("lint", ".toolcrib/tools/fine/tool.yml", "--json"))
     cases.append(empty.case("lint", ".toolcrib/tools/change00/tool.yml", "gone.yml", "--json"))
-    cases += empty.each("run change00 --json\nrun whole0\nshow whole0 --json\nlock --json\nreview --json")
+    cases += empty.each(
+        "run change00 --json\nrun whole0\nshow whole0 --json\ntrust --lock --json\ntrust --json"
+    )
     github = empty.raw("lint", "--format", "github")[1].splitlines()
     golden(
         "lint", [*cases, {"github": [empty.normal.scrub(line.rpartition("::")[0]) for line in github[:9]]}]

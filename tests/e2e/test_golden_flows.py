@@ -124,7 +124,7 @@ def waiting_edited(shop: GoldenCrib) -> str:
 FAR = tool("command", {"entrypoint": "true"}, {}, permissions={"env": ["LANG"]}, outputs={"format": "text"})
 
 
-def test_reviews_locks_and_tests(empty: GoldenCrib) -> None:
+def test_trust_locks_and_tests(empty: GoldenCrib) -> None:
     empty.write(
         {
             ".toolcrib/tools/far/tool.yml": json.dumps({"name": "far", **FAR}),
@@ -138,16 +138,15 @@ def test_reviews_locks_and_tests(empty: GoldenCrib) -> None:
         test count --json
         test nothing --json
         test --live --json
-        review --json
-        review
-        review far --all --json
+        trust --show --json
+        trust --check
+        trust far --show
         run far --json
-        review far --yes --json
-        review far --json
-        review --all --json
-        lock --check --json
-        lock --json
-        lock --check --json
+        trust --lock --json
+        trust far --yes --json
+        trust far --json
+        trust --check --json
+        trust --lock --json
         """
     )
     lock = json.loads((empty.root / "toolcrib.lock").read_text(encoding="utf-8"))
@@ -156,32 +155,33 @@ def test_reviews_locks_and_tests(empty: GoldenCrib) -> None:
     shutil.rmtree(empty.root / ".toolcrib/tools/count")
     cases += empty.each(
         """
-        review --json
-        review far
-        lock --check --json
-        lock --check
+        trust --show --json
+        trust --check
+        trust far --show --json
         run far --json
         run greet --json
         run count n:=1 --json
-        lock --json
+        trust --lock --json
+        trust --yes --json
+        trust --lock --json
         run greet --json
         """
     )
     empty.write({"toolcrib.lock": "{"})
-    cases += empty.each("run greet --json\nlock --check --json")
+    cases += empty.each("run greet --json\ntrust --locked 00 --json")
     for one in lock["tools"].values():  # Programs lie elsewhere on each machine.
         one["parts"] = {
             re.sub(r"^(venv|entrypoint)//.*", r"\1//", name): part for name, part in one["parts"].items()
         }
-    golden("review_lock_test", {"cases": cases, "lock": empty.normal(lock)})
-    golden("review_lock_test_events", empty.events())
+    golden("trust_lock_test", {"cases": cases, "lock": empty.normal(lock)})
+    golden("trust_lock_test_events", empty.events())
 
 
-WEAK = "review: off\npolicy:\n  self_approval: true\napprovals: {channels: [cli, elicitation]}\n"
+WEAK = "sandbox: {minimum: none}\npolicy:\n  self_approval: true\napprovals: {channels: [cli, elicitation]}\n"
 WRONG = {
     "unknown": "limits:\n  timeout: 5\n",
     "type": "limits: {timeout_ms: soon}\n",
-    "value": "policy: {default: maybe}\nreview: on\n",
+    "value": "policy: {default: maybe}\ndatabase: 5\n",
     "rule": "policy: {rules: [{effect: denny}, {tools: [a]}, {effect: deny, when: {format: x}}]}\n",
     "syntax": "limits: [\n",
     "list": "- a\n",

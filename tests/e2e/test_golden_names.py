@@ -146,7 +146,6 @@ VALUES: dict[str, list[Any]] = {
     "policy.self_approval": [True],
     "retry.jitter": [0.1],
     "retry.max_attempts": [3],
-    "review": ["ask", "off"],
     "roots": [{"docs": "docs", "out": {"path": "out", "write": True}}],
     "sandbox.minimum": ["full", "landlock", "none"],
     "secrets.sources": [

@@ -25,12 +25,12 @@ VALUE = "drill-press-4711"
     ("before", "after"),
     [
         ("", f"policy:\n  rules:\n    {WRITTEN}"),
-        ("# mine\nreview: ask", f"# mine\nreview: ask\npolicy:\n  rules:\n    {WRITTEN}"),
-        ("policy: # why\nreview: ask\n", f"policy: # why\n  rules:\n    {WRITTEN}review: ask\n"),
+        ("# mine\ndatabase: sqlite", f"# mine\ndatabase: sqlite\npolicy:\n  rules:\n    {WRITTEN}"),
+        ("policy: # why\ndatabase: sqlite\n", f"policy: # why\n  rules:\n    {WRITTEN}database: sqlite\n"),
         ("policy:\n    default: ask\n", f"policy:\n    rules:\n      {WRITTEN}    default: ask\n"),
         (
-            "policy:\n  rules:\n  - effect: ask\n    tools: [b]\n  # last\n\nreview: ask\n",
-            f"policy:\n  rules:\n  - effect: ask\n    tools: [b]\n  {WRITTEN}  # last\n\nreview: ask\n",
+            "policy:\n  rules:\n  - effect: ask\n    tools: [b]\n  # last\n\ndatabase: sqlite\n",
+            f"policy:\n  rules:\n  - effect: ask\n    tools: [b]\n  {WRITTEN}  # last\n\ndatabase: sqlite\n",
         ),
     ],
 )
@@ -92,7 +92,7 @@ def test_settings_keep_their_line_ends(shop: Crib) -> None:
 
 
 def test_what_is_not_trusted_is_not_trusted_by_adding_a_rule(shop: Crib) -> None:
-    shop.write(".toolcrib/config.yml", "review: 'off'\n")
+    shop.write(".toolcrib/config.yml", "sandbox: {minimum: none}\n")
     assert cli(shop, "policy", "add", "deny", "look", "--yes").code == 0
     assert cli(shop, "trust", "--show", "--json").document["trusted"] is False
 

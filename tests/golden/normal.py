@@ -36,7 +36,7 @@ PROSE_BY_NAME = frozenset(["unreviewed", "wrong"])
 OWN = {"removed", "replaced", "cut", "altered", "added"}
 """Texts that stay under a key of `PROSE`: the reasons of AUDIT_GAP, and the fixture's own."""
 TIMES = frozenset(["created", "duration_ms", "expires", "ms", "seconds"])
-PEOPLE = frozenset(["approver", "by", "decided_by", "owner", "reviewed_by"])
+PEOPLE = frozenset(["approver", "by", "decided_by", "owner", "trusted_by"])
 """Keys whose value is often the person at this machine."""
 PAGES = frozenset(["next", "nextCursor"])
 """Keys of the tokens by which a list goes on; they hold times."""

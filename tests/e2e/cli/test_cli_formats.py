@@ -235,7 +235,7 @@ def test_leniency_is_a_setting(crib: Crib) -> None:
     assert cli(crib, "run", "n", "n:=12", "--json").document["error"]["code"] == "tool_unavailable"
     refused = cli(crib, "run", "n", 'n:="12"', "--json")
     assert refused.document["error"]["code"] == "invalid_input"
-    crib.write(".toolcrib/config.yml", "inputs: {lenient: true}\nreview: off\n")
+    crib.write(".toolcrib/config.yml", "inputs: {lenient: true}\n")
     assert cli(crib, "run", "n", 'n:="12"', "--json").document["error"]["code"] == "tool_unavailable"
 
 
@@ -325,7 +325,6 @@ def test_tools_of_other_formats_run_from_their_own_files(crib: Crib) -> None:
     (skill / "SKILL.md").write_bytes((DATA / "pdf-forms/SKILL.md").read_bytes())
     (skill / "references").mkdir()
     (skill / "references/fields.md").write_text("Fields.")
-    crib.write(".toolcrib/config.yml", "review: off\n")
     cli(crib, "trust", "--yes")
     said = cli(crib, "run", "pdf-forms", "--json").document
     assert "Read `references/fields.md` first." in said["value"]

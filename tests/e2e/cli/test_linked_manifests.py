@@ -72,7 +72,7 @@ def test_a_manifest_that_is_a_link_shows_no_line_of_what_no_tool_may_read(crib: 
             return f"{result.error!r} {result.error and result.error.details} {project.diagnostics}"
 
     said = asyncio.run(python()) + mcp(crib)
-    for command in (("list",), ("list", "--json"), ("lint",), ("run", "x"), ("show", "x"), ("review", "x")):
+    for command in (("list",), ("list", "--json"), ("lint",), ("run", "x"), ("show", "x"), ("trust", "x")):
         said += cli(crib, *command)
     assert CANARY not in said
     assert "so it is not read" in said
@@ -90,9 +90,14 @@ def test_a_script_that_no_tool_may_read_is_not_shown_as_code(crib: Crib, linked:
     crib.tool("x", "command", {"entrypoint": "sh", "args": args}, permissions={"fs": fs})
     if linked:
         (crib.root / script).symlink_to("../../../.env")
-    said = cli(crib, "review", "--json") + cli(crib, "run", "x") + cli(crib, "trust", "--show")
+    said = (
+        cli(crib, "trust", "x", "--show", "--json")
+        + cli(crib, "run", "x")
+        + cli(crib, "trust", "x", "--show")
+    )
     crib.trust_tools("x")
-    kept = [path.read_text() for path in Vault(crib.root).path.glob("reviewed/*")]
+    kept = [path.read_bytes() for path in Vault(crib.root).path.glob("trust.db*")]
+    assert kept
     assert "echo shown" in said
     assert "closed to tools, so it is not shown" in said
     assert CANARY not in said + str(kept)
@@ -187,7 +192,7 @@ def test_a_tool_mounted_from_a_config_map_runs(crib: Crib) -> None:
     assert crib.call("hello").value == "again\n"
 
 
-def test_a_tool_mounted_again_from_a_config_map_needs_no_other_review(crib: Crib) -> None:
+def test_a_tool_mounted_again_from_a_config_map_needs_no_other_trust(crib: Crib) -> None:
     """Each mount has a version folder of another name; `$0` and the files beside it are found as ever."""
     crib.accept = "trusted"
     (crib.root / "out").mkdir()
@@ -206,7 +211,7 @@ def test_a_tool_mounted_again_from_a_config_map_needs_no_other_review(crib: Crib
 
     async def lock() -> None:
         async with crib.open() as project:
-            write_lock(project.pins.path, project.pins.now(project.tools()))
+            write_lock(project.pins.path, project.pins.now(project.tools(), project.config.digest))
 
     asyncio.run(lock())
     assert crib.call("hello").unwrap() == "a\n"

@@ -126,20 +126,22 @@ def test_at_a_terminal_it_asks_only_for_what_its_kind_uses(folder: Path) -> None
     assert "shop.db" in (folder / ".toolcrib/tools/rows/tool.yml").read_text()
 
 
-def test_an_unreviewed_tool_shows_its_card_once_and_then_one_line(folder: Path) -> None:
+def test_a_tool_that_nobody_has_trusted_shows_its_card_and_its_files_by_a_key(folder: Path) -> None:
     cli(folder, "new", "save", "--run", "touch src/new", "--write", "src")
-    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data")}
+    env = ENVIRONMENT | {"TOOLCRIB_DATA": str(folder.parent / "data"), "PAGER": "cat"}
     screens = []
-    for answer in "ny":
+    for answers in ("n", "dy"):
         with terminal([PROGRAM, "run", "save"], folder, env, 120, accepted=False) as screen:
-            screen.read_until("[y/N]")
-            screen.type(f"{answer}\n")
+            for number, answer in enumerate(answers, 1):
+                while screen.text.count("[y/d/N]") < number:
+                    assert screen.read_more(), screen.text
+                screen.type(f"{answer}\n")
             screen.end()
             screens.append(screen.text)
-    assert "save: not reviewed yet\n  digest: " in screens[0]
-    assert "+name: save" in screens[0]
-    assert screens[1].startswith("save: not reviewed yet, as it was shown before: toolcrib review save\n")
-    assert "digest" not in screens[1]
+    assert screens[0].startswith("save: not trusted yet, digest ")
+    assert "1 command tool may write src: save" in screens[0]
+    assert "name: save" not in screens[0]
+    assert "| name: save" in screens[1]
     assert (folder / "src/new").exists()
 
 

@@ -15,7 +15,7 @@ from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib.bundles import BundleBody, Store, ToolBody
 from toolcrib.bundles.archive import export_bundle
-from toolcrib.guard import Reviews, Tokens
+from toolcrib.guard import Ledger, Tokens
 from toolcrib.spec.identifier import new_id
 from toolcrib.state import Vault
 
@@ -219,7 +219,7 @@ def test_the_policy_is_shown_and_explained(server: HttpServerProcess) -> None:
     assert server.send("POST", "/policy/explain", {"tool": "shop", "caller": "token:no"}).status == 404
 
 
-def test_trust_reviews_and_the_machine_are_shown(server: HttpServerProcess) -> None:
+def test_trust_and_the_machine_are_shown(server: HttpServerProcess) -> None:
     found = server.send("GET", "/trust").json
     assert found["accepted"] is True
     assert {one["name"]: one["waits"] for one in found["tools"]} == dict.fromkeys(
@@ -277,12 +277,12 @@ def test_a_text_is_converted_with_its_losses(server: HttpServerProcess) -> None:
     assert server.send("POST", "/convert", {**body, "text": "{"}).code == "invalid_manifest"
 
 
-def creators(server: HttpServerProcess) -> dict[str, str]:
-    reviews = Reviews(Vault(server.root, server.data))
+def makers(server: HttpServerProcess) -> dict[str, str]:
+    ledger = Ledger(Vault(server.root, server.data))
     try:
-        return dict(reviews.creators())
+        return dict(ledger.makers())
     finally:
-        reviews.close()
+        ledger.close()
 
 
 def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
@@ -302,7 +302,7 @@ def test_an_openapi_document_is_imported(server: HttpServerProcess) -> None:
     made = server.send("POST", "/import/openapi", {**body, "write": True}).json
     assert (made["tools"], len(made["written"])) == (1, 1)
     assert (server.root / ".toolcrib/tools/get_pet/tool.yml").exists()
-    assert creators(server)["get_pet"].startswith("token:admin-")
+    assert makers(server)["get_pet"].startswith("token:admin-")
     assert server.send("POST", "/import/openapi", {**body, "write": True}).code == "conflict"
     assert server.send("POST", "/import/openapi", {"text": "{}"}).code == "invalid_manifest"
     tools, outside = server.root / ".toolcrib/tools", server.root.parent / "outside"
@@ -330,7 +330,7 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: 
     assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
     assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
     # What a token imports counts as made by an agent, as what it puts: a person sees it before it runs.
-    assert {"zipped/f@1", f"{copy['bundleId']}/f@1"} <= set(creators(server))
+    assert {"zipped/f@1", f"{copy['bundleId']}/f@1"} <= set(makers(server))
     elsewhere, other = Store(tmp_path), new_id()
     elsewhere.put_bundle(other, BundleBody(slug="boxed"))
     web = {"urlTemplate": "https://api.example.com/g"}
@@ -338,7 +338,7 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: 
     boxed = export_bundle(elsewhere, other)
     assert server.send("POST", "/tools/import?enable=true", boxed, headers).json["isEnabled"] is True
     assert server.send("GET", f"/tools?bundleIDs={other}").json["tools"][0]["name"] == "boxed/g@1"
-    assert "boxed/g@1" in creators(server)
+    assert "boxed/g@1" in makers(server)
     assert server.send("POST", "/tools/import", b"PK", headers).code == "invalid_archive"
     assert server.send("POST", "/tools/import", archive.body[:-30], headers).code == "invalid_archive"
 

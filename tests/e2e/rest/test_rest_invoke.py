@@ -90,14 +90,14 @@ class Bundle:
     def path(self) -> str:
         return f"/tools/bundles/{self.id}"
 
-    def put(self, slug: str, body: dict[str, Any], *, reviewed: bool = True) -> None:
-        """Put version v1 of a tool, and review it as a person does in another process."""
+    def put(self, slug: str, body: dict[str, Any], *, trusted: bool = True) -> None:
+        """Put version v1 of a tool, and trust it as a person does in another process."""
         reply = self.server.send("PUT", f"{self.path}/tools/{slug}/version/v1", {"displayName": "x", **body})
         assert reply.status == 201, reply.body
-        if reviewed:
-            asyncio.run(self.review(slug))
+        if trusted:
+            asyncio.run(self.trust(slug))
 
-    async def review(self, slug: str) -> None:
+    async def trust(self, slug: str) -> None:
         async with Project.open(self.server.root, data=self.server.data) as project:
             project.trust.trust(project.get(project.bundles.name(self.id, slug, "v1")), "ann")
 
@@ -172,8 +172,8 @@ def test_a_host_that_the_project_does_not_allow_is_refused(bundle: Bundle) -> No
     assert (reply.status, reply.code) == (403, "host_not_allowed")
 
 
-def test_a_tool_nobody_has_reviewed_waits_for_a_person(bundle: Bundle, weather: Weather) -> None:
-    bundle.put("weather", http_tool(weather.address, "/waits/${city}"), reviewed=False)
+def test_a_tool_nobody_has_trusted_waits_for_a_person(bundle: Bundle, weather: Weather) -> None:
+    bundle.put("weather", http_tool(weather.address, "/waits/${city}"), trusted=False)
     reply = bundle.invoke("weather", {"city": "Bern"})
     assert (reply.status, reply.json["status"]) == (202, "awaiting_approval")
     assert not [path for path in weather.paths if path.startswith("/waits")]
@@ -217,16 +217,16 @@ def test_a_call_with_a_key_is_sent_once(bundle: Bundle, weather: Weather) -> Non
     assert weather.paths.count("/once/Bern") == 1
 
 
-def test_a_tool_put_by_a_token_needs_approval_until_a_person_has_reviewed_it(bundle: Bundle) -> None:
+def test_a_tool_put_by_a_token_needs_approval_until_a_person_has_trusted_it(bundle: Bundle) -> None:
     tool = {"type": "native", "impl": {"manifest": READS}}
     (bundle.server.root / "notes.txt").write_text("noted")
-    bundle.put("read-notes", tool, reviewed=False)
+    bundle.put("read-notes", tool, trusted=False)
     asked = bundle.invoke("read-notes")
     assert asked.status == 202, asked.body
     assert ", which the agent token:admin-" in json.dumps(
         bundle.server.send("GET", f"/tools/calls/{asked.json['callId']}").json
     )
-    asyncio.run(bundle.review("read-notes"))
+    asyncio.run(bundle.trust("read-notes"))
     assert bundle.invoke("read-notes").status == 200
 
 

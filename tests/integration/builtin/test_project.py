@@ -221,7 +221,7 @@ async def test_without_roots_the_project_is_only_read(crib: Crib) -> None:
         assert "write: true" in error.hint
 
 
-async def test_what_can_change_something_needs_a_review_first(crib: Crib) -> None:
+async def test_what_can_change_something_needs_trust_first(crib: Crib) -> None:
     crib.write(".toolcrib/config.yml", SETTINGS)
     crib.write("a.txt", "hello")
     async with Project.open(crib.root) as project:

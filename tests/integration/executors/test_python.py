@@ -343,8 +343,6 @@ def test_an_interpreter_that_came_with_the_project_is_not_started_outside_of_the
     crib.python("def run(): return 1", config={"venv": ".venv"})
     project = crib.open()
     assert project.trust.reasons(project.toolset.get("py")) == ("run .venv/bin/python",)
-    crib.write(".toolcrib/config.yml", "review: off")
-    crib.trust()
 
     crib.call("py")
 

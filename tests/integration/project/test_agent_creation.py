@@ -50,20 +50,20 @@ def agents(crib: Crib) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-async def test_an_agent_makes_an_agent_that_runs_only_after_a_review(crib: Crib) -> None:
+async def test_an_agent_makes_an_agent_that_runs_only_once_trusted(crib: Crib) -> None:
     async with crib.open() as project:
         made = create_agent(project, "helper", HELPER, "claude\n\x1b[2J")
         assert made.tools == ("look",)
         boss = Agent("boss", "scripted", agents=("helper",), script=({"text": "well"},))
         for asked in ("helper", boss):
             with pytest.raises(
-                ApprovalRequired, match=r"reviewed the agent helper, which the agent claude.* made"
+                ApprovalRequired, match=r"trusted the agent helper, which the agent claude.* made"
             ):
                 project.runs.start(None, asked, "Go.")
         assert project.agents.listed() == {}
 
         (waiting,) = [sheet for sheet in project.trust.sheets()[0] if sheet.waits]
-        project.trust.trust(waiting.tool, "ann", waiting.digest)
+        project.trust.accept("ann", [waiting])
         run = project.runs.find(project.runs.start(None, boss, "Go."))
         assert run.state == "ready"
         assert project.agents.listed() == {"helper": ("look",)}

@@ -40,7 +40,7 @@ def test_only_the_watched_tool_is_watched_and_only_in_this_project(crib: Crib) -
 
     trace = asyncio.run(both())
     assert trace.block.permissions() == {"network": False, "fs": {"read": ["data/a"]}, "env": ["TERM"]}
-    assert [entry.event for entry in crib.audit()] == ["TOOL_APPROVED", "TOOL_EXECUTED", "TOOL_EXECUTED"]
+    assert [entry.event for entry in crib.audit()] == ["TRUSTED", "TOOL_EXECUTED", "TOOL_EXECUTED"]
 
 
 @pytest.mark.usefixtures("kernel")

@@ -60,8 +60,8 @@ def hidden_places(root: str, home: str) -> tuple[str, ...]:
     )
 
 
-ReviewedGrants = frozenset[tuple[str, str]]
-"""The grants of a reviewed tool: `read/PATH` or `write/PATH`, as written, and the real path at the review."""
+TrustedGrants = frozenset[tuple[str, str]]
+"""The grants of a trusted tool: `read/PATH` or `write/PATH`, as written, and the real path it had then."""
 
 
 @record
@@ -83,8 +83,8 @@ class FileGrants:
         return within(path, *self.read, *self.write)
 
 
-def never_reviewed(tool: Tool) -> ReviewedGrants | None:  # noqa: ARG001
-    """Return None: outside of a project nobody reviews tools."""
+def never_trusted(tool: Tool) -> TrustedGrants | None:  # noqa: ARG001
+    """Return None: outside of a project nobody is asked to trust tools."""
     return None
 
 
@@ -92,8 +92,8 @@ class ProjectFiles:
     """The files of a project as one call sees them.
 
     Each path is looked at once. So a folder that another tool swaps for a link in the meantime cannot be one
-    thing when it is checked and another when it is used. `reviewed` returns the grants of a tool that a
-    person was shown; None if nobody has reviewed the tool.
+    thing when it is checked and another when it is used. `trusted` returns the grants of a tool that a
+    person was shown; None if nobody has trusted the tool.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class ProjectFiles:
         home: str,
         closed: ClosedPlaces,
         paths: Paths,
-        reviewed: Callable[[Tool], ReviewedGrants | None],
+        trusted: Callable[[Tool], TrustedGrants | None],
     ) -> None:
         self.root = root
         self.home = home
         self.paths = paths
         self._closed = closed
-        self._reviewed = reviewed
+        self._trusted = trusted
 
     @property
     def scratch(self) -> str:
@@ -138,14 +138,14 @@ class ProjectFiles:
 
         Raises:
             ToolUnavailable: a granted path does not exist.
-            PermissionDenied: a granted path is the kernel's or the root folder, is not the reviewed one, or
+            PermissionDenied: a granted path is the kernel's or the root folder, is not the trusted one, or
                 depends on a symbolic link: one that leads out of the project, or one that a tool could have
-                made and nobody has reviewed.
+                made and nobody has trusted.
         """
         permissions = tool.permissions
-        reviewed = self._reviewed(tool)
-        read = tuple(self._granted(tool, "read", path, reviewed) for path in permissions.read)
-        write = tuple(self._granted(tool, "write", path, reviewed) for path in permissions.write)
+        trusted = self._trusted(tool)
+        read = tuple(self._granted(tool, "read", path, trusted) for path in permissions.read)
+        write = tuple(self._granted(tool, "write", path, trusted) for path in permissions.write)
         self._make_private(write)
         own = self.folder(tool)
         # A toolset without a project has no home folder.
@@ -163,7 +163,7 @@ class ProjectFiles:
             links=links_on(written, self.paths),
         )
 
-    def _granted(self, tool: Tool, access: str, written: str, reviewed: ReviewedGrants | None) -> str:
+    def _granted(self, tool: Tool, access: str, written: str, trusted: TrustedGrants | None) -> str:
         """Return the real path of one permission, or raise why it cannot be granted."""
         # It is made on demand; everywhere else a missing grant is an error.
         if os.path.normpath(self._written(written)) == self.scratch:
@@ -171,7 +171,7 @@ class ProjectFiles:
         path = self.resolve(written)
         where = "`roots` in config.yml" if tool.is_builtin else f"permissions.fs.{access} in the manifest"
         private = next((folder for folder in self._closed.private if within(path, folder)), None)
-        pinned = reviewed is not None and (f"{access}/{written}", path) in reviewed
+        pinned = trusted is not None and (f"{access}/{written}", path) in trusted
         link = None if pinned else self._unsafe_link(written)
         real = f"To allow it, write its real path, {path}, under {where}"
         why = hint = ""
@@ -184,10 +184,10 @@ class ProjectFiles:
             why, hint = "a symbolic link out of the project", f"{real}."
         elif link is not None:
             why = f"which leads to {path} by the symbolic link {link}, and a tool could have made that link"
-            hint = f"{real}." if tool.source is None else f"{real}, or run: toolcrib review {tool.name}"
-        elif not pinned and any(name == f"{access}/{written}" for name, _ in reviewed or ()):
+            hint = f"{real}." if tool.source is None else f"{real}, or run: toolcrib trust {tool.name}"
+        elif not pinned and any(name == f"{access}/{written}" for name, _ in trusted or ()):
             why, hint = (
-                f"which leads to {path} now, and not where it led at the review",
+                f"which leads to {path} now, and not where it led when it was trusted",
                 "Make the call again.",
             )
         if why:

@@ -14,9 +14,9 @@ from toolcrib.executors.workspace.grants import (
     ClosedPlaces,
     FileGrants,
     ProjectFiles,
-    ReviewedGrants,
+    TrustedGrants,
     links_on,
-    never_reviewed,
+    never_trusted,
 )
 from toolcrib.executors.workspace.network import CallNetwork
 from toolcrib.manifest.code import caches, code_of, code_of_start
@@ -85,14 +85,14 @@ class Workspace:
     closed: ClosedPlaces = field(default_factory=ClosedPlaces)
     hosts: HostLimits = HostLimits()
     lowest: LowestLevel = LowestLevel()
-    reviewed: Callable[[Tool], ReviewedGrants | None] = never_reviewed
-    """Returns the grants of a tool that a person was shown; None if nobody has reviewed it."""
+    trusted: Callable[[Tool], TrustedGrants | None] = never_trusted
+    """Returns the grants of a tool that a person was shown; None if nobody has trusted it."""
     watch: Observer | None = None
     """Records what the tools use, if anything does."""
 
     def files(self, paths: Paths | None = None) -> ProjectFiles:
         """Return the project's files for one call. `paths` keeps each look at a path."""
-        return ProjectFiles(self.root, self.home, self.closed, paths or Paths(), self.reviewed)
+        return ProjectFiles(self.root, self.home, self.closed, paths or Paths(), self.trusted)
 
     def network(self, tool: Tool) -> CallNetwork:
         """Return the tool's network permission, for one call.

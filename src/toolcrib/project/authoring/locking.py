@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.errors import ManifestError, NotFoundError, NotTrusted
 from toolcrib.guard import Trusted
-from toolcrib.project.integrity.lock import Lock, parse_lock, read_raw, write_lock
+from toolcrib.project.integrity.lock import Lock, parse_lock, read_lock, read_raw, write_lock
 from toolcrib.project.project import Project
 
 if TYPE_CHECKING:
@@ -20,16 +20,33 @@ _SHOWN = 5
 
 def lock_of(project: Project) -> Lock:
     """Return the lock of everything as it is now. Raises ManifestError if a tool does not load."""
-    tools = [*project.catalog.every(stored=False), *project.agents.reviewed(), *project.workflows.reviewed()]
+    now = _now(project)
     if errors := project.errors:
         raise ManifestError(
             f"nothing was locked: {len(errors)} errors in manifests", hint="Fix them: toolcrib lint"
         )
+    return now
+
+
+def drift(project: Project) -> list[str]:
+    """Return what of the project differs from its lock, a line each; nothing if there is no lock."""
+    lock = read_lock(project.pins.path)
+    return [] if lock is None else _differences(lock, _now(project))
+
+
+def _now(project: Project) -> Lock:
+    tools = [*project.catalog.every(stored=False), *project.agents.reviewed(), *project.workflows.reviewed()]
     return project.pins.now(tools, project.config.digest)
 
 
+def _differences(lock: Lock, now: Lock) -> list[str]:
+    # Servers list their tools only once they run: their pins count then.
+    found = [str(one) for one in Lock(lock.tools, {}, lock.started).drift(Lock(now.tools, {}, now.started))]
+    return found if lock.settings == now.settings else [*found, "settings: config.yml or .mcp.json"]
+
+
 def write(project: Project, lock: Lock) -> tuple[Path, str, int]:
-    """Write the lock; return its path, its SHA-256 in hex, and how many tools it pins."""
+    """Write the lock; return its path, its SHA-256 in hex, and how many pins it has."""
     path = project.pins.path
     write_lock(path, lock)
     raw = read_raw(path)
@@ -40,7 +57,7 @@ def write(project: Project, lock: Lock) -> tuple[Path, str, int]:
 def accept_lock(project: Project, digest: str, by: str) -> int:
     """Trust everything that the lock pins, if it has this SHA-256 and the project is as it says.
 
-    Return how many tools it pins. Raises NotFoundError, NotTrusted; then nothing is trusted.
+    Return how many pins it has. Raises NotFoundError, NotTrusted; then nothing is trusted.
     """
     path = project.pins.path
     raw = read_raw(path)
@@ -53,13 +70,7 @@ def accept_lock(project: Project, digest: str, by: str) -> int:
             hint="Somebody has changed it since. Look at the change, then use the new digest.",
         )
     lock = parse_lock(raw, path)
-    now = lock_of(project)
-    # Servers list their tools only once they run: their pins count then.
-    drift = Lock(lock.tools, started=lock.started).drift(Lock(now.tools, started=now.started))
-    different = [str(one) for one in drift]
-    if lock.settings != now.settings:
-        different.append("settings: config.yml or .mcp.json")
-    if different:
+    if different := _differences(lock, lock_of(project)):
         shown = "; ".join(different[:_SHOWN]) + ("; …" if len(different) > _SHOWN else "")
         raise NotTrusted(
             f"the project is not what {path.name} pins, so nothing was trusted: {shown}",

@@ -139,8 +139,8 @@ class Binder:
             writable=tuple(path for path in real if not f"{path}/".startswith(f"{root}/")),
         )
         hosts, lowest = HostLimits(config.allowed_hosts), LowestLevel(level.level, level.advice)
-        reviewed = self._steps.trust.trusted_grants
-        return Workspace(root, str(place.home), closed, hosts, lowest, reviewed)
+        trusted = self._steps.trust.trusted_grants
+        return Workspace(root, str(place.home), closed, hosts, lowest, trusted)
 
     def reset(self) -> None:
         """Find out again which programs are run here."""

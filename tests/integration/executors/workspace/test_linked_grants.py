@@ -19,7 +19,7 @@ def arrange(crib: Crib, grant: str) -> None:
 
 
 def shown(crib: Crib, tool: str) -> list[str]:
-    """What a review shows that the tool may touch."""
+    """What is shown that the tool may touch."""
 
     async def sheet() -> list[str]:
         async with crib.open() as project:
@@ -44,7 +44,7 @@ def test_a_link_that_a_tool_made_lends_no_grant(crib: Crib) -> None:
     refused(crib)
 
 
-def test_review_pins_the_target_of_a_link(crib: Crib) -> None:
+def test_trust_pins_the_target_of_a_link(crib: Crib) -> None:
     arrange(crib, "shared/out")
     (crib.root / "real").mkdir()
     (crib.root / "shared/out").symlink_to("../real")
@@ -59,13 +59,13 @@ def test_review_pins_the_target_of_a_link(crib: Crib) -> None:
     assert crib.call("file").ok
 
 
-def test_the_reviewed_target_is_not_replaced_by_a_folder(crib: Crib) -> None:
+def test_the_trusted_target_is_not_replaced_by_a_folder(crib: Crib) -> None:
     arrange(crib, "shared/out")
     (crib.root / "real").mkdir()
     (crib.root / "shared/out").symlink_to("../real")
     crib.trust_tools("file")
     crib.sh("rm shared/out; mkdir shared/out", "maker")
-    assert "not where it led at the review" in failed(crib.call("file"), "permission_denied")
+    assert "not where it led when it was trusted" in failed(crib.call("file"), "permission_denied")
 
 
 def test_a_link_outside_of_the_project_that_a_tool_could_have_made(crib: Crib) -> None:

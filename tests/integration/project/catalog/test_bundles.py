@@ -1,4 +1,4 @@
-"""The tools of the user's bundles in a project: listed, called, reviewed, switched as those of any source."""
+"""The tools of the user's bundles in a project: listed, called, trusted, switched as those of any source."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def test_a_deletion_removes_bundles_that_were_deleted_long_ago(data: Path) -> No
     assert [bundle.id for bundle in store.bundles()] == [ids[1]]
 
 
-async def test_a_tool_that_reaches_out_is_reviewed_and_again_when_it_changes(
+async def test_a_tool_that_reaches_out_waits_for_trust_and_again_when_it_changes(
     project: Project, store: Store, mine: str, tmp_path: Path
 ) -> None:
     def http(host: str) -> ToolBody:
@@ -338,7 +338,7 @@ async def test_a_tool_that_reaches_out_is_reviewed_and_again_when_it_changes(
     for opened in (project, Project.open(tmp_path / "project", accept="all")):
         result = await opened.call("get")
         assert isinstance(result.error, ApprovalRequired)
-        assert "nobody has reviewed" in result.error.message
+        assert "nobody has trusted" in result.error.message
     tool = project.get("get")
     project.trust.trust(tool, "ann")
     assert not isinstance((await project.call("get")).error, ApprovalRequired)
@@ -349,7 +349,7 @@ async def test_a_tool_that_reaches_out_is_reviewed_and_again_when_it_changes(
     store.put_tool(mine, "get", "1", http("b"))
     result = await project.call("get")
     assert isinstance(result.error, ApprovalRequired)
-    assert "not what ann reviewed" in result.error.message
+    assert "not what ann trusted" in result.error.message
     await project.aclose()
 
 

@@ -284,7 +284,7 @@ async def test_somebody_else_is_asked_to_wait_until_a_person_has_looked(crib: Cr
         crib.accept = "trusted"
         async with crib.open() as project:
             first = await project.invoke(Call("weather", {"city": "x"}, caller="mcp:x"))
-            assert "nobody has reviewed this tool" in failed(first, "approval_required")
+            assert "nobody has trusted this tool" in failed(first, "approval_required")
             project.trust.trust(project.get("weather"), "ann")
             second = await project.invoke(Call("weather", {"city": "x"}, caller="mcp:x"))
         assert (second.ok, len(server.got)) == (True, 1)

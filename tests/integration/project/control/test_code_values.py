@@ -164,7 +164,7 @@ def test_one_entry_of_a_folder_does_not_take_the_others_with_it(crib: Crib) -> N
     assert error.path.endswith("lines/bad.yaml")
 
 
-def test_with_allow_code_it_loads_and_a_review_shows_that(crib: Crib) -> None:
+def test_with_allow_code_it_loads_once_trusted(crib: Crib) -> None:
     crib.tool("count", "command", {**COUNT, "allow_code": True}, SH, outputs={"format": "text"})
     assert crib.call("count", {"c": "hi"}).unwrap() == "ran hi\n"
 
@@ -174,7 +174,7 @@ def test_with_allow_code_it_loads_and_a_review_shows_that(crib: Crib) -> None:
 
     crib.accept = "trusted"
     message = failed(asyncio.run(ask()), "approval_required")
-    assert "nobody has reviewed this tool" in message
+    assert "nobody has trusted this tool" in message
     assert "code: values of a call may be run as code" in message
 
 

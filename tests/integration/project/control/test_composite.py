@@ -369,7 +369,7 @@ async def asked_elsewhere(crib: Crib) -> tuple[str | None, dict[str, Any]]:
         return Elicitation(service).question(sheet.approval.id), service.facts(shown)
 
 
-def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
+def test_trust_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
     config = {"entrypoint": "sh", "args": [".toolcrib/tools/clean/run.sh"]}
     crib.tool("clean", "command", config, permissions={"fs": {"write": ["."]}})
     crib.write(".toolcrib/tools/clean/run.sh", "rm -rf build\n")
@@ -377,10 +377,10 @@ def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
     crib.accept = "trusted"
     result = crib.call("all", {}, wait="pending")
     assert result.status == "pending", result.error
-    for words in (("review", "all"), ("approvals", "show", "--last")):
+    for words in (("trust", "all", "--show"), ("approvals", "show", "--last")):
         shown = cli(crib, *words).out
         assert "    1 | rm -rf build" in shown
-        assert '+{"name": "clean"' in shown
+        assert '| {"name": "clean"' in shown
     for long in (False, True):
         if long:
             crib.write(".toolcrib/tools/clean/run.sh", "# a comment\n" * 400 + "rm -rf build\n")
@@ -391,6 +391,6 @@ def test_review_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
         assert long or "    1 | rm -rf build" in str(asked)
     crib.trust_tools("clean", "all")
     crib.write(".toolcrib/tools/clean/run.sh", "rm -rf src\n")
-    shown = cli(crib, "review", "all").out
+    shown = cli(crib, "trust", "all", "--show").out
     assert "changed since then: step/clean" in shown
     assert ("-rm -rf build" in shown, "+rm -rf src" in shown) == (True, True)

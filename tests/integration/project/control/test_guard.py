@@ -298,8 +298,8 @@ async def invoke(
         return await project.invoke(Call(tool, arguments, caller, identity=identity))
 
 
-async def review(crib: Crib, tool: str) -> None:
-    """Accept a tool that runs what its argument says, as other callers need it."""
+async def trust(crib: Crib, tool: str) -> None:
+    """Trust a tool that runs what its argument says, as other callers need it."""
     async with crib.open() as project:
         project.trust.trust(project.get(tool), "ann")
 
@@ -345,7 +345,7 @@ async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
     counting(crib)
     crib.shell("secret_count")
     crib.write(".toolcrib/config.yml", POLICY)
-    await review(crib, "count")
+    await trust(crib, "count")
     assert (await invoke(crib, "count", COUNT, "cli")).ok
     assert "never" in failed(await invoke(crib, "count", {"c": "rm -rf x"}, "cli"), "policy_denied")
     assert "an agent calls" in failed(await invoke(crib, "count", COUNT, "mcp:x"), "approval_required")
@@ -363,7 +363,7 @@ async def test_rules_decide_by_caller_and_by_arguments(crib: Crib) -> None:
 async def test_a_token_is_held_to_its_scopes_and_tools(crib: Crib) -> None:
     counting(crib)
     crib.shell("other")
-    await review(crib, "count")
+    await trust(crib, "count")
     reader = Caller("r", frozenset({"read"}))
     narrow = Caller("n", frozenset({"invoke"}), ("cou*",))
     failed(await invoke(crib, "count", COUNT, "token:r", reader), "invalid_token")

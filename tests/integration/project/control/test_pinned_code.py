@@ -40,7 +40,7 @@ def program(folder: Path, said: str) -> None:
 
 
 def made(crib: Crib, fs: dict[str, list[str]], **more: Any) -> Path:
-    """A reviewed command tool whose script and library lie beside its manifest."""
+    """A trusted command tool whose script and library lie beside its manifest."""
     crib.accept = "trusted"
     config = {"entrypoint": ".toolcrib/tools/t/run.sh"}
     folder = crib.tool("t", "command", config, outputs={"format": "text"}, permissions={"fs": fs}, **more)
@@ -262,12 +262,12 @@ def test_nothing_is_copied_again_while_the_files_are_as_they_were(
     asyncio.run(main())
 
 
-def test_a_lock_pins_a_tool_that_needs_no_review(crib: Crib) -> None:
+def test_a_lock_pins_a_tool_that_needs_no_trust(crib: Crib) -> None:
     folder = made(crib, {"read": ["."]})
 
     async def lock() -> None:
         async with crib.open() as project:
-            write_lock(project.pins.path, project.pins.now(project.tools()))
+            write_lock(project.pins.path, project.pins.now(project.tools(), project.config.digest))
 
     asyncio.run(lock())
 
@@ -301,7 +301,7 @@ def test_the_script_of_a_starting_server_stays_what_was_trusted(crib: Crib) -> N
         crib.write(f"{path}.new", text).replace(crib.root / path)
 
     async def main() -> Result:
-        async with Project.open(crib.root) as project:
+        async with Project.open(crib.root, accept="all") as project:
             call = asyncio.ensure_future(project.call("raw__hello"))
             while not (crib.root / "out/began").exists():
                 assert not call.done(), await call

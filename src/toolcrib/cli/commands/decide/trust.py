@@ -11,7 +11,7 @@ from toolcrib.cli.commands.decide.trust_servers import WAIT_S, listed, network_o
 from toolcrib.cli.commands.decide.trust_state import TrustState
 from toolcrib.cli.confirm import at_terminal, decide, require_person
 from toolcrib.cli.options import open_project, project_options, yes_option
-from toolcrib.cli.output import count, print_change, print_json, print_note, print_result
+from toolcrib.cli.output import print_change, print_json, print_note, print_result
 from toolcrib.errors import ApprovalRequired, NotTrusted, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ABOUT = "trust"
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @project_options
 @click.option("--show", is_flag=True, help="Only show it: each NAME whole, with its files and differences.")
-@click.option("--check", is_flag=True, help="Only say what waits; exit 5 if anything does.")
+@click.option("--check", is_flag=True, help="Only say what waits or differs from the lock; then exit 5.")
 @click.option(
     "--allow", multiple=True, metavar="HOST", help="Let the server NAME reach it (`*`: all public; `none`)."
 )
@@ -94,14 +94,21 @@ def command(
 
 
 def _check(state: TrustState, *, as_json: bool) -> int:
+    from toolcrib.project.authoring.locking import drift
+
+    differs = [] if state.names else drift(state.project)
     if as_json:
-        print_json(state.as_dict())
-    elif state.waits:
-        print_result("\n".join(state.waiting_lines()))
-        print_note("To see and accept it: toolcrib trust")
+        print_json({**state.as_dict(), "drift": differs})
     else:
-        print_note("Nothing waits for trust.")
-    return ApprovalRequired.exit_code if state.waits else 0
+        for line in (*state.waiting_lines(), *(f"toolcrib.lock: {one}" for one in differs)):
+            print_result(line)
+        if state.waits:
+            print_note("To see and accept it: toolcrib trust")
+        if differs:
+            print_note("What differs from the lock does not run. To lock it as it is: toolcrib trust --lock")
+        if not state.waits and not differs:
+            print_note("Nothing waits for trust.")
+    return ApprovalRequired.exit_code if state.waits or differs else 0
 
 
 def _revoke(root: str | None, names: tuple[str, ...], *, as_json: bool) -> int:
@@ -132,7 +139,7 @@ def _write_lock(root: str | None, *, as_json: bool) -> int:
             "only what is trusted can be locked, and something waits", hint="Accept it first: toolcrib trust"
         )
     path, digest, number = write(project, lock_of(project))
-    note = f"Wrote {path} with {count(number, 'tool')}. To accept exactly it elsewhere:"
+    note = f"Wrote {path} with {number} tools, agents and workflows. To accept exactly it elsewhere:"
     print_change(as_json, {"path": str(path), "sha256": digest}, f"{note}\ntoolcrib trust --locked {digest}")
     return 0
 
@@ -144,7 +151,7 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
 
     require_person(_ABOUT, refuse=NotTrusted)
     number = accept_lock(Project.inspect(root), digest, user_name())
-    note = f"Trusted {count(number, 'tool')} as toolcrib.lock has them."
+    note = f"Trusted {number} tools, agents and workflows as toolcrib.lock has them."
     print_change(as_json, {"trusted": number, "sha256": digest}, note)
     return 0
 

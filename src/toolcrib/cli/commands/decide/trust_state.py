@@ -12,6 +12,7 @@ from toolcrib.cli.commands.decide.trust_servers import WAIT_S, trust_listed
 from toolcrib.cli.confirm import Channel, choose
 from toolcrib.cli.output import count, one_line, print_error, print_note, print_result
 from toolcrib.errors import NotFoundError, NotTrusted, ToolcribError, UsageError
+from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.project import Config, Project
@@ -251,7 +252,7 @@ class TrustState:
             "accepted": self.known,
             "trusted": self.trusted,
             "by": None if row is None else row.by,
-            "at": None if row is None else row.at,
+            "at": None if row is None else written(row.at),
             "settings": [
                 {"key": weak.name, "allows": weak.allows, "line": _line(config, weak)}
                 for weak in self.settings
