@@ -92,7 +92,7 @@ def make_project(port: int) -> Path:
     # Nobody is at a terminal here: a settings file of the demo's own lets it decide without one.
     settings = DATA / "settings.yml"
     DATA.mkdir(mode=0o700)
-    settings.write_text("decide_without_terminal: true\n")
+    settings.write_text(f"decide_without_terminal: [{{what: [trust], where: [{json.dumps(str(DEMO))}]}}]\n")
     environment = {**os.environ, "TOOLCRIB_DATA": str(DATA), "TOOLCRIB_CONFIG": str(settings)}
     init = [TOOLCRIB, "init", str(DEMO), "--examples"]
     subprocess.run(init, check=True, env=environment, stderr=subprocess.DEVNULL)
@@ -110,9 +110,9 @@ def make_project(port: int) -> Path:
     (tools / "web_search_local" / "tool.yml").write_text(local)
     shutil.copytree(HERE / "demo_tools" / "nosy", tools / "nosy")
     subprocess.run([TOOLCRIB, "lint", "--root", str(DEMO)], check=True, stderr=subprocess.DEVNULL)
-    # A person reviews a tool that reaches beyond the project before an agent may call it.
-    review = [TOOLCRIB, "review", "web_search_local", "--yes", "--root", str(DEMO)]
-    subprocess.run(review, check=True, env=environment, capture_output=True)
+    # A person trusts a tool that reaches beyond the project before an agent may call it.
+    trust = [TOOLCRIB, "trust", "web_search_local", "--yes", "--root", str(DEMO)]
+    subprocess.run(trust, check=True, env=environment, capture_output=True)
     return DEMO
 
 

@@ -10,29 +10,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 from toolcrib import Project, Result
-from toolcrib.guard import EnvironmentSecrets, Trust
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger
 from toolcrib.guard.audit.line import AuditEntry, parse
 from toolcrib.project import Config, find, load_config
+from toolcrib.project.config.settings import is_trusted
+from toolcrib.project.trust.trust import settings_rows
 from toolcrib.state import Vault
 
 SH = {"c": {"type": "string"}}
 
 
 def accept(root: Path, data: Path | None = None) -> None:
-    """Accept a project and its tools as a person does by `toolcrib trust`, but not its settings.
+    """Trust a project and its tools as a person does by `toolcrib trust`, but not its settings.
 
     `data` is the person's data folder; None: the one of this process.
     """
     vault, place = Vault(root, data), find(root)
     config = load_config(place.config, place.root)
     project = Project(place, config, secrets=EnvironmentSecrets({}), vault=vault)
-    if config.review == "ask":
-        sheets = [sheet for sheet in project.first_use.sheets()[0] if sheet.waits]
-        if sheets:
-            project.first_use.reviews.accept_all([(one.tool, one.digest) for one in sheets], "ann")
-    project.first_use.reviews.close()
-    if Trust(vault).current() is None:
-        Trust(vault).accept(Config().digest, "ann")
+    rows = settings_rows(Config()) if project.trust.ledger.last(SETTINGS) is None else []
+    sheets = [sheet for sheet in project.trust.sheets()[0] if sheet.waits]
+    project.trust.accept("ann", sheets, more=rows)
+    project.trust.ledger.close()
 
 
 class Crib:
@@ -43,9 +42,9 @@ class Crib:
         self.home = self.root / home
         (self.home / "tools").mkdir(parents=True)
         self.secrets: dict[str, str] = {}
-        self.accept: Literal["reviewed", "all"] = "all"
-        """`reviewed`: in a test of what asks, tools need a review; the project itself is this user's own."""
-        Trust(Vault(self.root)).accept(Config().digest, "ann")
+        self.accept: Literal["trusted", "all"] = "all"
+        """`trusted`: in a test of what asks, tools need trust; the project itself is this user's own."""
+        Ledger(Vault(self.root)).accept(settings_rows(Config()), "ann", "program")
 
     def write(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
         """A file of the project, with its folders."""
@@ -93,23 +92,24 @@ class Crib:
     def open(self) -> Project:
         """The project, with the secrets set here. Its settings weaken nothing before `trust`."""
         config, vault = load_config(self.home / "config.yml", self.root), Vault(self.root)
-        trusted = not config.weakening() or Trust(vault).is_trusted(config.digest)
+        ledger = Ledger(vault)
+        trusted = not config.weakening() or is_trusted(config.digest, ledger)
         secrets = EnvironmentSecrets(self.secrets)
         place = find(self.root)
         return Project(place, config, secrets=secrets, trusted=trusted, vault=vault, accept=self.accept)
 
     def trust(self) -> None:
-        """What a person says by `toolcrib trust`."""
+        """Trust the settings, as a person does by `toolcrib trust`."""
         config = load_config(self.home / "config.yml", self.root)
-        Trust(Vault(self.root)).accept(config.digest, "ann", config.started)
+        Ledger(Vault(self.root)).accept(settings_rows(config), "ann", "program")
 
-    def review(self, *names: str) -> None:
-        """Accept tools as they are now, as a person does by `toolcrib review`."""
+    def trust_tools(self, *names: str) -> None:
+        """Trust tools as they are now, as a person does by `toolcrib trust NAME`."""
 
         async def accept() -> None:
             async with self.open() as project:
                 for name in names:
-                    project.review(project.get(name), "ann")
+                    project.trust.trust(project.get(name), "ann")
 
         with ThreadPoolExecutor(1) as pool:  # an event loop may run in this thread already
             pool.submit(asyncio.run, accept()).result()

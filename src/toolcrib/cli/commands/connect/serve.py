@@ -125,7 +125,7 @@ async def _serve_http(root: str | None, data: Path | None, settings: HttpSetting
 def _announce(address: str, link: str) -> None:
     print_result(f"Serving on {address}")
     try:
-        require_person("calls on the page")
+        require_person("approve")
     except ToolcribError:
         print_note("No login link is printed: its session decides for you, and nobody is at a terminal here.")
     else:

@@ -84,7 +84,7 @@ async def reviewed(
     asked = [one for one in ready if allow is not None or pending[one.spec.name]]
     channel = None
     if asked and (yes or not as_json):
-        channel = decide(_question(asked[0], pending, allow), "servers", yes=yes)
+        channel = decide(_question(asked[0], pending, allow), "trust", yes=yes)
     for one in asked if channel is not None else ():
         hosts = allow
         if channel == "terminal" and hosts is None and one.waits_for_hosts:

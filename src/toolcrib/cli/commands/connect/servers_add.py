@@ -47,7 +47,7 @@ def download(specs: Sequence[ServerSpec], root: Path, *, yes: bool) -> bool:
     for _, error, line in lines:
         print_note(f"{error.message}. No code of it runs meanwhile:\n  {shlex.join(line)}")
     question = "Download it?" if len(lines) == 1 else f"Download these {len(lines)} packages?"
-    if not lines or decide(question, "servers", yes=yes, refuse=NotTrusted) is None:
+    if not lines or decide(question, "trust", yes=yes, refuse=NotTrusted) is None:
         return False
     with waiting("downloading") as say:
         for spec, error, line in lines:
@@ -74,7 +74,6 @@ def _run(line: Sequence[str]) -> str | None:
 
 
 Strings = Sequence[str]
-_ABOUT = "servers"
 _TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
 
 
@@ -127,7 +126,7 @@ def add_command(
     if (error := missing_package(spec, str(project.root))) is not None:
         raise error
     program = unconfined_program(spec, str(project.root))
-    channel = decide(_question(spec, program), _ABOUT, yes=yes, refuse=NotTrusted)
+    channel = decide(_question(spec, program), "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
     replace_file(path, before, text)
@@ -253,7 +252,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     path = project.root / ".mcp.json"
     before = read_inside(path, project.root)
     text = without_server(before or "", path, ("mcpServers",), name)
-    channel = decide(f"Remove {one_line(name)} from {path}?", _ABOUT, yes=yes, refuse=NotTrusted)
+    channel = decide(f"Remove {one_line(name)} from {path}?", "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was removed")
     replace_file(path, before, text)
