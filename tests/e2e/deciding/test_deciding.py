@@ -25,6 +25,7 @@ DECISIONS: list[Sequence[str]] = [
     ("approvals", "revoke", ID),
     ("policy", "add", "deny", "pay", "--yes"),
     ("run", "pay", "--approve"),
+    ("serve", "--dev", "--stdio"),
     ("secrets", "set", "KEY"),
     ("token", "create", "new", "--scope", "invoke"),
     ("trace", "pay", "--approve"),
