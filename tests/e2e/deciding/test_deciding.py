@@ -105,9 +105,11 @@ def test_a_server_prints_no_login_link_where_nobody_is_at_a_terminal(shop: Crib,
         said = b""
         while b"login link" not in said and (line := process.stderr.readline()):
             said += line
+        said += process.stderr.readline()
         process.terminate()
         out, _ = process.communicate(timeout=30)
     assert b"No login link is printed" in said
+    assert b"decide_without_terminal: [{what: [approve]" in said
     assert (b"Serving on" in out, b"/login" in out) == (True, False)
 
 

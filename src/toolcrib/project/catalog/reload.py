@@ -86,15 +86,15 @@ class HotReload:
                 _log.exception("a change on disk could not be taken up")
 
     async def _run_trust(self) -> None:
-        seen = self._trusted()
-        while True:
-            await asyncio.sleep(_TRUST_S)
-            try:
+        try:
+            seen = self._trusted()
+            while True:
+                await asyncio.sleep(_TRUST_S)
                 if (now := self._trusted()) != seen:
                     seen = now
                     self._renew()
-            except Exception:
-                _log.exception("a change of trust could not be taken up")
+        except Exception:
+            _log.exception("the list no longer follows what is trusted elsewhere; calls do")
 
     async def _take(self, touched: set[str]) -> None:
         """Read again what may have changed, and put it into effect."""

@@ -135,8 +135,9 @@ def _announce(address: str, link: str) -> None:
     print_result(f"Serving on {address}")
     try:
         require_person("approve")
-    except ToolcribError:
+    except ToolcribError as refused:
         print_note("No login link is printed: its session decides for you, and nobody is at a terminal here.")
+        print_note(refused.hint or refused.message)
     else:
         print_result(f"Log in (once, within 15 minutes): {link}")
 
