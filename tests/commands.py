@@ -33,6 +33,8 @@ __all__ = [
     "Forked",
     "accept_before",
     "complete",
+    "decide_before",
+    "decides",
     "run",
     "shared_server",
     "text",
@@ -108,6 +110,8 @@ class CommandServer:
         Arguments:
             how: `session`, it leads a new one; `terminal`, the streams' terminal is its own.
         """
+        if words[0] == PROGRAM:
+            decide_before(words[1:], cwd, env)
         request = {"words": words, "cwd": str(cwd), "env": dict(env), "session": False, "terminal": False}
         with self._connected() as client:
             socket.send_fds(client, [json.dumps(request | how).encode() + b"\n"], streams)
@@ -254,13 +258,38 @@ def accept_before(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str
     """Accept the project that a command runs tools of; nothing if there is none that can be opened."""
     if not words or words[0] not in ("run", "serve", "test", "trace"):
         return
-    named = words[words.index("--root") + 1] if "--root" in words else env.get("TOOLCRIB_ROOT", ".")
     data = env.get("TOOLCRIB_DATA")
+    if (root := _root(words, cwd, env)) is not None:
+        with suppress(ToolcribError):
+            accept(root, Path(data) if data else None)
+
+
+def decide_before(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> None:
+    """Allow all decisions without a terminal in the project of a command, in the settings of all tests.
+
+    A test with settings of its own (`TOOLCRIB_CONFIG`) writes them itself.
+    """
+    settings, root = Path(os.environ["TOOLCRIB_CONFIG"]), _root(words, cwd, env)
+    if root is not None and env.get("TOOLCRIB_CONFIG") == str(settings):
+        part = settings.with_suffix(".part")
+        part.write_text(decides(root))
+        part.replace(settings)
+
+
+def decides(root: Path, *what: str) -> str:
+    """Return the user's settings that allow these decisions, or all, without a terminal in a project."""
+    entry = {"what": what or ("trust", "approve", "token"), "where": [str(root)]}
+    return f"decide_without_terminal: {json.dumps([entry])}\n"
+
+
+def _root(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> Path | None:
+    """Return the root of the project that a command is about; None if there is none that can be opened."""
+    named = words[words.index("--root") + 1] if "--root" in words[:-1] else env.get("TOOLCRIB_ROOT", ".")
     start = (cwd / os.fsdecode(named)).resolve()
     for folder in (start, *start.parents):
-        with suppress(ToolcribError):
-            accept(find(folder).root, Path(data) if data else None)
-            return
+        with suppress(ToolcribError, OSError):
+            return find(folder).root
+    return None
 
 
 def text(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,7 @@ os.environ.pop("DATABASE_URL", None)
 os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="toolcrib-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 _settings = Path(os.environ["XDG_DATA_HOME"], "config.yml")
-_settings.write_text("decide_without_terminal: true\n")
+_settings.touch()
 os.environ["TOOLCRIB_CONFIG"] = str(_settings)
 
 # A shell starts background jobs with both ignored, and every child inherits that: tests of signals need them.

@@ -17,7 +17,7 @@ from toolcrib.cli.output import print_note
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
 from toolcrib.spec import Call, Tool
 from toolcrib.spec.tools.tool import may_touch
-from toolcrib.state import load_user_settings, user_name
+from toolcrib.state import Decision, load_user_settings, user_name, user_settings_file
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -31,16 +31,27 @@ Channel = Literal["terminal", "flag"]
 """The decision of a person on the command line: an answer at the terminal, `--yes` or `--approve`."""
 
 
-def require_person(about: str, *, refuse: type[ToolcribError] = ApprovalRequired) -> None:
-    """Refuse a decision `about` something unless a person makes it: at a terminal, or without one where this
-    user's own settings allow that, and never with a token. Raises InvalidToken, or `refuse`.
+_ABOUT: dict[Decision, str] = {"trust": "trust", "approve": "approvals", "token": "tokens"}
+
+
+def require_person(what: Decision, *, refuse: type[ToolcribError] = ApprovalRequired) -> None:
+    """Refuse a decision unless a person makes it: at a terminal, or without one where this user's own
+    settings allow that for the project of this command, and never with a token. Raises InvalidToken, or
+    `refuse`.
     """
     if given_token() is not None:
-        raise InvalidToken(f"a token cannot decide about {about}, so nothing was changed")
-    if not at_terminal() and not load_user_settings().decide_without_terminal:
+        raise InvalidToken(f"a token cannot decide about {_ABOUT[what]}, so nothing was changed")
+    if at_terminal():
+        return
+    from toolcrib.project import find
+
+    root = find(click.get_current_context().params.get("root")).root
+    if not load_user_settings().allows(what, root):
+        entry = f"[{{what: [{what}], where: [{json.dumps(str(root))}]}}]"
         raise refuse(
-            f"only a person at a terminal decides about {about}, so nothing was changed",
-            hint="A person has to run this command at a terminal.",
+            f"only a person at a terminal decides about {_ABOUT[what]}, so nothing was changed",
+            hint="Run this command at a terminal. To allow it here without one, add to"
+            f" {user_settings_file() or 'your own settings'}: decide_without_terminal: {entry}",
         )
 
 
@@ -59,21 +70,26 @@ def ask(question: str, keys: str = "y", *, refuse: type[ToolcribError] = Approva
 
 
 def decide(
-    question: str, about: str, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
+    question: str, what: Decision, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
 ) -> Channel | None:
     """Ask for a decision, which `yes` gives in advance. Return how the person agreed; None if they did not.
 
     Raises as `require_person` does, and `refuse` if nobody can be asked.
     """
-    key = choose(question, "y", about, yes=yes, refuse=refuse)
+    key = choose(question, "y", what, yes=yes, refuse=refuse)
     return None if key is None else "flag" if yes else "terminal"
 
 
 def choose(
-    question: str, keys: str, about: str, *, yes: bool = False, refuse: type[ToolcribError] = ApprovalRequired
+    question: str,
+    keys: str,
+    what: Decision,
+    *,
+    yes: bool = False,
+    refuse: type[ToolcribError] = ApprovalRequired,
 ) -> str | None:
     """Ask as `ask` does; `yes` presses the first key in advance. Raises as `decide` does."""
-    require_person(about, refuse=refuse)
+    require_person(what, refuse=refuse)
     return keys[0] if yes else ask(question, keys, refuse=refuse)
 
 
@@ -132,7 +148,9 @@ def seek_approval(
     # Taken before anybody looks at it: the call is refused if it is another tool by then.
     call.approved_digest = project.fingerprint(project.get(call.tool)).digest
     if approve:
-        require_person("calls")
+        require_person("approve")
+        if sheets:
+            require_person("trust")
     else:
         if not may_ask or given_token() is not None or not at_terminal():
             return

@@ -71,7 +71,10 @@ def describe_machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "level": report["level"],
         "enforcement": dict(report),
-        "decide_without_terminal": load_user_settings().decide_without_terminal,
+        "decide_without_terminal": [
+            {"what": list(one.what), "where": list(one.where)}
+            for one in load_user_settings().decide_without_terminal
+        ],
         "mechanisms": [
             {"name": m.name, "ok": m.ok, "required": m.required, "detail": m.detail, "cost": m.cost}
             for m in mechanisms

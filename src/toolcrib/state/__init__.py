@@ -18,6 +18,8 @@ from toolcrib.state.tables import VAULT_GRANTS as VAULT_GRANTS
 from toolcrib.state.tables import VAULT_TRUST
 from toolcrib.state.user_settings import (
     IN_FILE,
+    Allowed,
+    Decision,
     UserSettings,
     is_database,
     load_user_settings,

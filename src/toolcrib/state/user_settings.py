@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from toolcrib.errors import ConfigError, ManifestError, UsageError
 from toolcrib.spec.record import record
@@ -64,19 +64,31 @@ def named_database() -> str | None:
 _VARIABLE = "TOOLCRIB_CONFIG"
 _HOMES = (".toolcrib", ".glee")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_digest = re.compile(r"[0-9a-f]{64}\Z").match
+
+Decision = Literal["trust", "approve", "token"]
+"""A decision that is a person's: what may run in a project, one call, or who may call."""
+
+
+@record
+class Allowed:
+    """Decisions that need no terminal in these projects."""
+
+    what: tuple[Decision, ...]
+    where: tuple[str, ...]
+    """Real paths of projects."""
 
 
 @record
 class UserSettings:
     """The settings of this user. Without a file they are the defaults."""
 
-    decide_without_terminal: bool = False
-    """True: commands that need a person's decision also run without a terminal, as in a CI image."""
-    accepted_projects: tuple[str, ...] = ()
-    """Digests of projects that are accepted as they are, SHA-256 in hex."""
+    decide_without_terminal: tuple[Allowed, ...] = ()
     database: str | None = None
     """The database of all projects: `sqlite`, or the address of a Postgres server."""
+
+    def allows(self, what: Decision, root: Path) -> bool:
+        """Return True if this decision needs no terminal in the project with this real path."""
+        return any(what in one.what and str(root) in one.where for one in self.decide_without_terminal)
 
 
 def user_settings_place() -> Path | None:
@@ -140,23 +152,31 @@ def _settings(document: Document) -> UserSettings:
     data: Any = {} if document.data is None else document.data
     if not isinstance(data, dict):
         raise _wrong(document, (), "the file must be a mapping of settings")
-    known = ("accepted_projects", "database", "decide_without_terminal")
+    known = ("database", "decide_without_terminal")
     for key in data:
         if key not in known:
             raise _wrong(document, (key,), f"`{key}` is not a setting; known here: {', '.join(known)}")
-    without = data.get("decide_without_terminal", False)
-    if not isinstance(without, bool):
-        raise _wrong(document, ("decide_without_terminal",), "must be true or false")
-    projects = data.get("accepted_projects", [])
-    if not isinstance(projects, list):
-        raise _wrong(document, ("accepted_projects",), "must be a list of digests")
-    for n, digest in enumerate(projects):
-        if not isinstance(digest, str) or not _digest(digest):
-            raise _wrong(document, ("accepted_projects", n), "must be a digest, 64 characters of 0-9a-f")
     database = data.get("database")
     if database is not None and not is_database(database):
         raise _wrong(document, ("database",), "must be `sqlite` or postgresql://USER@HOST:PORT/DATABASE")
-    return UserSettings(without, tuple(projects), database)
+    return UserSettings(_allowed(document, data.get("decide_without_terminal", [])), database)
+
+
+def _allowed(document: Document, entries: Any) -> tuple[Allowed, ...]:
+    name, decisions = "decide_without_terminal", get_args(Decision)
+    if not isinstance(entries, list):
+        raise _wrong(document, (name,), "must be a list of `what` and `where`")
+    found = []
+    for n, entry in enumerate(entries):
+        if not isinstance(entry, dict) or entry.keys() != {"what", "where"}:
+            raise _wrong(document, (name, n), "each entry has exactly `what` and `where`")
+        what, where = entry["what"], entry["where"]
+        if not isinstance(what, list) or not what or any(one not in decisions for one in what):
+            raise _wrong(document, (name, n, "what"), f"must be a list of {', '.join(decisions)}")
+        if not isinstance(where, list) or not all(isinstance(one, str) and one[:1] == "/" for one in where):
+            raise _wrong(document, (name, n, "where"), "must be a list of absolute paths of projects")
+        found.append(Allowed(tuple(what), tuple(os.path.normpath(one) for one in where)))
+    return tuple(found)
 
 
 def _wrong(document: Document, at: tuple[str | int, ...], problem: str) -> ConfigError:

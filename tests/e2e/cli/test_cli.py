@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM, Forked, accept_before, run
+from tests.commands import PROGRAM, Forked, accept_before, decide_before, run
 from tests.conftest import need
 from tests.crib import SH, Crib
 from tests.e2e.terminal import Terminal, terminal
@@ -58,6 +58,7 @@ def cli(
         return Done(run(words, cwd, environment, stdin, accepted=accepted))
     command = [*prefix, PROGRAM, *words]
     accept_before(words, cwd, environment)
+    decide_before(words, cwd, environment)
     return Done(
         subprocess.run(
             command, cwd=cwd, env=environment, input=stdin, capture_output=True, timeout=30, check=False

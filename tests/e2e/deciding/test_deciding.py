@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM, Forked
+from tests.commands import PROGRAM, Forked, decides
 from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done, cli
 from tests.e2e.terminal import terminal
@@ -25,11 +25,12 @@ DECISIONS: list[Sequence[str]] = [
     ("approvals", "revoke", ID),
     ("policy", "add", "deny", "pay", "--yes"),
     ("run", "pay", "--approve"),
+    ("serve", "--dev", "--stdio"),
     ("secrets", "set", "KEY"),
     ("token", "create", "new", "--scope", "invoke"),
     ("trace", "pay", "--approve"),
     ("trust", "--lock"),
-    ("trust", "--locked", "0" * 64),
+    ("trust", "--locked", "0f" * 32),
     ("trust", "--revoke"),
     ("trust", "--yes"),
 ]
@@ -39,7 +40,7 @@ DECISIONS: list[Sequence[str]] = [
 def own(tmp_path: Path) -> dict[str, str]:
     """An environment with a folder of the user's own, and settings that allow nothing without a terminal."""
     settings = tmp_path / "own.yml"
-    settings.write_text("decide_without_terminal: false\n")
+    settings.write_text("decide_without_terminal: []\n")
     return {"TOOLCRIB_DATA": str(tmp_path / "data"), "TOOLCRIB_CONFIG": str(settings)}
 
 
@@ -85,7 +86,11 @@ def test_nothing_is_decided_without_a_terminal(shop: Crib, own: dict[str, str]) 
     for words in DECISIONS:
         done = cli(shop, *words_for(words, approval), env=own)
         assert (done.code, "only a person at a terminal" in done.err) == (5, True), (words, done.err)
-        assert "decide_without_terminal" not in done.err, words
+        what = {"approvals": "approve", "run": "approve", "token": "token", "trace": "approve"}.get(
+            words[0], "trust"
+        )
+        entry = f'decide_without_terminal: [{{what: [{what}], where: ["{shop.root}"]}}]'
+        assert f"add to {own['TOOLCRIB_CONFIG']}: {entry}" in done.err, (words, done.err)
     assert state(shop, own) == before
     assert not [entry for entry in shop.audit() if entry.event in ("TOOL_APPROVED", "TOOL_DENIED")]
 
@@ -100,9 +105,11 @@ def test_a_server_prints_no_login_link_where_nobody_is_at_a_terminal(shop: Crib,
         said = b""
         while b"login link" not in said and (line := process.stderr.readline()):
             said += line
+        said += process.stderr.readline()
         process.terminate()
         out, _ = process.communicate(timeout=30)
     assert b"No login link is printed" in said
+    assert b"decide_without_terminal: [{what: [approve]" in said
     assert (b"Serving on" in out, b"/login" in out) == (True, False)
 
 
@@ -157,13 +164,47 @@ def test_a_job_in_the_background_of_a_terminal_decides_nothing(shop: Crib, own: 
 
 def test_the_users_own_setting_allows_it_and_the_doctor_says_so(shop: Crib, own: dict[str, str]) -> None:
     assert "WARNING" not in cli(None, "doctor", env=own).out
-    Path(own["TOOLCRIB_CONFIG"]).write_text("decide_without_terminal: true\n")
+    Path(own["TOOLCRIB_CONFIG"]).write_text(decides(shop.root, "approve"))
     assert cli(shop, "approvals", "approve", waiting(shop), "--yes", env=own).code == 0
     assert shop.last().fields["channel"] == "flag"
     told = cli(None, "doctor", env=own).out
-    assert "WARNING: ANY PROGRAM THAT RUNS AS YOU CAN APPROVE" in told
-    assert own["TOOLCRIB_CONFIG"] in told
-    assert cli(None, "doctor", "--json", env=own).document["decide_without_terminal"] is True
+    assert f"WARNING: by decide_without_terminal in {own['TOOLCRIB_CONFIG']}" in told
+    assert f"  approve in {shop.root}\n" in told
+    found = cli(None, "doctor", "--json", env=own).document["decide_without_terminal"]
+    assert found == [{"what": ["approve"], "where": [str(shop.root)]}]
+
+
+def test_the_setting_allows_what_it_names_where_it_names_it(
+    shop: Crib, own: dict[str, str], tmp_path: Path
+) -> None:
+    settings, other = Path(own["TOOLCRIB_CONFIG"]), Crib(tmp_path / "other")
+    settings.write_text(decides(shop.root, "approve"))
+    decisions = (
+        ("token", "create", "new", "--scope", "invoke"),
+        ("secrets", "set", "KEY"),
+        ("trust", "--revoke"),
+    )
+    for words in decisions:
+        assert cli(shop, *words, env=own, stdin=b"12345678").code == 5, words
+    settings.write_text(decides(shop.root, "token", "trust"))
+    assert "what: [approve]" in cli(shop, "run", "pay", "--approve", env=own).err
+    for words in decisions:
+        assert cli(shop, *words, env=own, stdin=b"12345678").code == 0, words
+        done = cli(other, *words, env=own, stdin=b"12345678")
+        assert (done.code, str(other.root) in done.err) == (5, True), done.err
+
+
+def test_an_approval_for_every_call_of_a_changed_tool_is_trust_too(shop: Crib, own: dict[str, str]) -> None:
+    pay = {"action": "write", "path": "data", "content": "twice"}
+    shop.tool("pay", "file", pay, permissions={"fs": {"write": ["data"]}})
+    shop.accept = "trusted"
+    always = ("approvals", "approve", waiting(shop), "--scope", "rule", "--yes")
+    Path(own["TOOLCRIB_CONFIG"]).write_text(decides(shop.root, "approve"))
+    for words in (always, ("run", "pay", "--approve")):
+        done = cli(shop, *words, env=own, accepted=False)
+        assert (done.code, "what: [trust]" in done.err) == (5, True), done.err
+    Path(own["TOOLCRIB_CONFIG"]).write_text(decides(shop.root, "approve", "trust"))
+    assert cli(shop, *always, env=own, accepted=False).code == 0
 
 
 def test_a_project_that_takes_no_approval_here_runs_nothing_with_one(shop: Crib) -> None:
@@ -233,6 +274,7 @@ def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[st
         ("token", "list"),
         ("token", "revoke", "ci"),
         ("trace", "look"),
+        ("trust", "--check"),
         ("trust", "--show"),
     ],
     ids=" ".join,

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.commands import decides
 from tests.crib import Crib
 from tests.e2e.deciding.test_trust_tools import Person, commit
 from tests.e2e.deciding.test_trust_tools import origin as origin_fixture
@@ -34,7 +35,7 @@ def ann(origin: Crib, tmp_path: Path) -> Callable[..., Person]:
     def clone(name: str = "ann") -> Person:
         commit(origin)
         person = Person(tmp_path, origin, name)
-        person.settings("decide_without_terminal: true\n")
+        person.settings(decides(person.root))
         return person
 
     return clone

@@ -241,8 +241,18 @@ class ProjectCatalog:
             from toolcrib.project.catalog.reload import HotReload
 
             know = self._steps.secrets.know
-            self._hot_reload = HotReload(self.registry, self._external, know, self._programs_changed, report)
+            ledger = self._setup.ledger
+            self._hot_reload = HotReload(
+                self.registry, self._external, know, self._programs_changed, lambda: ledger.version,
+                self._trust_changed, report,
+            )  # fmt: skip
             await self._hot_reload.start()
+
+    def _trust_changed(self) -> None:
+        """Have clients read the list again."""
+        for one in () if self.servers is None else self.servers.mounted.values():
+            one.reread()
+        self.toolset.announce()
 
     def _know_stored(self, tools: Sequence[Tool]) -> None:
         self._steps.secrets.know(tools)

@@ -27,6 +27,8 @@ from toolcrib.spec import Tool
 
 _log = logging.getLogger(__name__)
 
+_TRUST_S = 0.2
+"""Seconds until the list follows what another process has trusted. A call needs no such wait."""
 _SLICE_S = 0.01
 """Seconds of reading manifests, after which other work on the event loop has its turn."""
 
@@ -35,7 +37,8 @@ class HotReload:
     """Keeps the tools of a project as its files are.
 
     `know` is called with the tools that are new or changed before they can be used, and `reset` when other
-    programs than before may be run. `report` is called with each change, on the event loop.
+    programs than before may be run. `trusted` returns a number that changes when any process changes what is
+    trusted, and `renew` is called then. `report` is called with each change, on the event loop.
     """
 
     def __init__(
@@ -44,28 +47,33 @@ class HotReload:
         external: ExternalTools,
         know: Callable[[Sequence[Tool]], None],
         reset: Callable[[], None],
+        trusted: Callable[[], int],
+        renew: Callable[[], None],
         report: Callable[[CatalogChange], None] | None = None,
     ) -> None:
         self._registry, self._external = registry, external
         self._know, self._reset, self._report = know, reset, report or _log_change
+        self._trusted, self._renew = trusted, renew
         self._watch = Watch(
             registry.place, external.sources, lambda text: self._report(CatalogChange(warnings=[text]))
         )
         self._known: list[Diagnostic | str] = []
         """The findings of the last look at everything: polling finds them again each time."""
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Watch, and take up what has changed since the project was opened."""
         await self._watch.start()
         await self._take({"tools", *self._external.sources})
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="toolcrib: changes on disk")
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._run(), name="toolcrib: changes on disk"))
+        self._tasks.append(loop.create_task(self._run_trust(), name="toolcrib: changes of trust"))
 
     async def stop(self) -> None:
         """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        for task in self._tasks:
+            task.cancel()
+            await asyncio.wait([task])
         self._watch.close()
 
     async def _run(self) -> None:
@@ -76,6 +84,17 @@ class HotReload:
             except Exception:
                 # Whatever one change did, the next one is taken up.
                 _log.exception("a change on disk could not be taken up")
+
+    async def _run_trust(self) -> None:
+        try:
+            seen = self._trusted()
+            while True:
+                await asyncio.sleep(_TRUST_S)
+                if (now := self._trusted()) != seen:
+                    seen = now
+                    self._renew()
+        except Exception:
+            _log.exception("the list no longer follows what is trusted elsewhere; calls do")
 
     async def _take(self, touched: set[str]) -> None:
         """Read again what may have changed, and put it into effect."""

@@ -13,10 +13,10 @@ from toolcrib.spec.tools.tool import may_touch
 
 # Beginnings of the lines of `may_touch` about more than reading files inside the project.
 _EFFECTS = ("network", "write ", "secret ", "environment variable ", "code:")
-_DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
+DEFAULTS = {"memory_bytes": 4 << 30, "processes": 1_024, "open_files": 512}
 """The limits of a confined tool that states none."""
-# The default of `retry.max_attempts`: to have a tool run more often is a change to show.
-_ATTEMPTS = 2
+ATTEMPTS = 2
+"""The default of `retry.max_attempts`: to have a tool run more often is a change to show."""
 
 
 def subject_of(tool: Tool) -> str:
@@ -51,9 +51,9 @@ class Reasons:
         paths += [("run", path) for _, path in opened(tool, Path(self._root))]
         yield from (f"{access} {path}" for access, path in paths if not self._inside(path))
         yield from self.links(tool)
-        if tool.retry is not None and tool.retry.max_attempts > _ATTEMPTS:
+        if tool.retry is not None and tool.retry.max_attempts > ATTEMPTS:
             yield f"run {tool.retry.max_attempts} times (retry.max_attempts)"
-        for name, most in _DEFAULTS.items():
+        for name, most in DEFAULTS.items():
             if (getattr(tool.limits, name) or 0) > most:
                 yield f"use more than other tools (limits.{name})"
         # To drop the approval of each call weakens a tool as much as a new permission.

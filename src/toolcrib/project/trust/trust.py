@@ -19,11 +19,13 @@ from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.project.integrity.pins import Pins
 from toolcrib.project.setup import Setup
+from toolcrib.project.trust.edits import widens_nothing
 from toolcrib.project.trust.reasons import Reasons, subject_of
 from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.tools.tool import may_touch
+from toolcrib.state import user_name
 
 TRUST = "trust"
 """The name of the rule that asks for trust. To approve the rule itself is to trust the tool."""
@@ -77,12 +79,15 @@ class ProjectTrust:
         """Returns why a tool needs trust, in words; nothing for one that only reads inside the project."""
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
         self._pins, self._mask = pins, mask
-        self._audit, self._config = setup.audit, setup.config
+        self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
         self._accepted = False
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
         self.found: Callable[[], Iterable[Tool]] = tuple
         """Returns every tool of the project, with its agents and workflows."""
+        self._edited: Callable[[TrustSheet], None] | None = None
+        self._waited: dict[str, str] = {}
+        """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
         self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
         """Answers the calls that wait for trust in these."""
 
@@ -137,6 +142,8 @@ class ProjectTrust:
             return None if self.servers is None else self.servers.why_waits(tool), None
         maker, reasons = self.maker(tool), self.reasons(tool) if self._asks_for(tool) else ()
         if (maker is None and not reasons) or self._holds(tool, digest(ctx).digest):
+            return None, None
+        if self.follow(tool) and self._holds(tool, digest(ctx).digest):
             return None, None
         made = None if maker is None else f"the agent {maker} made this tool, and nobody has trusted it"
         if not self._asks_for(tool) or (ctx.is_own and not reasons):
@@ -323,6 +330,30 @@ class ProjectTrust:
         sheet = self.sheet(tool)
         if digest in (None, sheet.digest.digest):
             self.accept(by, [sheet], channel=channel)
+
+    def follow_edits(self, report: Callable[[TrustSheet], None]) -> None:
+        """From now on trust each edit of a trusted tool that widens nothing, and `report` it.
+
+        Tools that wait already still do, until a person trusts them.
+        """
+        self._edited = report
+        waiting = [sheet for sheet in self.sheets()[0] if sheet.waits]
+        self._waited = {sheet.subject: sheet.last.digest for sheet in waiting if sheet.last is not None}
+
+    def follow(self, tool: Tool) -> bool:
+        """Trust an edit of a tool, if `follow_edits` allows that. Raises as `accept` does."""
+        if self._edited is None:
+            return False
+        sheet = self.sheet(tool)
+        last, maker = sheet.last, sheet.maker
+        if last is None or not sheet.waits or maker or self._waited.get(sheet.subject) == last.digest:
+            return False
+        manifest = self.ledger.text(last.source)
+        if manifest is None or not widens_nothing(tool, last, manifest, self._root):
+            return False
+        self.accept(user_name(), [sheet], channel="dev")
+        self._edited(sheet)
+        return True
 
     def revoke(
         self, by: str, names: Iterable[Tool] = (), servers: Sequence[str] = (), *, channel: str = "program"

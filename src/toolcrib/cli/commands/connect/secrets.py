@@ -63,7 +63,7 @@ def set_command(name: str, root: str | None, as_json: bool, remove: bool) -> Non
     from toolcrib.guard.secrets.file_sources import is_secret_name
     from toolcrib.state import user_name
 
-    require_person("secrets")
+    require_person("trust")
     if is_secret_name(name) is None:
         raise UsageError(f"{name!r} is not the name of a secret", hint="Use letters, digits and _ . -")
     project = open_project(root)

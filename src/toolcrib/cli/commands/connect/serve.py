@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -15,13 +16,14 @@ from click.core import ParameterSource
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.confirm import require_person
 from toolcrib.cli.options import root_option
-from toolcrib.cli.output import print_diagnostics, print_note, print_result, print_warnings
+from toolcrib.cli.output import one_line, print_diagnostics, print_note, print_result, print_warnings
 from toolcrib.cli.programs import is_program, load_program, no_program
-from toolcrib.errors import ToolcribError, UnavailableError, UsageError
+from toolcrib.errors import NotTrusted, ToolcribError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
     from toolcrib.project import CatalogChange, Project
+    from toolcrib.project.trust.sheets import TrustSheet
     from toolcrib.serve.rest import HttpSettings
 
 _MOST_NAMES = 20
@@ -37,6 +39,7 @@ _MOST_NAMES = 20
     "--port", type=click.IntRange(0, 65_535), default=8745, help="The port; 0 is a free one [default: 8745]."
 )
 @click.option("--allow-host", "allowed", multiple=True, help="A further name of this server. Repeatable.")
+@click.option("--dev", is_flag=True, help="Trust edits of trusted tools, if they widen nothing.")
 @click.option("--issuer", help="Take access tokens of this authorization server for MCP.")
 @click.option("--resource", help="The address of /mcp for clients: the audience of those tokens.")
 @click.option("--data", type=click.Path(path_type=Path), help="Your data folder (default: TOOLCRIB_DATA).")
@@ -48,6 +51,7 @@ def command(
     host: str,
     port: int,
     allowed: tuple[str, ...],
+    dev: bool,
     issuer: str | None,
     resource: str | None,
     data: Path | None,
@@ -61,10 +65,13 @@ def command(
 
     With --http it listens on this machine only, unless --host says otherwise. Its clients need a token or the
     login link that is printed.
+
+    With --dev, while it runs, each change of a trusted tool without network and secrets is trusted too, if it
+    grants nothing more. Each is printed. All other changes wait for `toolcrib trust`.
     """
     _refuse_unused("--http", ("host", "port", "allowed", "issuer", "resource"), used=http)
     if file is not None:
-        _refuse_unused("a project", ("root", "data"), used=False)
+        _refuse_unused("a project", ("root", "data", "dev"), used=False)
         _serve_file(file, http=http)
     if stdio == http:
         raise UsageError("choose one of --stdio and --http", hint="For an MCP client: toolcrib serve --stdio")
@@ -72,11 +79,13 @@ def command(
         raise click.UsageError("--issuer and --resource are given together")
     from toolcrib.serve.process import AT_TERMINAL, run_until_end
 
+    if dev:
+        require_person("trust", refuse=NotTrusted)
     if stdio:
         if sys.stdin.isatty():
             print_note(AT_TERMINAL)
             print_note("To add the project to a client: toolcrib connect HOST")
-        run_until_end(_serve_stdio(root, data))
+        run_until_end(_serve_stdio(root, data, dev=dev))
     try:
         from toolcrib.serve.auth import OAuthResource
         from toolcrib.serve.rest import HttpSettings
@@ -87,7 +96,7 @@ def command(
         ) from None
     oauth = OAuthResource(issuer, resource) if issuer is not None and resource is not None else None
     settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, oauth=oauth)
-    run_until_end(_serve_http(root, data, settings))
+    run_until_end(_serve_http(root, data, settings, dev=dev))
 
 
 def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> None:
@@ -109,12 +118,12 @@ def _serve_file(file: str, *, http: bool) -> NoReturn:
     serve_toolset(load_program(file))
 
 
-async def _serve_http(root: str | None, data: Path | None, settings: HttpSettings) -> int:
+async def _serve_http(root: str | None, data: Path | None, settings: HttpSettings, *, dev: bool) -> int:
     from toolcrib.project import Project
     from toolcrib.serve.rest import serve_http
 
     async with Project.open(root, data=data) as project:
-        watching = _start(project)
+        watching = _start(project, dev=dev)
         try:
             await serve_http(project, settings, _announce)
         finally:
@@ -125,14 +134,15 @@ async def _serve_http(root: str | None, data: Path | None, settings: HttpSetting
 def _announce(address: str, link: str) -> None:
     print_result(f"Serving on {address}")
     try:
-        require_person("calls on the page")
-    except ToolcribError:
+        require_person("approve")
+    except ToolcribError as refused:
         print_note("No login link is printed: its session decides for you, and nobody is at a terminal here.")
+        print_note(refused.hint or refused.message)
     else:
         print_result(f"Log in (once, within 15 minutes): {link}")
 
 
-async def _serve_stdio(root: str | None, data: Path | None) -> int:
+async def _serve_stdio(root: str | None, data: Path | None, *, dev: bool) -> int:
     from toolcrib.guard import Tokens
     from toolcrib.project import McpCatalog, Project
     from toolcrib.serve.mcp import Sender, ServerSettings
@@ -143,20 +153,36 @@ async def _serve_stdio(root: str | None, data: Path | None) -> int:
         verify = None if token is None else partial(Tokens(project.vault).verify, token)
         identity = None if verify is None else verify()
         sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
-        watching = _start(project)
+        watching = _start(project, dev=dev)
         try:
             return await serve_pipes(McpCatalog(project), ServerSettings.of_project(project), sender)
         finally:
             watching.cancel()
 
 
-def _start(project: Project) -> asyncio.Task[None]:
+def _start(project: Project, *, dev: bool) -> asyncio.Task[None]:
     """Print problems, start the project's MCP servers, and follow its changes."""
     print_warnings(project)
     _print_errors(project.errors)
     if project.servers is not None:
         project.servers.start()
-    return asyncio.create_task(project.watch(_print_change))
+    if dev:
+        project.trust.follow_edits(_print_trusted)
+    return asyncio.create_task(project.watch(partial(_take_change, project)))
+
+
+def _take_change(project: Project, change: CatalogChange) -> None:
+    """Print a change, and with `--dev` trust it where that is possible."""
+    _print_change(change)
+    for name in (*change.added, *change.changed, *change.fixed):
+        with suppress(ToolcribError):  # The next call reports it.
+            project.trust.follow(project.get(name))
+
+
+def _print_trusted(sheet: TrustSheet) -> None:
+    # The manifest is one of the files of the tool's folder too.
+    parts = ", ".join(part for part in sheet.changed if part != "files/tool.yml")
+    print_note(one_line(f"trusted {sheet.tool.name} (dev): changed {parts}"))
 
 
 def _print_errors(found: Iterable[Diagnostic]) -> None:

@@ -89,9 +89,7 @@ def login_command(name: str, root: str | None, as_json: bool, wait_s: float) -> 
             return await servers.login(
                 name,
                 lambda url: print_note(f"Open this address:\n{url}"),
-                allow=lambda host: (
-                    decide(f"{name} logs you in at {host}. Allow that?", "servers") is not None
-                ),
+                allow=lambda host: decide(f"{name} logs you in at {host}. Allow that?", "trust") is not None,
                 limit_s=wait_s,
             )
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 Strings = Sequence[str]
-_ABOUT = "servers"
 _TAKEN = "Choose another name, or change that server in its file, then: toolcrib trust"
 
 
@@ -81,7 +80,7 @@ def add_command(
         for line in _shown(spec, project.root):
             print_result(one_line(line))
     program = unconfined_program(spec, str(project.root))
-    channel = decide(_question(spec, program), _ABOUT, yes=yes, refuse=NotTrusted)
+    channel = decide(_question(spec, program), "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
     download([spec], project.root)
@@ -207,7 +206,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     path = project.root / ".mcp.json"
     before = read_inside(path, project.root)
     text = without_server(before or "", path, ("mcpServers",), name)
-    channel = decide(f"Remove {one_line(name)} from {path}?", _ABOUT, yes=yes, refuse=NotTrusted)
+    channel = decide(f"Remove {one_line(name)} from {path}?", "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was removed")
     replace_file(path, before, text)

@@ -58,7 +58,7 @@ def create_command(
     """
     from toolcrib.state import user_name
 
-    require_person("tokens")
+    require_person("token")
     tokens = _tokens(root)
     until = None
     if expires is not None:

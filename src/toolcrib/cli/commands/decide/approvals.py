@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 _COLUMNS = ("ID", "STATUS", "TOOL", "CALLER", ("ASKED", "asked_at"), ("ARGUMENTS", short_arguments))
 _MOST_DENIED = 500
-_ABOUT = "calls"
 _STATUSES = ("pending", "approved", "denied", "used", "expired", "void", "all")
 
 chosen_option = id_or_last("call that waits", "approvals")
@@ -264,7 +263,7 @@ def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A
     """Revoke a decision; the next such call asks again."""
     from toolcrib.state import user_name
 
-    require_person(_ABOUT)
+    require_person("approve")
     service = open_project(root).approval_service
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
         id = service.approvals.resolve(id)  # noqa: A001 - the name in the usage
@@ -323,10 +322,14 @@ def _changed_arguments(
 
 def _always(project: Project, sheet: ApprovalSheet, *, yes: bool, as_json: bool) -> str:
     """Ask if the person allows any arguments, or chooses something narrower; return the scope."""
+    from toolcrib.project.trust.trust import TRUST
+
     rule = narrower_rule(sheet)
     print_note("\n".join(narrower_choices(rule)))
     keys = "ya" if rule is None else "yap"
-    key = choose(f"Approve it{SCOPES['rule']}?", keys, _ABOUT, yes=yes)
+    if sheet.approval.rule == TRUST:  # Then the answer trusts the tool.
+        require_person("trust")
+    key = choose(f"Approve it{SCOPES['rule']}?", keys, "approve", yes=yes)
     if key is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
     if key == "p":
@@ -342,7 +345,7 @@ def _require_yes(sheet: ApprovalSheet, question: str, *, yes: bool) -> Channel:
     """
     if sheet.approval.status != "pending":
         return "flag"
-    channel = decide(question, _ABOUT, yes=yes)
+    channel = decide(question, "approve", yes=yes)
     if channel is None:
         raise ApprovalRequired("nothing was decided: the call still waits")
     return channel

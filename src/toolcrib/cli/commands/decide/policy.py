@@ -89,9 +89,6 @@ def _end(lines: list[str], line: int, indent: int) -> int:
     return last
 
 
-_ABOUT = "the policy"
-
-
 @click.command("add", context_settings={"ignore_unknown_options": True})
 @click.argument("effect", type=click.Choice(("deny", "ask", "allow")))
 @click.argument("tool", required=False, shell_complete=complete_tool)
@@ -119,7 +116,7 @@ def add_command(
     TOOL is a name, or a pattern such as `repo_*`. With ARGUMENTS, written as for `toolcrib run`, the rule is
     for calls with exactly these values; a call may have more arguments. deny beats ask, and ask beats allow.
     """
-    require_person(_ABOUT, refuse=DeniedError)
+    require_person("trust", refuse=DeniedError)
     if tool is None and not writes and not callers:
         raise UsageError("the rule would be for every call", hint="Name a TOOL, or add --writes or --caller.")
     if tool is not None and tool.startswith("-"):
@@ -175,7 +172,7 @@ def write_rule(
     config_of(text, path)
     for line in diff_of(path, before, text).splitlines():
         (print_note if as_json else print_result)(one_line(line))
-    channel = channel or decide("Make this change?", _ABOUT, yes=yes, refuse=DeniedError)
+    channel = channel or decide("Make this change?", "trust", yes=yes, refuse=DeniedError)
     if channel is None:
         return False
     project.audit.record("POLICY_CHANGED", approver=user_name(), channel=channel, rule=rule)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.spec import Tool
 
-_ABOUT = "trust"
-
 
 @click.command("trust")
 @click.argument("names", nargs=-1, metavar="[NAME]…")
@@ -115,7 +113,7 @@ def _revoke(root: str | None, names: tuple[str, ...], *, as_json: bool) -> int:
     from toolcrib.project import Project
     from toolcrib.state import user_name
 
-    require_person(_ABOUT, refuse=NotTrusted)
+    require_person("trust", refuse=NotTrusted)
     project = Project.inspect(root)
     state = TrustState(project, names)
     servers = list(state.servers) if names else ()
@@ -130,7 +128,7 @@ def _write_lock(root: str | None, *, as_json: bool) -> int:
     from toolcrib.project import Project
     from toolcrib.project.authoring.locking import lock_of, write
 
-    require_person(_ABOUT, refuse=NotTrusted)
+    require_person("trust", refuse=NotTrusted)
     project = Project.inspect(root)
     state = TrustState(project)
     if state.waits:
@@ -149,7 +147,7 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
     from toolcrib.project.authoring.locking import accept_lock
     from toolcrib.state import user_name
 
-    require_person(_ABOUT, refuse=NotTrusted)
+    require_person("trust", refuse=NotTrusted)
     number = accept_lock(Project.inspect(root), digest, user_name())
     note = f"Trusted {number} tools, agents and workflows as toolcrib.lock has them."
     print_change(as_json, {"trusted": number, "sha256": digest}, note)
@@ -181,7 +179,7 @@ def ask_for_trust(project: Project, which: Callable[[Tool], bool], then: str) ->
         return
     for line in lines_of(sheets):
         print_note(f"  {line}")
-    if (channel := decide(f"Trust this, and {then}?", _ABOUT)) is not None:
+    if (channel := decide(f"Trust this, and {then}?", "trust")) is not None:
         project.trust.accept(user_name(), sheets, channel=channel)
 
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolcrib.project.trust.sheets import TrustSheet
     from toolcrib.spec import Network, Tool
 
-_ABOUT = "trust"
-
 
 class TrustState:
     """What of a project waits for trust: all of it, or the tools, agents and workflows of these names."""
@@ -192,7 +190,7 @@ class TrustState:
     def decide(self, *, yes: bool = False) -> None:
         """Ask, and record the answer. Raises NotTrusted if nothing is accepted."""
         while True:
-            key = choose(self.question, "yds", _ABOUT, yes=yes, refuse=NotTrusted)
+            key = choose(self.question, "yds", "trust", yes=yes, refuse=NotTrusted)
             if key == "d":
                 self._page()
             elif key == "s":
@@ -229,11 +227,11 @@ class TrustState:
         chosen, servers = [], []
         if not self.known:  # Without the project no tool runs, so it comes first.
             question = "Trust the project with these settings?"
-            if choose(question, "y", _ABOUT, refuse=NotTrusted) is None:
+            if choose(question, "y", "trust", refuse=NotTrusted) is None:
                 raise NotTrusted("nothing was accepted", hint="To look again: toolcrib trust --show")
         for sheet in self.waiting:
             print_note("\n".join(sheet.lines()))
-            if choose(f"Trust {one_line(sheet.tool.name)}?", "y", _ABOUT, refuse=NotTrusted) == "y":
+            if choose(f"Trust {one_line(sheet.tool.name)}?", "y", "trust", refuse=NotTrusted) == "y":
                 chosen.append(sheet)
         for server in self.offers:
             print_note("\n".join(server.whole()))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.options import json_option
-from toolcrib.cli.output import print_json, print_result
+from toolcrib.cli.output import one_line, print_json, print_result
 from toolcrib.cli.table import print_table
 
 _REFUSED = "Command and Python tools are refused, unless a trusted project sets sandbox.minimum:"
@@ -53,7 +53,9 @@ def _print(document: dict[str, Any]) -> None:
     print_table(("MECHANISM", "", "DETAIL"), rows)
     if document["decide_without_terminal"]:
         print_result(
-            "\nWARNING: ANY PROGRAM THAT RUNS AS YOU CAN APPROVE CALLS, TRUST PROJECTS AND CREATE TOKENS:"
-            f"\ndecide_without_terminal is true in {user_settings_file()}. It is meant for CI images."
+            f"\nWARNING: by decide_without_terminal in {user_settings_file()} any program that runs as you"
+            " may decide:"
         )
+        for one in document["decide_without_terminal"]:
+            print_result(one_line(f"  {', '.join(one['what'])} in {', '.join(one['where'])}"))
     print_result(f"\nlevel: {document['level']}. {_MEANING[document['level']]}")

@@ -73,7 +73,7 @@ def command(
 
     # Before the run, so that nobody waits for it in vain.
     if apply:
-        require_person("permissions")
+        require_person("trust")
     project = accepted_project(root, ask=not as_json)
     given = parse_arguments(arguments, input_schema(project, tool))
     call = Call(tool, given, caller="cli", timeout_ms=timeout_ms)

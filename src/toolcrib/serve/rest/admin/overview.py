@@ -127,7 +127,8 @@ class Machine(Struct, kw_only=True):
     level: str
     """`full+cgroup`, `full`, `landlock` or `none`."""
     enforcement: dict[str, Any]
-    decide_without_terminal: bool
+    decide_without_terminal: list[dict[str, Any]]
+    """Decisions that programs may make: `what` (`trust`, `approve`, `token`) and `where` (projects)."""
     mechanisms: list[dict[str, Any]]
     """Each that was tried: `name`, `ok`, `required`, `detail`, `cost`."""
 
