@@ -43,7 +43,7 @@ class TrustState:
             self.errors: list[ToolcribError] = []
             self.waiting = [one for one in self.sheets if one.status != "trusted"]
         else:
-            self.sheets, self.errors = trust.sheets()
+            self.sheets, self.errors = trust.sheets(whole=not self.known)
             self.waiting = [one for one in self.sheets if one.waits or not self.known]
         self.settings_wait = not names and (not self.known or bool(self.settings and not self.trusted))
         """True if the settings are part of what the answer covers."""
