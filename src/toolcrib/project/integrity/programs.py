@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -100,9 +101,12 @@ def code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[s
     named = places_of(start, str(root), os.path.dirname(manifest))
     found = dict.fromkeys(named)
     for place in (manifest, *named):
-        if links := paths.links(place):
-            found |= dict.fromkeys((*links, paths.real(place)))
-        if paths.is_folder(place) and paths.exists(f"{place}/pyvenv.cfg"):
+        # Nearly all are no links: for ten thousand tools it counts not to follow each from the top.
+        above, kind = os.path.dirname(place), paths.look(place).kind
+        if kind == stat.S_IFLNK or paths.real(above) != above:
+            found |= dict.fromkeys((*paths.links(place), paths.real(place)))
+            kind = paths.leads_to(place)
+        if kind == stat.S_IFDIR and paths.exists(f"{place}/pyvenv.cfg"):
             found |= dict.fromkeys(_interpreter(place, paths))
     closed = _closed_homes(root)
     return [place for place in found if not closed(place)]
