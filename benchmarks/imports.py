@@ -39,7 +39,7 @@ def measure(setting: Setting) -> list[Table]:
     elif _fails(command):
         rows[-1].missing = f"skipped: {_fails(command)}"
     else:
-        samplers[COMMAND] = _process([str(command), "--help"])
+        samplers[COMMAND] = process([str(command), "--help"])
     table = Table("Start a fresh process", "ms", rows, ["Bytecode and files are cached."], tells_gap=True)
     table.take(interleave(samplers, setting.effort(21), times=1))
     return [table, _peers(setting)] if setting.peers else [table]
@@ -55,10 +55,10 @@ def _peers(setting: Setting) -> Table:
 
 
 def _python(code: str) -> Sampler:
-    return _process([sys.executable, "-c", code])
+    return process([sys.executable, "-c", code])
 
 
-def _process(command: list[str]) -> Sampler:
+def process(command: list[str]) -> Sampler:
     """Sample a process from start to end."""
 
     def sample(times: int) -> float:

@@ -16,6 +16,7 @@ PARTS = {
     "calls": "benchmarks.calls",
     "registration": "benchmarks.registration",
     "manifests": "benchmarks.manifests",
+    "growth": "benchmarks.growth",
     "search": "benchmarks.search",
     "bundles": "benchmarks.bundles",
     "mcp": "benchmarks.mcp_stdio",

@@ -229,13 +229,15 @@ class Toolset:
         added: list[str] = []
         try:
             for one in bound:
-                _check_name(one.name)
-                self._check_free(one.name)
+                name = one.name
+                _check_name(name)
+                if (wire := wire_name(name)) in self._bound or wire in self._wire or name in self._bound:
+                    self._check_free(name)
                 one.lenient = self._lenient
-                self._bound[one.name] = one
-                if (wire := wire_name(one.name)) != one.name:
-                    self._wire[wire] = one.name
-                added.append(one.name)
+                self._bound[name] = one
+                if wire != name:
+                    self._wire[wire] = name
+                added.append(name)
         except ToolcribError:
             # All or nothing: after half of a folder, a second try would fail at the names of the first.
             for name in added:

@@ -8,6 +8,7 @@ virtual environment. `__pycache__` never counts, and `caches` has it hidden. Wha
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,10 @@ _SCRIPTS = (
 """Endings of scripts. A file without one, and without `#!`, is no script: only the file itself counts."""
 
 
+_MORE = re.compile(r"[\s();<>|&`'\"\\]")
+"""Characters of a line that is more than one plain word."""
+
+
 class CodeFile(NamedTuple):
     """One file that counts, by its absolute path: a real path, or that of a link."""
 
@@ -44,6 +49,8 @@ class CodeFile(NamedTuple):
 
 def words_of(line: str) -> list[str]:
     """Return the words of a shell line, and those of each line in a word."""
+    if not _MORE.search(line):
+        return [line] if line else []
     lexer = shlex.shlex(line, posix=True, punctuation_chars="();<>|&`")
     lexer.commenters, lexer.whitespace_split = "", True
     try:
@@ -51,6 +58,15 @@ def words_of(line: str) -> list[str]:
     except ValueError:  # A quote that is not closed.
         words = line.split()
     return [one for word in words for one in ([word] if word == line or " " not in word else words_of(word))]
+
+
+def _texts(start: Start) -> list[str]:
+    """Return each word of a command, followed by the words in it."""
+    texts = []
+    for text in start.words:
+        words = words_of(text)
+        texts += words if words == [text] else [text, *words]
+    return texts
 
 
 def own_folder(tool: Tool, paths: Paths) -> str:
@@ -90,7 +106,7 @@ def places_of(start: Start, root: str, own: str = "") -> list[str]:
     No file is looked at. A place may be the beginning of a file's name: `lib/clean` of the module `clean`.
     """
     cwd, found = os.path.normpath(os.path.join(root, start.cwd)), dict[str, None]()
-    texts = [one for text in start.words for one in (text, *words_of(text))]
+    texts = _texts(start)
     for place, text in enumerate(texts):
         if place and texts[place - 1] == "-m":
             found[f"{cwd}/{text.partition('.')[0]}"] = None
@@ -154,7 +170,7 @@ class _Rule:
 
     def named(self, start: Start) -> Iterator[CodeFile]:
         """Yield the files that the words or the module name, and the folders of environments."""
-        texts = [one for text in start.words for one in (text, *words_of(text))]
+        texts = _texts(start)
         root, cwd = self._root, os.path.normpath(os.path.join(self._root, start.cwd))
         for place, text in enumerate(texts):
             if place and texts[place - 1] == "-m":

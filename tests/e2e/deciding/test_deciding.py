@@ -274,7 +274,6 @@ def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[st
         ("token", "list"),
         ("token", "revoke", "ci"),
         ("trace", "look"),
-        ("trust", "--check"),
         ("trust", "--show"),
     ],
     ids=" ".join,

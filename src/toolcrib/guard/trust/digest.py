@@ -72,13 +72,13 @@ class Digests:
         self._known: dict[str, tuple[_FileState, str]] = {}
         self._lock = Lock()
 
-    def of(self, tool: Tool) -> ToolDigest:
-        """Return the digest of the tool as it would run now.
+    def of(self, tool: Tool, paths: Paths | None = None) -> ToolDigest:
+        """Return the digest of the tool as it would run now. `paths` keeps looks at paths for many tools.
 
         Raises ConflictError if its manifest has changed since it was loaded, ToolUnavailable if a file cannot
         be read or there are too many.
         """
-        paths, source, parts = Paths(), tool.source, dict[str, str]()
+        paths, source, parts = paths or Paths(), tool.source, dict[str, str]()
         own = own_folder(tool, paths)
         if source is None:
             parts["definition"] = _sha(_definition(tool))

@@ -31,8 +31,9 @@ _KNOWN = f"SELECT subject, bundle, source FROM trusted WHERE {_IN_FORCE} ORDER B
 _EVERY = f"SELECT subject, bundle, digest FROM trusted WHERE {_IN_FORCE}"
 _END = "UPDATE trusted SET until = ? WHERE subject = ? AND bundle = ? AND digest = ?"
 _OLDEST = (
-    "DELETE FROM trusted WHERE subject = ? AND bundle = ? AND id NOT IN"
-    " (SELECT id FROM trusted WHERE subject = ? AND bundle = ? ORDER BY id DESC LIMIT ?)"
+    "DELETE FROM trusted WHERE id IN (SELECT id FROM"
+    " (SELECT id, ROW_NUMBER() OVER (PARTITION BY subject, bundle ORDER BY id DESC) AS place FROM trusted)"
+    " WHERE place > ?)"
 )
 
 
@@ -162,7 +163,7 @@ class Ledger:
                     "source": row.source, "shown": json.dumps(dict(row.shown)), "trusted_by": by,
                     "trusted_at": now, "channel": channel, "until": row.until,
                 })  # fmt: skip
-                tx.run(_OLDEST, row.subject, row.bundle, row.subject, row.bundle, _KEPT)
+            tx.run(_OLDEST, _KEPT)
             tx.notify()
         self._changed()
         return stored

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolcrib.errors import ManifestError
-from toolcrib.manifest.kinds import KINDS
+from toolcrib.manifest.kinds import KINDS, Start
 from toolcrib.manifest.native.reader import (
     FILE_NAME,
     folders,
@@ -143,7 +143,8 @@ _EMPTY = _Stored(b"", 0, {})
 class ManifestCache:
     """The manifests of the folder `tools_dir`, with the help of the file `path`; None does without one.
 
-    `places` returns the places at or below which the code of a tool may lie.
+    `places` returns the places at or below which the code of a tool may lie, by what it starts and the path
+    of its manifest.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class ManifestCache:
         tools_dir: Path,
         path: Path | None,
         files: SourceFiles = ANY_FILE,
-        places: Callable[[Tool], list[str]] = lambda _: [],
+        places: Callable[[Start, str], list[str]] = lambda *_: [],
     ) -> None:
         self._files, self._places = files, places
         self._base = os.fspath(tools_dir)
@@ -280,9 +281,11 @@ class ManifestCache:
 
     def _facts(self, document: Document) -> Facts:
         data, granted = document.data, permissions_of(document.data.get("permissions"))
+        kind, code = data["kind"], ["/"]
         # The code of a plug-in is not loaded for this: its tools may have theirs anywhere.
-        is_builtin = KINDS.is_builtin(data["kind"])
-        code = self._places(tool_of(data, document.path, document.raw)) if is_builtin else ["/"]
+        if KINDS.is_builtin(kind):
+            start = KINDS[kind].starts(KINDS[kind].configure(data["exec"][kind]))
+            code = self._places(start, document.path)
         return Facts([one.name for one in granted.secrets], list(granted.write), code)
 
     @cached_property

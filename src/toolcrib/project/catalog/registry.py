@@ -103,7 +103,8 @@ class ToolRegistry:
         folder = cache_folder(place.root)
         cache, root = None if folder is None else folder / "manifests", place.root
         paths = Paths()  # The same for all that are read at once: most of them lie in the same folders.
-        self._cache = ManifestCache(place.tools, cache, files, lambda tool: code_places(tool, root, paths))
+        places = partial(code_places, root=root, paths=paths)
+        self._cache = ManifestCache(place.tools, cache, files, places)
         self.facts: dict[str, Facts] = {}
         """What is known of tools that may not have been built yet."""
         self.place, self.files = place, files
@@ -212,8 +213,9 @@ class ToolRegistry:
         """Return the names that are the same for clients: nobody knows whose that name was until now."""
         first = {name: name for name in names}
         refused: set[str] = set()
-        for name in names:
-            wire = wire_name(name)
+        wires = ((name, wire_name(name)) for name in names)
+        # Names of folders differ, so nearly all are their own wire name.
+        for name, wire in [(name, wire) for name, wire in wires if wire != name]:
             other = first.setdefault(wire, name)
             if other != name:
                 refused |= {name, other}

@@ -14,6 +14,7 @@ from pathlib import Path
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Digests, ToolDigest
 from toolcrib.manifest import Document
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import ExecConfig, Source, Tool
 from toolcrib.spec.record import record
 
@@ -62,13 +63,16 @@ class Fingerprints:
         self._digests = Digests(root)
         self.parts = parts
 
-    def of(self, tool: Tool) -> ToolDigest:
-        """Return the digest of a tool by parts: manifest, files beside it, programs, steps."""
+    def of(self, tool: Tool, paths: Paths | None = None) -> ToolDigest:
+        """Return the digest of a tool by parts: manifest, files beside it, programs, steps.
+
+        `paths` keeps the looks at paths, for the digests of many tools at once.
+        """
         if isinstance(tool.config, FileUse):
             assert tool.source is not None
             return ToolDigest(tool.source.sha256, {"manifest": tool.source.sha256})
-        own = self._digests.of(tool)
-        steps = {f"step/{part.name}": self._digests.of(part).digest for part in self.parts(tool)}
+        own = self._digests.of(tool, paths)
+        steps = {f"step/{part.name}": self._digests.of(part, paths).digest for part in self.parts(tool)}
         if not steps:
             return own
         whole = " ".join((own.digest, *steps.values()))

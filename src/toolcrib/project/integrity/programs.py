@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from toolcrib.errors import ToolcribError
 from toolcrib.executors.workspace.grants import ClosedFolder
 from toolcrib.manifest import DEFAULT_DIALECT, DIALECTS, Facts, kind_of
 from toolcrib.manifest.code import named_by, own_folder, places_of
+from toolcrib.manifest.kinds import Start
 from toolcrib.project.config.secrets import helper_folders, helper_programs
 from toolcrib.project.config.settings import Config
 from toolcrib.project.config.sources import place_of
@@ -91,15 +93,30 @@ def _meet(place: str, grant: str) -> bool:
     return place.startswith(grant) or grant.startswith(place)
 
 
-def code_places(tool: Tool, root: Path, paths: Paths) -> list[str]:
+def code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[str]:
     """Return the places at or below which the code of a tool may lie, and where links lead to now.
 
     Those that are closed to all tools are left out.
     """
+    named = places_of(start, str(root), os.path.dirname(manifest))
+    found = dict.fromkeys(named)
+    for place in (manifest, *named):
+        # Nearly all are no links: for ten thousand tools it counts not to follow each from the top.
+        above, kind = os.path.dirname(place), paths.look(place).kind
+        if kind == stat.S_IFLNK or paths.real(above) != above:
+            found |= dict.fromkeys((*paths.links(place), paths.real(place)))
+            kind = paths.leads_to(place)
+        if kind == stat.S_IFDIR and paths.exists(f"{place}/pyvenv.cfg"):
+            found |= dict.fromkeys(_interpreter(place, paths))
     closed = _closed_homes(root)
-    named = places_of(kind_of(tool).starts(tool.config), str(root), own_folder(tool, paths))
-    found = dict.fromkeys((*named, *programs_of([tool], root, paths)))
     return [place for place in found if not closed(place)]
+
+
+def _interpreter(environment: str, paths: Paths) -> list[str]:
+    """Return the files by which a virtual environment starts Python."""
+    from toolcrib.executors.python.executor import runs_in
+
+    return runs_in(f"{paths.real(environment)}/bin/python", paths)
 
 
 def _closed_homes(root: Path) -> Callable[[str], bool]:
@@ -109,20 +126,18 @@ def _closed_homes(root: Path) -> Callable[[str], bool]:
     return lambda path: path.startswith(homes) and not path.startswith(scratch)
 
 
-def programs_of(tools: Iterable[Tool], root: Path, paths: Paths | None = None) -> list[str]:
+def programs_of(tools: Iterable[Tool], root: Path) -> list[str]:
     """Return entrypoints, scripts, modules and virtual environments of these tools, and linked manifests.
 
     Each as written and as real path: with another link on the way something else would be run.
     """
-    paths = paths or Paths()
+    paths = Paths()
     found: dict[str, None] = {}
     for tool in tools:
         for path in _written(tool, root, paths):
             found |= dict.fromkeys(paths.to_protect(path))
             if paths.exists(f"{path}/pyvenv.cfg"):
-                from toolcrib.executors.python.executor import runs_in
-
-                found |= dict.fromkeys(runs_in(f"{paths.real(path)}/bin/python", paths))
+                found |= dict.fromkeys(_interpreter(path, paths))
     return list(found)
 
 

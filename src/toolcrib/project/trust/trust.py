@@ -22,6 +22,7 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.trust.edits import widens_nothing
 from toolcrib.project.trust.reasons import Reasons, subject_of
 from toolcrib.project.trust.sheets import Status, TrustSheet
+from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.spec.tools.tool import may_touch
@@ -154,6 +155,10 @@ class ProjectTrust:
         """Return True if trust is asked for. To accept a project as a whole does not cover bundles."""
         return not self.whole or tool.is_stored
 
+    def _needs(self, tool: Tool) -> bool:
+        """Return True for a tool, agent or workflow that does not run before a person trusts it."""
+        return self.maker(tool) is not None or (self._asks_for(tool) and bool(self.reasons(tool)))
+
     def holds(self, tool: Tool) -> bool:
         """Return True if a person has trusted the tool as it is now."""
         return self._holds(tool, self.digest_of(tool))
@@ -242,17 +247,16 @@ class ProjectTrust:
 
     # -- what waits ----------------------------------------------------------------------------------
 
-    def sheet(self, tool: Tool) -> TrustSheet:
-        """Return a tool, agent or workflow as it is shown."""
+    def sheet(self, tool: Tool, paths: Paths | None = None) -> TrustSheet:
+        """Return a tool, agent or workflow as it is shown; `paths` keeps looks at paths for many of them."""
         if tool.kind == "mcp" and self.servers is not None:
             return self.servers.sheet(tool)
         is_file = isinstance(tool.config, FileUse)
-        digest, last = self._fingerprint(tool), self.last(tool)
+        digest, last = self._fingerprint(tool, paths), self.last(tool)
         maker, reasons = self.maker(tool), self.reasons(tool)
         status: Status = "new" if last is None else "changed"
         if self._holds(tool, digest.digest):
             status = "trusted"
-        asks = maker is not None or (self._asks_for(tool) and bool(reasons))
         touches = list(reasons) if is_file else [*may_touch(tool), *self._reasons.links(tool)]
         before = {} if last is None else last.shown.get("parts", {})
 
@@ -268,7 +272,7 @@ class ProjectTrust:
                     lines += self._step(part)
             return lines
 
-        waits = status != "trusted" and asks
+        waits = status != "trusted" and self._needs(tool)
         subject = subject_of(tool)
         return TrustSheet(tool, subject, digest, status, last, touches, reasons, maker, waits, manifest, code)
 
@@ -282,16 +286,17 @@ class ProjectTrust:
             yield from sheet.manifest()
             yield from self._texts.lines(part, sheet.digest, before, self._mask)
 
-    def sheets(self) -> tuple[list[TrustSheet], list[ToolcribError]]:
+    def sheets(self, *, whole: bool = True) -> tuple[list[TrustSheet], list[ToolcribError]]:
         """Return every tool, agent and workflow as it is shown, and the errors of all others.
 
-        Tools of bundles are not of the project; `sheet` shows one of them.
+        Tools of bundles are not of the project; `sheet` shows one of them. Without `whole` those that need no
+        trust are left out.
         """
-        sheets, errors = [], []
+        sheets, errors, paths = [], [], Paths()
         for tool in self.found():
             try:
-                if tool.source is not None:
-                    sheets.append(self.sheet(tool))
+                if tool.source is not None and (whole or self._needs(tool)):
+                    sheets.append(self.sheet(tool, paths))
             except ToolcribError as error:
                 errors.append(error)
         return sheets, errors

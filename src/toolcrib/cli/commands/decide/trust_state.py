@@ -53,7 +53,7 @@ class TrustState:
             self.waiting = [one for one in self.sheets if one.status != "trusted"]
         else:
             self.tools, self.servers = [], _sheets(project.servers)
-            self.sheets, self.errors = trust.sheets()
+            self.sheets, self.errors = trust.sheets(whole=not self.known)
             self.waiting = [one for one in self.sheets if one.waits or not self.known]
         self.settings_wait = not names and (not self.known or bool(self.settings and not self.trusted))
         """True if the settings are part of what the answer covers."""
@@ -235,7 +235,7 @@ class TrustState:
                 chosen.append(sheet)
         for server in self.offers:
             print_note("\n".join(server.whole()))
-            if choose(f"Trust server {server.name}?", "y", _ABOUT, refuse=NotTrusted) == "y":
+            if choose(f"Trust server {server.name}?", "y", "trust", refuse=NotTrusted) == "y":
                 servers.append(server)
         self.accept(chosen, servers, "terminal")
 
