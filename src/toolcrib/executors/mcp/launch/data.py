@@ -14,7 +14,6 @@ from toolcrib.sandbox.files.paths import Paths, within
 _DATA = (".db", ".db3", ".duckdb", ".jsonl", ".log", ".ndjson", ".sqlite", ".sqlite3")
 """Endings of files that programs write, often with others beside them, such as a journal."""
 _INSTEAD = "name a folder below the project's root, such as data, or state permissions.fs"
-_COMMITS = '; to commit to its git, state permissions: {"fs": {"read": ["."], "write": [".git"]}}'
 
 
 def data_named(
@@ -51,9 +50,7 @@ def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], 
     if not machine.is_inside(folder):
         return f"it is outside of the project; {_INSTEAD}"
     if parts == ["."]:
-        is_repository = not text.lower().endswith(_DATA) and paths.is_folder(f"{folder}/.git")
-        commits = _COMMITS if is_repository else ""
-        return f"the root stays read-only, as code and settings are in it; {_INSTEAD}{commits}"
+        return f"the root stays read-only, as code and settings are in it; {_INSTEAD}"
     if any(part.startswith(".") or part == "node_modules" for part in parts):
         return f"it is in a hidden folder or a folder of code; {_INSTEAD}"
     if any(within(one, folder) or within(folder, one) for one in code):
