@@ -135,6 +135,23 @@ def test_a_person_at_the_terminal_is_asked_about_a_tool_that_waits_and_its_call_
     assert toolcrib(crib, "run", "raw__hello").stdout == "hello\n"
 
 
+def test_a_lock_carries_the_definitions_of_servers_to_another_machine(crib: Crib, tmp_path: Path) -> None:
+    named(crib, "raw")
+    assert toolcrib(crib, "trust", "--yes").returncode == 0
+    locked = document(toolcrib(crib, "trust", "--lock", "--json"))["sha256"]
+    elsewhere = {**os.environ, "TOOLCRIB_DATA": str(tmp_path / "elsewhere")}
+
+    def there(*words: str) -> subprocess.CompletedProcess[str]:
+        return text(run([*words, "--root", str(crib.root)], crib.root, env=elsewhere))
+
+    assert there("trust", "--check").returncode == 5
+    assert there("trust", "--locked", locked).returncode == 0
+    assert there("trust", "--check").returncode == 0
+    assert there("run", "raw__hello").stdout == "hello\n"
+    crib.write("server.py", RAW.replace("Say hello.", "Say more.") + "\nmain()")
+    assert there("run", "raw__hello").returncode != 0
+
+
 ADDRESS = {"type": "object", "properties": {"url": {"type": "string"}}}
 WEB = json.dumps([{"name": "get", "description": "Get a page.", "inputSchema": ADDRESS}])
 
@@ -232,7 +249,9 @@ def test_a_folder_named_on_the_command_line_is_shown_and_written_after_one_answe
         return shown.stdout
 
     written("data/x.db")
-    assert "it may read ., write data (named on its command line or in its env), reach no host" in accept()
+    assert (
+        "  it may reach no host, write data (named on its command line or in its env), read .\n" in accept()
+    )
     assert "db  ready" in " ".join(toolcrib(crib, "servers", "list").stdout.split("   "))
     assert (crib.root / "data/x.db").read_text() == "xx"
     written("other/x.db")

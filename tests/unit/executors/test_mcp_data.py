@@ -98,14 +98,6 @@ def test_a_place_that_stays_read_only_is_named_with_the_reason(root: Path, line:
     assert expected is None or expected.replace("ROOT", str(root)) in found[0]
 
 
-def test_a_repository_among_the_arguments_is_said_to_need_a_permission_for_commits(root: Path) -> None:
-    commits = 'to commit to its git, state permissions: {"fs": {"read": ["."], "write": [".git"]}}'
-    assert spec_of(root, "serve .").unwritable[0].endswith(commits)
-    assert commits not in spec_of(root, "serve x.db").unwritable[0]
-    (root / ".git").rename(root / "moved")
-    assert commits not in spec_of(root, "serve .").unwritable[0]
-
-
 def test_a_variable_names_only_data_files(root: Path) -> None:
     env = {"FILE": f"{root}/data/memory.jsonl", "PYTHONPATH": "lib", "KEY": "settings/key.json"}
     assert data(root, "serve", env=env) == ["data"]

@@ -108,13 +108,18 @@ class Mounted:
         self._mount(self.live)
 
     @property
+    def is_unconfined(self) -> bool:
+        """True if it runs without a sandbox, with all rights of this user."""
+        return bool(unconfined_program(self.spec, str(self._servers.root)))
+
+    @property
     def waits_for_hosts(self) -> bool:
         """True if its tools take addresses, and nobody has decided yet which hosts it may reach."""
         return (
             self.spec.is_local
             and not self.spec.states_network
             and self.trust.network() is None
-            and not unconfined_program(self.spec, str(self._servers.root))
+            and not self.is_unconfined
             and any(map(takes_address, self.live.values()))
         )
 

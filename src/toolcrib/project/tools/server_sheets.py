@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from toolcrib.executors.mcp.process.local import OWN_PROGRAM
@@ -35,7 +36,7 @@ class ServerSheet:
     definitions: Mapping[str, Mapping[str, Any]]
     """Tool name here to the definition that the server sent last, for those that wait."""
     may: list[str]
-    """What its process may use, in words."""
+    """What its process may use, in words; what reaches out, writes or takes secrets comes first."""
     takes_addresses: bool
     """True if its tools take addresses, and nobody has decided which hosts it may reach."""
 
@@ -49,7 +50,7 @@ class ServerSheet:
         if self.new:
             tools = "1 new tool" if len(self.new) == 1 else f"{len(self.new)} new tools"
             yield cut(f"server {self.name}: {tools}: {folded(self.new)}")
-            yield cut(f"  {self.where}; may {self._briefly}")
+            yield cut(f"  may {self._briefly}")
         for number, (name, changes) in enumerate(self.changed.items()):
             if number < SHOWN:
                 yield cut(f"server {self.name}: {name} has changed: {'; '.join(changes)}")
@@ -67,12 +68,10 @@ class ServerSheet:
         """Return how to let a server whose tools take addresses reach hosts."""
         return f"  takes addresses, may reach no host; to allow some: toolcrib trust {self.name} --allow HOST"
 
-    def starts(self) -> str:
-        """Return what an answer means before the server has run."""
-        return cut(
-            f"your answer starts server {self.name} ({self.where}) and trusts the tools that it lists;"
-            f" it may {self._briefly}"
-        )
+    def starts(self) -> Iterator[str]:
+        """Yield what an answer means before the server has run."""
+        yield cut(f"your answer starts server {self.name} ({self.where}) and trusts the tools that it lists")
+        yield cut(f"  it may {self._briefly}")
 
     @property
     def _briefly(self) -> str:
@@ -95,24 +94,12 @@ class ServerSheet:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {
-            "name": self.name,
-            "where": self.where,
-            "known": self.known,
-            "new": list(self.new),
-            "changed": dict(self.changed),
-            "suspicious": dict(self.suspicious),
-            "definitions": dict(self.definitions),
-            "may": self.may,
-            "takes_addresses": self.takes_addresses,
-        }
+        return asdict(self)
 
 
 def server_sheet(mounted: Mounted) -> ServerSheet:
     """Return a server as it is shown."""
     findings = {name: mounted.suspicious(name) for name in mounted.waiting}
-    reach = reach_of(mounted.spec.permissions.network)
-    others = [line for line in mounted.grants() if not line.startswith("network")]
     return ServerSheet(
         mounted.spec.name,
         mounted.spec.where,
@@ -121,9 +108,22 @@ def server_sheet(mounted: Mounted) -> ServerSheet:
         {name: _changes(mounted, name) for name in mounted.waiting if name not in mounted.new},
         {name: why for name, why in findings.items() if why is not None},
         {name: mounted.definition(name) for name in mounted.waiting},
-        [*others, reach] if mounted.spec.is_local else [f"be called at {mounted.spec.where}"],
+        _may(mounted),
         mounted.waits_for_hosts,
     )
+
+
+def _may(mounted: Mounted) -> list[str]:
+    """Return what a server may use: what reaches out, writes or takes secrets comes first."""
+    spec, grants = mounted.spec, mounted.grants()
+    if not spec.is_local:
+        secrets = [f"get the secret {one.name}" for one in spec.permissions.secrets]
+        return [f"be called at {spec.where}", *secrets]
+    if mounted.is_unconfined:
+        return grants
+    others = [line for line in grants if not line.startswith("network")]
+    others.sort(key=lambda line: line.startswith("read "))
+    return [reach_of(spec.permissions.network), *others]
 
 
 def reach_of(network: Network) -> str:

@@ -21,7 +21,7 @@ from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
 from toolcrib.errors import ConfigError, NotTrusted
 from toolcrib.project import Project
-from toolcrib.project.tools.servers import Mounted
+from toolcrib.project.tools.mounted import Mounted
 from toolcrib.spec import CallEvent
 
 pytestmark = pytest.mark.timeout(120)
@@ -289,24 +289,20 @@ async def test_a_changed_list_is_followed_in_a_session(crib: Crib) -> None:
 
 async def test_a_server_that_announces_changes_without_end_is_listed_a_part_of_the_time(crib: Crib) -> None:
     restless = RAW + textwrap.dedent("""
-        lists = 0
         def definitions():
-            global lists
-            lists += 1
+            open("lists.txt", "a").write(f"{time.monotonic()}\\n")
             send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             time.sleep(0.02)
             return DEFINITIONS
-        def called(message):
-            return {"content": [{"type": "text", "text": json.dumps([lists, time.monotonic()])}]}
         main()
     """)
-    mount(crib, "raw", restless)
-    async with opened(crib) as project:
-        first = now = json.loads((await project.call("raw__hello")).unwrap())
-        while now[0] < first[0] + 5:
-            now = json.loads((await project.call("raw__hello")).unwrap())
+    mount(crib, "raw", restless, out="out")
+    lists = crib.root / "out" / "lists.txt"
+    async with opened(crib):
+        await until(lambda: len(lists.read_text().splitlines()) > 6)
+    times = [float(line) for line in lists.read_text().splitlines()]
     # Five lists have four pauses between them; load only makes them longer.
-    assert now[1] - first[1] > 4 * 9 * 0.02
+    assert times[6] - times[1] > 4 * 9 * 0.02
 
 
 async def test_a_definition_that_cannot_be_used_leaves_the_others(crib: Crib) -> None:
@@ -414,7 +410,7 @@ async def test_kill_9_of_ours_leaves_no_server(crib: Crib) -> None:
         import asyncio
         from toolcrib.project import Project
         async def main():
-            async with Project.open({str(crib.root)!r}) as project:
+            async with Project.open({str(crib.root)!r}, accept="all") as project:
                 await project.servers.ready(60)
                 print((await project.call("raw__hello")).unwrap(), flush=True)
                 await asyncio.sleep(600)

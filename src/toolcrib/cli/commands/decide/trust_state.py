@@ -133,8 +133,9 @@ class TrustState:
             yield cut(f"and {count(len(weak) - SHOWN, 'setting')} more: {', '.join(dict.fromkeys(rest))}")
         if self.settings_wait and (started := self._started()):
             yield cut(started)
-        starts = [self.servers[name].starts() for name in self.unseen]
-        yield from starts[:SHOWN]
+        starts = [self.servers[name] for name in self.unseen]
+        for one in starts[:SHOWN]:
+            yield from one.starts()
         if len(starts) > SHOWN:
             yield cut(
                 f"and starts and trusts {len(starts) - SHOWN} servers more: {', '.join(self.unseen[SHOWN:])}"

@@ -16,7 +16,6 @@ _DATA = (".db", ".db3", ".duckdb", ".jsonl", ".log", ".ndjson", ".sqlite", ".sql
 _RUNTIMES = ("bun", "deno", "dotnet", "go", "java", "ts-node", "tsx")
 """Further programs that run a script or archive named among their arguments."""
 _INSTEAD = "name a folder below the project's root, such as data, or state permissions.fs"
-_COMMITS = '; to commit to its git, state permissions: {"fs": {"read": ["."], "write": [".git"]}}'
 
 
 def data_named(
@@ -53,9 +52,7 @@ def _why_not(text: str, folder: str, machine: MachineView, code: Sequence[str], 
     if not machine.is_inside(folder):
         return f"it is outside of the project; {_INSTEAD}"
     if parts == ["."]:
-        is_repository = not text.lower().endswith(_DATA) and paths.is_folder(f"{folder}/.git")
-        commits = _COMMITS if is_repository else ""
-        return f"the root stays read-only, as code and settings are in it; {_INSTEAD}{commits}"
+        return f"the root stays read-only, as code and settings are in it; {_INSTEAD}"
     if any(part.startswith(".") or part == "node_modules" for part in parts):
         return f"it is in a hidden folder or a folder of code; {_INSTEAD}"
     if any(within(one, folder) or within(folder, one) for one in code):
