@@ -82,7 +82,7 @@ def client(crib: Crib) -> Iterator[Client]:
     project = crib.open()
     for name in ("secret", "http", "flood"):  # A person has looked at what reaches beyond the project.
         tool = project.get(name)
-        project.first_use.reviews.accept(tool, project.fingerprint(tool), "ann")
+        project.trust.trust(tool, "ann")
     crib.write(".toolcrib/tools/list/tool.yml", "- a\n")
     crib.write(".toolcrib/tools/deep/tool.yml", "[" * 200_000)
     crib.write(".toolcrib/tools/half/tool.yml", "name: half\ndescription: 'never clo")

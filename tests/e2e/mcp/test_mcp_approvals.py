@@ -302,7 +302,7 @@ async def test_what_meta_cannot_mean_is_an_error_of_the_request(crib: Crib, mode
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_approval_for_a_session_ends_with_the_connection(crib: Crib, mode: Mode) -> None:
-    crib.review("count")
+    crib.trust_tools("count")
     async with Client(server(crib), mode=mode) as client:
         assert code(await client.call_tool("count", CALL)) == "approval_required"
         await decided(crib, "approve", waiting(crib), "--scope", "session")
@@ -342,7 +342,7 @@ async def test_a_person_at_a_terminal_decides_and_the_agent_calls_again(crib: Cr
 
 async def test_a_token_narrows_what_a_client_sees_and_calls(crib: Crib) -> None:
     secret = Tokens(Vault(crib.root)).create("ci", ["invoke"], ("free",), owner="ann")
-    crib.review("free")
+    crib.trust_tools("free")
     async with Client(server(crib, TOOLCRIB_TOKEN=secret)) as client:
         listed = await client.list_tools()
         assert [tool.name for tool in listed.tools] == ["free"]
@@ -354,7 +354,7 @@ async def test_a_token_narrows_what_a_client_sees_and_calls(crib: Crib) -> None:
 async def test_a_revoked_token_ends_a_running_server_at_once(crib: Crib) -> None:
     tokens = Tokens(Vault(crib.root))
     secret = tokens.create("ci", ["invoke"], owner="ann")
-    crib.review("free")
+    crib.trust_tools("free")
     async with Client(server(crib, TOOLCRIB_TOKEN=secret)) as client:
         assert code(await client.call_tool("free", {"c": "true"})) is None
         assert len((await client.list_tools()).tools) > 1

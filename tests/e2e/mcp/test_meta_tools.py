@@ -167,7 +167,7 @@ async def test_tools_are_listed_found_and_called(crib: Crib, data: str) -> None:
     crib.shell("repo_scan", description="Look for open tasks")
     crib.shell("notify", description="Send a message")
     crib.write(".toolcrib/config.yml", "mcp: {max_listed: 1, pinned: [notify]}")
-    crib.review("repo_scan")
+    crib.trust_tools("repo_scan")
     async with client(crib) as agent:
         assert sorted(await names(agent)) == sorted([*META, "notify"])
         listed = json.loads(value(await agent.call_tool("tools_list", {})))
@@ -242,7 +242,7 @@ async def test_the_inner_call_is_held_to_all_that_holds_for_it_outright(crib: Cr
 async def test_a_token_reaches_no_more_through_a_meta_tool(crib: Crib, data: str) -> None:
     crib.shell("door")
     crib.shell("other")
-    crib.review("door", "other")
+    crib.trust_tools("door", "other")
     tools = ["door", "tool_*", "tools_*"]
     token = Tokens(Vault(crib.root)).create("bot", ["read", "invoke"], tools, owner="ann")
     async with client(crib, TOOLCRIB_TOKEN=token) as agent:
@@ -255,7 +255,7 @@ async def test_a_token_reaches_no_more_through_a_meta_tool(crib: Crib, data: str
 
 async def test_the_projects_own_tool_keeps_its_name(crib: Crib, data: str) -> None:
     crib.shell("tool_call")
-    crib.review("tool_call")
+    crib.trust_tools("tool_call")
     async with client(crib) as agent:
         assert value(await agent.call_tool("tool_call", {"c": "echo mine"})) == "mine\n"
         assert sorted(await names(agent)) == sorted(META)
@@ -268,7 +268,7 @@ async def test_the_pages_of_tools_and_ones_own_calls_are_resources(crib: Crib, d
     properties = {"name": {"type": "string"}}
     crib.tool("hello", "command", hello, properties, mcp={"icons": [icon]}, examples=[example])
     crib.tool("hidden", "command", {"entrypoint": "true"})
-    crib.review("hello")
+    crib.trust_tools("hello")
     tools = ["hello", "tool_page", "own_calls"]
     token = Tokens(Vault(crib.root)).create("bot", ["read", "invoke"], tools, owner="ann")
 
@@ -301,7 +301,7 @@ async def test_the_pages_of_tools_and_ones_own_calls_are_resources(crib: Crib, d
 
 async def test_a_long_text_as_a_resource_ends_with_how_to_read_on(crib: Crib, data: str) -> None:
     crib.shell("long")
-    crib.review("long")
+    crib.trust_tools("long")
     async with client(crib) as agent:
         cut = str(value(await agent.call_tool("long", {"c": "seq 20000"})))
         artifact = cut.rpartition("artifact_read with id=")[2].partition(" ")[0]
@@ -324,110 +324,54 @@ def far(crib: Crib, **more: Any) -> Path:
     return crib.shell("far", permissions={"env": ["LANG"]}, **more)
 
 
-def test_review_shows_asks_and_records(crib: Crib, data: str) -> None:
+def test_trust_shows_asks_and_records(crib: Crib, data: str) -> None:
+    assert cli(crib, "trust", "--yes").code == 0
     reader = {"args": ["-c", "echo ran"], "allow_code": False}
     folder = far(crib, config=reader)
     crib.shell("near", config=reader)
-    shown = cli(crib, "review", "--json")
-    (document,) = json.loads(shown.out)["tools"]
-    assert (document["name"], document["status"], document["accepted"]) == ("far", "new", False)
+    (document,) = json.loads(cli(crib, "trust", "--show", "--json").out)["tools"]
+    assert (document["name"], document["status"]) == ("far", "new")
     assert document["reasons"] == ["environment variable LANG"]
-    unasked = cli(crib, "review")
-    assert unasked.code == 5
+    assert cli(crib, "trust", "--check").code == 5
+    unasked = cli(crib, "trust", "--show", "far")
     assert "environment variable LANG" in unasked.out
-    assert document["digest"] in unasked.out
-    done = cli(crib, "review", "far", "--yes")
-    assert (done.code, "reviewed: far" in done.err) == (0, True)
-    assert "No tool of the project needs a review" in cli(crib, "review").err
+    assert document["digest"][:12] in unasked.out
+    assert cli(crib, "trust", "far", "--yes").code == 0
+    assert cli(crib, "trust", "--check").code == 0
     (folder / "tool.yml").write_text((folder / "tool.yml").read_text().replace("Does far.", "Does evil."))
-    changed = cli(crib, "review")
-    assert "changed since its last review" in changed.out
-    assert "changed since then: files/tool.yml, manifest" in changed.out
+    changed = cli(crib, "trust", "--show", "far")
+    assert "changed since it was trusted" in changed.out
     assert "Does evil" in changed.out
-    everything = json.loads(cli(crib, "review", "--all", "--json").out)["tools"]
-    assert {one["name"]: one["status"] for one in everything} == {"far": "changed", "near": "new"}
-    assert cli(crib, "review", "nope").code == 3
-    assert cli(crib, "review", "far", "--all").code == 2
-    assert crib.last().fields["scope"] == "review"
+    assert cli(crib, "trust", "nope").code == 3
 
 
-@pytest.mark.parametrize(("answer", "status"), [("y\r", "reviewed"), ("n\r", "new"), ("\r", "new")])
-def test_review_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: str) -> None:
+@pytest.mark.parametrize(("answer", "status"), [("y\r", "trusted"), ("n\r", "new"), ("\r", "new")])
+def test_trust_asks_at_a_terminal(crib: Crib, data: str, answer: str, status: str) -> None:
+    assert cli(crib, "trust", "--yes").code == 0
     far(crib, description="Does \u202e far")
-    with on_terminal(crib, "review", env={"TOOLCRIB_DATA": data}) as screen:
-        shown = screen.read_until("Mark far as reviewed? [y/N]")
+    with on_terminal(crib, "trust", env={"TOOLCRIB_DATA": data}) as screen:
+        shown = screen.read_until("[y/d/s/N]")
         screen.type(answer)
-        assert screen.end() == 0
+        assert screen.end() == (0 if status == "trusted" else 5)
     assert "\u202e" not in shown
     project = crib.open()
-    assert project.first_use.sheet(project.get("far")).review.status == status
+    assert project.trust.sheet(project.get("far")).status == status
 
 
-def test_an_approval_of_a_run_is_a_review_of_its_tool(crib: Crib, data: str) -> None:
+def test_an_approval_of_a_run_is_trust_in_its_tool(crib: Crib, data: str) -> None:
     assert cli(crib, "trust", "--yes").code == 0
     far(crib)
     first = cli(crib, "run", "far", "c=echo ran")
     assert (first.code, first.out) == (5, "")
-    assert "nobody has reviewed this tool" in first.err
+    assert "nobody has trusted this tool" in first.err
     agreed = cli(crib, "run", "far", "c=echo ran", "--approve")
     assert (agreed.code, agreed.out) == (0, "ran\n")
     assert cli(crib, "run", "far", "c=echo ran").out == "ran\n"
-    assert "No tool of the project needs a review" in cli(crib, "review").err
+    assert "Nothing waits for trust" in cli(crib, "trust").err
 
 
-def test_what_init_writes_is_reviewed(tmp_path: Path, data: str) -> None:
+def test_what_init_writes_is_trusted(tmp_path: Path, data: str) -> None:
     crib = Crib(tmp_path / "other")
     assert cli(crib, "init", str(tmp_path / "new"), "--examples").code == 0
     project = Project.open(tmp_path / "new")
-    standing = project.first_use.sheet(project.get("web_search")).review
-    assert standing.status == "reviewed"
-
-
-def test_lock_pins_checks_and_refuses(crib: Crib, data: str) -> None:
-    folder = crib.shell("one")
-    crib.shell("two")
-    assert cli(crib, "trust", "--yes").code == 0
-    assert cli(crib, "lock", "--check").code == 3
-    assert cli(crib, "lock").code == 0
-    before = (crib.root / "toolcrib.lock").read_bytes()
-    assert cli(crib, "lock").code == 0
-    assert (crib.root / "toolcrib.lock").read_bytes() == before
-    assert cli(crib, "lock", "--check").code == 0
-    (folder / "more.sh").write_text("x")
-    crib.shell("three")
-    found = cli(crib, "lock", "--check")
-    assert (found.code, found.out) == (1, "one: files/more.sh\nthree: not in the lock\n")
-    document = json.loads(cli(crib, "lock", "--check", "--json").out)
-    assert document["drift"][0] == {"tool": "one", "changed": ["files/more.sh"]}
-    ran = cli(crib, "run", "one", "c=echo ran")
-    assert (ran.code, ran.out) == (5, "")
-    assert "lock_drift" in ran.err
-    assert cli(crib, "run", "two", "c=echo ran").out == "ran\n"
-
-
-def test_review_shows_the_script_itself_and_then_what_has_changed_in_it(crib: Crib) -> None:
-    crib.write("bin/run.sh", "#!/bin/sh\necho one\necho key-0123456789 \x1b[2J\n", 0o755)
-    crib.write("out/x", "")
-    crib.tool("act", "command", {"entrypoint": "bin/run.sh"}, permissions={"fs": {"write": ["out"]}})
-    crib.python("def run():\n    return 1\n", "calc", permissions={"fs": {"write": ["out"]}})
-    crib.write(".toolcrib/tools/calc/data.bin", b"\x00\xff")
-    crib.write(".toolcrib/tools/calc/large.txt", "x" * 70_000)
-    secret = {"S": {"type": "string", "required": False}}
-    crib.shell("holds", permissions={"secrets": secret})
-    shown = plain(crib, "review", "--yes", env={"S": "key-0123456789"}).out
-    assert (
-        "  bin/run.sh:\n      1 | #!/bin/sh\n      2 | echo one\n      3 | echo ***S*** \\x1b[2J\n" in shown
-    )
-    assert "  .toolcrib/tools/calc/mod.py:\n      1 | def run():" in shown
-    assert "data.bin: 2 bytes that are not text" in shown
-    assert "large.txt: over 65,536 bytes or closed to tools, so it is not shown" in shown
-    crib.write("bin/run.sh", "#!/bin/sh\necho two\necho key-0123456789 \x1b[2J\n", 0o755)
-    shown = plain(crib, "review", env={"S": "key-0123456789"}).out
-    assert "--- reviewed/bin/run.sh" in shown
-    assert "  -echo one\n  +echo two\n" in shown
-    assert "key-0123456789" not in shown
-    assert "calc" not in shown
-    (tool,) = json.loads(plain(crib, "review", "--json", env={"S": "key-0123456789"}).out)["tools"]
-    assert tool["code"][0] == "--- reviewed/bin/run.sh"
-    assert "+echo two" in tool["code"]
-    assert "key-0123456789" not in str(tool)
+    assert project.trust.sheet(project.get("web_search")).status == "trusted"

@@ -59,21 +59,21 @@ def test_planted_code_does_not_run(crib: Crib, fs: dict[str, Any]) -> None:
     crib.write("out/x", "")
     tools(crib, fs)
     assert (crib.root / "shop/__pycache__").is_dir()
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     names = ("script", "root", "listed", "module", "own")
-    crib.review(*names)
+    crib.trust_tools(*names)
     assert {name: crib.call(name).unwrap() for name in names} == dict.fromkeys(names, "good")
 
 
 def test_planting_it_asks_nobody_again(crib: Crib) -> None:
-    crib.accept = "reviewed"
+    crib.accept = "trusted"
     crib.write("out/x", "")
     crib.write("shop/said.py", "SAID = 'good'\n")
     crib.write("shop/run.py", "from said import SAID\nprint(SAID, end='')\n")
     fs = {"read": ["shop"], "write": ["out"]}
     config = {"entrypoint": "python3", "args": ["shop/run.py"]}
     crib.tool("t", "command", config, permissions={"fs": fs}, outputs={"format": "text"})
-    crib.review("t")
+    crib.trust_tools("t")
     plant(crib.root / "shop/said.py")
     assert crib.call("t").unwrap() == "good"
     crib.write("shop/said.py", "SAID = 'evil'\n")

@@ -183,7 +183,7 @@ def test_too_much_code_is_refused_and_lint_names_the_folder(
     assert result.error is not None
     assert result.error.message == caught.value.message
     crib.tool("t", "command", {"entrypoint": "sh", "args": ["scripts/s.sh"]}, files=["scripts/lib"])
-    assert Digests(crib.root).of(crib.open().get("t"))
+    assert Digests(crib.root).of(crib.open().get("t")).digest
     assert lint(crib) == []
 
 

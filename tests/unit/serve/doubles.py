@@ -47,6 +47,9 @@ class MemoryCatalog:
             for listener in self.listeners:
                 listener()
 
+    def untrusted(self) -> int:
+        return 0
+
     def tools(self, caller: str = "local", identity: Caller | None = None) -> list[Tool]:
         self.listings += 1
         return [tool for tool in self.list if caller not in tool.tags]

@@ -35,7 +35,9 @@ def crib(crib: Crib) -> Crib:
 
 def write(crib: Crib, *, allow_code: bool = False, text: str = "one", **more: Any) -> None:
     """The manifest of `note`, whose grants are `read`, `write` and the others of `more`."""
-    permissions = {name: more.pop(name) for name in ("network", "secrets", "env") if name in more}
+    permissions: dict[str, Any] = {
+        name: more.pop(name) for name in ("network", "secrets", "env") if name in more
+    }
     permissions["fs"] = {"read": more.pop("read", ["src"]), "write": more.pop("write", ["out"])}
     block = {"entrypoint": "sh", "args": ["-c", f"echo {text} > out/note"], "allow_code": allow_code}
     more = {"permissions": permissions, "limits": LIMITS, **more}

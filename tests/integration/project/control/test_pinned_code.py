@@ -203,7 +203,8 @@ def test_a_folder_that_a_tool_names_under_files_is_part_of_its_digest(crib: Crib
     (crib.root / "out").mkdir()
     crib.write("shop/report.py", "SAID = 'good'\n")
     code = "from shop.report import SAID\ndef run():\n    return SAID\n"
-    named = {"permissions": {"fs": {"read": ["shop"], "write": ["out"]}}, "files": ["shop"]}
+    named: dict[str, Any] = {"permissions": {"fs": {"read": ["shop"], "write": ["out"]}}}
+    named["files"] = ["shop"]
     crib.python(code, **named)
     config = {"entrypoint": "python3", "args": ["-c", "from shop.report import SAID; print(SAID)"]}
     crib.tool("t", "command", config, outputs={"format": "text"}, **named)

@@ -79,7 +79,7 @@ def test_agents_and_workflows_are_named_as_such() -> None:
 
 
 def test_what_has_changed_and_what_an_agent_made_is_named() -> None:
-    last = Trusted("tool:old", "0" * 64, {"parts": {"manifest": "then"}}, by="ann")
+    last = Trusted("tool:old", "0" * 64, shown={"parts": {"manifest": "then"}}, by="ann")
     sheets = [sheet("old", "write .", last=last), sheet("new", "write .", maker="robot")]
     assert list(lines_of(sheets)) == [
         "2 command tools may write .: old, new (1 changed: manifest) (made by an agent: new)"

@@ -38,13 +38,13 @@ def test_what_is_new_is_shown_with_its_files_and_a_short_digest() -> None:
 
 def test_what_has_changed_names_the_parts_and_who_trusted_it() -> None:
     parts = {"manifest": "m", "files/run.sh": "other", "files/gone": "x"}
-    lines = list(sheet(Trusted("tool:t", "2" * 64, {"parts": parts}, by="ann"), "changed").lines())
+    lines = list(sheet(Trusted("tool:t", "2" * 64, shown={"parts": parts}, by="ann"), "changed").lines())
     assert "  last trusted by ann: 222222222222" in lines
     assert "  changed since then: files/gone, files/run.sh" in lines
 
 
 def test_what_is_trusted_shows_no_files() -> None:
-    last = Trusted("tool:t", "1" * 64, {"parts": {"manifest": "m", "files/run.sh": "r"}}, by="ann")
+    last = Trusted("tool:t", "1" * 64, shown={"parts": {"manifest": "m", "files/run.sh": "r"}}, by="ann")
     shown = sheet(last, "trusted")
     assert not any("|" in line for line in shown.lines())
     assert shown.as_dict()["diff"] == ""
