@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from toolcrib import __version__
 from toolcrib.core.bound import BoundTool
+from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ApprovalRequired, UsageError
+from toolcrib.executors.mcp.connections import Link
 from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
 from toolcrib.executors.mcp.executor import McpExecutor
 from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
 from toolcrib.executors.mcp.server import McpServer
-from toolcrib.guard import ServerTrust, Trusted, differences
+from toolcrib.guard import Ledger, ServerTrust, Trusted, differences
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.spec import ApprovalRule, McpExec, Network, Tool
-
-if TYPE_CHECKING:
-    from toolcrib.project.tools.servers import Servers
+from toolcrib.state import Vault
 
 _ALL_OF_IT = "the permission `network: host` of its server covers all of this machine's network"
 _MOST_WHY = 2_000
 """Characters of the reason why a tool waits."""
 
 
+class Host(Protocol):
+    """The servers of a project, as far as each one of them needs the others."""
+
+    vault: Vault
+    ledger: Ledger
+    root: Path
+    toolset: Toolset
+    timeout_ms: int
+    trusted: bool
+    whole: bool
+    owners: dict[str, Mounted]
+    mask: Callable[[str], str]
+    note: Callable[..., None]
+
+    def link(self, mounted: Mounted) -> Link:
+        """Return a new connection to this server."""
+
+
 class Mounted:
     """One server, and its tools in the project's toolset."""
 
-    def __init__(self, spec: ServerSpec, servers: Servers) -> None:
+    def __init__(self, spec: ServerSpec, servers: Host) -> None:
         self._servers = servers
         self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
         self._version = self.trust.version

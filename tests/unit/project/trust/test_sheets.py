@@ -54,10 +54,9 @@ def test_what_is_trusted_shows_no_files() -> None:
 def test_the_row_holds_what_was_shown_and_granted() -> None:
     row = sheet(approval=ApprovalRule(True, "it is dear")).row
     assert (row.subject, row.digest, row.bundle) == ("tool:t", "1" * 64, "project")
-    assert row.shown == {
-        "parts": {"manifest": "m", "files/run.sh": "r", "approval": "required"},
-        "manifest": "f" * 64,
-    }
+    assert row.source == "f" * 64
+    assert row.shown["parts"] == {"manifest": "m", "files/run.sh": "r", "approval": "required"}
+    assert set(row.shown["listed"]) == {"description", "input_schema", "output_schema"}
 
 
 def test_the_json_form() -> None:

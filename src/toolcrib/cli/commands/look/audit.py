@@ -110,7 +110,7 @@ def _print_valid(verdict: Verdict) -> None:
 @_store_option
 @project_options
 def tail_command(number: int, follow: bool, store: bool, root: str | None, as_json: bool) -> int:
-    """Show the last lines, and which calls are running or were interrupted.
+    """Show the last lines, and which calls still run or broke off.
 
     With --follow, --json prints one document for each line.
     """
