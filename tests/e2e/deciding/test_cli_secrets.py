@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 
 import pytest
@@ -58,7 +59,9 @@ def test_what_a_rule_denies_some_callers_is_pinned_and_its_secrets_are_listed(cr
     crib.write(".toolcrib/config.yml", "policy: {rules: [{effect: deny, tools: [sh], callers: [local]}]}\n")
     crib.trust()
     assert [one["name"] for one in cli(crib, "secrets", "check", "--json").document["secrets"]] == ["A"]
-    assert list(cli(crib, "lock", "--json").document["tools"]) == ["sh"]
+    assert cli(crib, "trust", "--yes").code == 0
+    assert cli(crib, "trust", "--lock").code == 0
+    assert list(json.loads((crib.root / "toolcrib.lock").read_text())["tools"]) == ["sh"]
 
 
 def test_a_short_value_is_warned_of(keyed: Crib) -> None:

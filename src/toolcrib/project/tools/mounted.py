@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,8 +39,12 @@ class Host(Protocol):
     trusted: bool
     whole: bool
     owners: dict[str, Mounted]
-    mask: Callable[[str], str]
-    note: Callable[..., None]
+
+    def mask(self, value: Any, /) -> Any:
+        """Return a value with secrets masked."""
+
+    def note(self, event: str, /, **fields: Any) -> None:
+        """Write a line of the audit log."""
 
     def link(self, mounted: Mounted) -> Link:
         """Return a new connection to this server."""
