@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
+from toolcrib.errors import StateUnavailable
 from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
@@ -264,9 +266,11 @@ class Project(DurableParts):
         return ApprovalService(approvals, self.get, self.trust, self.audit, self.redact, self.config)
 
     def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
-        # Without a database nothing waits, and to look must not make one.
+        # Without a database nothing waits, and to look must not make one. Trust counts also where the
+        # database cannot be reached now: the calls that wait there are looked at again when they are shown.
         if self._steps.store.exists:
-            self.approval_service.settle(rows, by, channel)
+            with suppress(StateUnavailable):
+                self.approval_service.settle(rows, by, channel)
 
     @property
     def elicitation(self) -> Elicitation | None:

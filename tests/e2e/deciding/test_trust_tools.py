@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands import PROGRAM, Forked, complete, run, text
+from tests.commands import PROGRAM, Forked, complete, decides, run, text
 from tests.conftest import need
 from tests.crib import Crib
 from tests.e2e.terminal import Terminal, terminal
@@ -271,7 +271,7 @@ def ci(origin: Crib, ann: Callable[..., Person]) -> Callable[..., Person]:
 
     def clone(name: str) -> Person:
         runner = ann(name)
-        runner.settings("decide_without_terminal: true\n")
+        runner.settings(decides(runner.root))
         return runner
 
     return clone
