@@ -24,6 +24,7 @@ name: first
 description: Ends at once.
 kind: command
 version: 1
+outputs: {format: text}
 exec:
   command: {entrypoint: "true"}
 permissions:
