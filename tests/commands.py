@@ -285,7 +285,10 @@ def decides(root: Path, *what: str) -> str:
 def _root(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> Path | None:
     """Return the root of the project that a command is about; None if there is none that can be opened."""
     named = words[words.index("--root") + 1] if "--root" in words[:-1] else env.get("TOOLCRIB_ROOT", ".")
-    start = (Path(cwd) / os.fsdecode(named)).resolve()
+    try:
+        start = (Path(cwd) / os.fsdecode(named)).resolve()
+    except (OSError, RuntimeError):  # A loop of links.
+        return None
     for folder in (start, *start.parents):
         with suppress(ToolcribError, OSError):
             return find(folder).root

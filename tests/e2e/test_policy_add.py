@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import decides
 from tests.crib import SH, Crib
 from tests.e2e.cli.test_cli import ENVIRONMENT, cli, on_terminal
 from toolcrib.cli.commands.decide.policy import with_rule
@@ -184,11 +185,13 @@ def test_a_keyring_of_the_settings_keeps_it(crib: Crib, tmp_path: Path) -> None:
     )
     crib.write(".toolcrib/config.yml", "secrets: {sources: [{keyring: {service: shop}}]}\n")
     crib.trust()
+    settings = tmp_path / "own.yml"
+    settings.write_text(decides(crib.root))
     block = "import sys; sys.modules['keyring'] = None; from toolcrib.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", block, "secrets", "set", "KEY"],
         cwd=crib.root,
-        env=ENVIRONMENT | {"PATH": f"{tool.parent}:{os.environ['PATH']}"},
+        env=ENVIRONMENT | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "TOOLCRIB_CONFIG": str(settings)},
         input=VALUE,
         text=True,
         capture_output=True,

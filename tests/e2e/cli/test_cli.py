@@ -17,7 +17,7 @@ import pytest
 
 from tests.commands import PROGRAM, Forked, accept_before, decide_before, run
 from tests.conftest import need
-from tests.crib import SH, Crib
+from tests.crib import SH, Crib, accept
 from tests.e2e.terminal import Terminal, terminal
 from tests.integration.sandbox.ground import eventually, processes_with
 from toolcrib import __version__
@@ -490,6 +490,7 @@ def test_a_list_fits_the_terminal_and_is_whole(files: Crib, columns: int) -> Non
     folder = files.tool("a-rather-long-name-for-a-tool", "file", {"action": "read", "path": "f"})
     manifest = json.loads((folder / "tool.yml").read_text())
     (folder / "tool.yml").write_text(json.dumps(manifest | {"description": text}))
+    accept(files.root)
     with on_terminal(files, "list", columns=columns) as screen:
         assert screen.end() == 0
         lines = screen.text.splitlines()
@@ -504,6 +505,7 @@ def test_nothing_of_the_working_folder_is_imported(crib: Crib) -> None:
     for name in ("sqlite3", "yaml", "click", "csv", "difflib", "resource", "tarfile"):
         crib.write(f"{name}.py", "raise SystemExit('imported from the project')")
     crib.shell()
+    accept(crib.root)
     command = [sys.executable, "-m", "toolcrib", "list"]
     done = subprocess.run(command, cwd=crib.root, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -118,13 +118,14 @@ def test_a_changed_server_is_not_started_at_any_interface(
     assert all("hello" in one for one in answers(person, "raw__hello"))
     (person.root / "s.sh").write_text("touch /tmp/x; exec python3 servers/s.py # other\n")
     assert "has changed: s.sh" in person.run("trust", "--show").stdout
-    if accepted_by == "lock":  # Trust alone does not bring it past the lock.
-        assert person.run("trust", "--yes").returncode == 0
+    if accepted_by == "lock":  # Trust alone does not bring it past the lock: the server does not start.
+        assert person.run("trust", "--yes").returncode == 1
     for one in answers(person, "raw__hello"):
         assert '"text": "hello"' not in one
         assert "not_trusted" in one or "lock_drift" in one, one
-    assert person.run("trust", "--yes").returncode == 0
+    assert person.run("trust", "--yes").returncode == 1
     assert person.run("trust", "--lock").returncode == 0
+    assert person.run("trust", "--yes").returncode == 0
     assert all("hello" in one for one in answers(person, "raw__hello"))
 
 

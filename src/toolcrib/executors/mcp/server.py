@@ -15,7 +15,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from toolcrib.errors import CapabilityMissing, InputRequired, ToolcribError, ToolFailed, ToolUnavailable
+from toolcrib.errors import (
+    CapabilityMissing,
+    DeniedError,
+    InputRequired,
+    ToolcribError,
+    ToolFailed,
+    ToolUnavailable,
+)
 from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, connected
 from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, as_json, fetch, resource_uri
 from toolcrib.executors.mcp.outcomes import outcome_of
@@ -342,6 +349,8 @@ class McpServer:
         if isinstance(origin, ToolcribError):
             reason, hint = origin.message, origin.hint or hint
             details |= {"cause": origin.code}
+        if isinstance(origin, DeniedError):  # It was refused, so to try again does not help.
+            return type(origin)(f"the MCP server {name} is not started: {reason}", hint=hint, details=details)
         if stderr:
             details["stderr"] = stderr
             reason += f". It wrote: {summary(stderr)[:300]}"
