@@ -96,8 +96,16 @@ def _meet(place: str, grant: str) -> bool:
 def code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[str]:
     """Return the places at or below which the code of a tool may lie, and where links lead to now.
 
-    Those that are closed to all tools are left out.
+    Those that are closed to all tools are left out. Of a place that cannot be looked at the root of all is
+    returned: it may be anywhere.
     """
+    try:
+        return _code_places(start, manifest, root, paths)
+    except ToolcribError:
+        return ["/"]
+
+
+def _code_places(start: Start, manifest: str, root: Path, paths: Paths) -> list[str]:
     named = places_of(start, str(root), os.path.dirname(manifest))
     found = dict.fromkeys(named)
     for place in (manifest, *named):

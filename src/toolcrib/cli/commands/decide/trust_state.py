@@ -127,7 +127,8 @@ class TrustState:
         from toolcrib.project.trust.groups import SHOWN, cut, lines_of
 
         weak = [self._weak_line(one) for one in self.settings] if self.settings_wait else []
-        yield from (cut(line) for line in weak[:SHOWN])
+        # Whole: what a setting starts must not be hidden behind a long text.
+        yield from (one_line(line) for line in weak[:SHOWN])
         if len(weak) > SHOWN:
             rest = (one.name for one in self.settings[SHOWN:])
             yield cut(f"and {count(len(weak) - SHOWN, 'setting')} more: {', '.join(dict.fromkeys(rest))}")

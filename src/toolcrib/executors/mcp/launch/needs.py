@@ -44,9 +44,11 @@ def launch_of(launch: Launch, machine: MachineView) -> tuple[Launch, tuple[str, 
 
 
 def scripts_outside(launch: Launch, machine: MachineView) -> list[str]:
-    """Return the scripts outside of the project that a command line names, by their endings."""
-    named = (machine.absolute(word, launch.cwd) for word in launch.argv[1:] if word.endswith(_CODE))
-    return [path for path in named if os.path.isfile(path) and not machine.is_inside(os.path.realpath(path))]
+    """Return the scripts outside of the project that a command line names, by the endings of their files."""
+    named = (machine.absolute(word, launch.cwd) for word in launch.argv[1:])
+    # By the real path: a package's program is often a link without an ending.
+    real = {path: os.path.realpath(path) for path in named if os.path.isfile(path)}
+    return [path for path, at in real.items() if at.endswith(_CODE) and not machine.is_inside(at)]
 
 
 class _Finder:
