@@ -171,6 +171,11 @@ def run(script: str, folder: Path, where: str) -> str:
     environment["TOOLCRIB_DATA"] = f"{folder}-data"
     programs = (shared_server().program().parent, Path(sys.executable).parent)
     environment["PATH"] = ":".join((*map(str, programs), environment.get("PATH", os.defpath)))
+    # The reader's own decisions, of which nobody types the answers here; `old` is a second project of a page.
+    projects = [str((folder / name).resolve()) for name in (".", "old")]
+    allowed = [{"what": ["trust", "approve", "token"], "where": projects}]
+    environment["TOOLCRIB_CONFIG"] = f"{folder}-config.yml"
+    Path(environment["TOOLCRIB_CONFIG"]).write_text(json.dumps({"decide_without_terminal": allowed}))
     if not where.startswith("security"):  # That page shows the questions; elsewhere the reader has answered.
         with suppress(ToolcribError):
             accept(find(folder).root, Path(f"{folder}-data"))
