@@ -15,7 +15,7 @@ import uvicorn
 
 from tests.crib import Crib
 from toolcrib.guard import Ledger
-from toolcrib.project import load_config
+from toolcrib.project import Project, load_config
 from toolcrib.project.trust.trust import settings_rows
 from toolcrib.state import Vault
 
@@ -164,6 +164,14 @@ def trust(root: Path) -> None:
     """Trust the settings as they are."""
     config = load_config(root / ".toolcrib" / "config.yml", root)
     Ledger(Vault(root)).accept(settings_rows(config), "tester", "program")
+
+
+async def trust_offered(root: Path) -> None:
+    """Start the servers, and trust all that they offer."""
+    async with Project.open(root) as project:
+        assert project.servers is not None
+        await project.servers.ready(60)
+        project.trust.accept("tester", more=[one.row() for one in project.servers.mounted.values()])
 
 
 class Served:

@@ -43,7 +43,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     (
         {"python": {"module": "away", "function": "run"}},
         {},
-        "",
+        "`away.py` is in the project's root",
         "away.py exists, but the tool may not read it: add it to permissions.fs.read",
     ),
     (

@@ -80,7 +80,7 @@ _WAIT = {
 }
 _WORKFLOW = _object("name", name=_text("The workflow's name."), inputs=_map("Its inputs."), wait_s=_WAIT)
 _MAKES_AGENT = (
-    "Make a new agent. A person reviews it before its first run. Its tools may have no more permissions than"
+    "Make a new agent. A person has to trust it before its first run. Its tools may have no more permissions than"
     " this project allows to tools that agents make."
 )
 _AGENT = {
@@ -220,7 +220,7 @@ class McpCatalog:
         creator = ctx.caller.removeprefix("mcp:")
         made = await run_in_thread(lambda: create_agent(self._project, name, definition, creator))
         path = (self._project.place.agents / f"{name}.yml").relative_to(self._project.root)
-        return {"name": made.name, "path": str(path), "review": "a person has to review it before it runs"}
+        return {"name": made.name, "path": str(path), "trust": "a person has to trust it before it runs"}
 
     async def _create(self, ctx: Context, name: str, definition: dict[str, Any]) -> dict[str, Any]:
         project = self._project

@@ -153,7 +153,7 @@ def test_what_takes_long_shows_so_on_a_terminal(folder: Path) -> None:
     manifest.write_text(manifest.read_text() + "examples: [{description: Nap, params: {}}]\n")
     servers = {"slow": {"command": "sleep", "args": ["600"]}}
     (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    assert cli(folder, "trust", "--yes").code == 0
+    assert cli(folder, "trust", "--yes", "--wait", "1").code == 1  # The server does not start.
     program = "import time\nfrom toolcrib import Toolset\ntools = Toolset()\n@tools.tool\n"
     (folder / "app.py").write_text(program + "def nap():\n    'Nap.'\n    time.sleep(600)\n")
     with socket.create_server(("127.0.0.1", 0)) as silent:

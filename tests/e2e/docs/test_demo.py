@@ -38,5 +38,5 @@ def test_two_demos_at_once_run_one_after_the_other_and_show_each_step() -> None:
         assert "$.query is required" in shown
         assert shown.count("stopped (") == 3
         assert "GOT THROUGH" not in shown
-        assert "the log is whole: 11 lines" in shown
+        assert "the log is whole: 12 lines" in shown
         assert '"mcpServers"' in shown

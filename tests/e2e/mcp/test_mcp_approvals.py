@@ -229,8 +229,8 @@ async def test_a_call_that_waits_is_pending_with_its_id_and_nothing_tells_how_to
             told = result.structured_content or {}
             assert (told["status"], told["error"]["code"]) == ("pending", "approval_required")
             assert told["approval"] == waiting(crib)
-            assert "A person has been asked" in str(result.content)
-            assert not re.search("toolcrib (approvals|run|review)|--approve|--yes", result.model_dump_json())
+            assert "A person has to accept it: toolcrib trust count" in str(result.content)
+            assert not re.search("toolcrib (approvals|run)|--approve|--yes", result.model_dump_json())
     assert (crib.root / "count").read_text() == ""
     assert crib.audit()[0].event == "TOOL_WAITS"
 

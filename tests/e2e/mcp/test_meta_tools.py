@@ -93,7 +93,7 @@ async def test_an_agent_makes_a_tool_a_person_agrees_and_it_runs(
             "approval": {"required": True, "reason": "Made by the agent claude"},
             "warnings": [],
         }
-        assert "hello" in await names(agent)
+        assert "hello" not in await names(agent), "nobody has trusted it yet"
         first = error(await agent.call_tool(call, {"name": "hello"}))
         assert (first["code"], "claude" in first["message"]) == ("approval_required", True)
         done = cli(crib, "approvals", "approve", first["details"]["approval"], "--yes")
@@ -125,13 +125,13 @@ async def test_an_agent_makes_an_agent_a_person_agrees_and_it_gets_tasks(tmp_pat
         assert json.loads(value(made)) == {
             "name": "helper",
             "path": ".glee/agents/helper.yml",
-            "review": "a person has to review it before it runs",
+            "trust": "a person has to trust it before it runs",
         }
         refused = error(await agent.call_tool("glee_task", {"prompt": "Write tests"}))
         assert refused["code"] == "approval_required"
         assert "which the agent claude made" in refused["message"]
-        done = cli(crib, "review", "--yes")
-        assert (done.code, "created by the agent claude" in done.out) == (0, True), done
+        done = cli(crib, "trust", "--yes")
+        assert (done.code, "(made by an agent: agent:helper)" in done.out) == (0, True), done
         first = json.loads(value(await agent.call_tool("glee_task", {"prompt": "Write tests"})))
         assert (first["agent"], first["answer"], first["log"]) == ("helper", "Write tests!", None)
         more = {"prompt": "And run them", "session": first["session"]}

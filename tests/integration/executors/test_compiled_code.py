@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
-from tests.mcp_servers import RAW, write
+from tests.mcp_servers import RAW, trust_offered, write
 from toolcrib import Project
 from toolcrib.executors.workspace.workspace import SYSTEM_PATH
 
@@ -89,5 +89,6 @@ async def test_a_server_does_not_run_it(crib: Crib) -> None:
     server = {"command": "python3", "args": ["servers/s.py"], "permissions": {"fs": {"read": ["."]}}}
     write(crib, {"raw": server})
     crib.trust()
+    await trust_offered(crib.root)
     async with Project.open(crib.root) as project:
         assert (await project.call("raw__hello")).unwrap() == "hello"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crib import Crib
+from tests.crib import Crib, accept
 
 NEEDLESS = ("toolcrib.egress", "toolcrib.runs", "toolcrib.sandbox.job", "toolcrib.search")
 SCRIPT = """
@@ -34,6 +34,7 @@ def test_the_first_list_loads_only_what_it_needs(most: int, tmp_path: Path) -> N
     crib.tool("get", "file", {"action": "read", "path": "f"}, permissions={"fs": {"read": ["f"]}})
     crib.tool("wrong", "file", {"action": "read", "path": "${nobody}"})
     crib.write(".toolcrib/config.yml", f"mcp: {{max_listed: {most}}}")
+    accept(crib.root, tmp_path / "data")
     words = [sys.executable, "-c", SCRIPT, str(crib.root), str(tmp_path / "data"), *NEEDLESS]
     subprocess.run(words, capture_output=True, timeout=60, check=True)  # writes the cache
     found = json.loads(subprocess.run(words, capture_output=True, timeout=60, check=True).stdout)

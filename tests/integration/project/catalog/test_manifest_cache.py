@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.crib import Crib
+from tests.crib import Crib, accept
 from toolcrib import Project
 from toolcrib.errors import ManifestError
 from toolcrib.manifest import check_tool
@@ -199,6 +199,7 @@ def test_mcp_clients_get_the_same_lists_from_the_next_start(
     crib: Crib, made: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_forms(crib)
+    accept(crib.root)
     with monkeypatch.context() as without:
         for name in ("TOOLCRIB_CACHE", "XDG_CACHE_HOME"):
             without.setenv(name, "/proc/nowhere")

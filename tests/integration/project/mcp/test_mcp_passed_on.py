@@ -17,7 +17,7 @@ from mcp import MCPError, StdioServerParameters
 from mcp.client import Client as McpClient
 
 from tests.crib import Crib
-from tests.mcp_servers import RAW, mount
+from tests.mcp_servers import RAW, mount, trust_offered
 from toolcrib.errors import CapabilityMissing, InputRequired
 from toolcrib.project import McpCatalog, Project
 from toolcrib.serve.mcp.connection import Connection
@@ -282,6 +282,7 @@ async def mounted(client: McpClient) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_arguments_are_completed_by_the_server_they_belong_to(crib: Crib, mode: Any) -> None:
     mount(crib, "raw", COMPLETING)
+    await trust_offered(crib.root)
     async with McpClient(served(crib), mode=mode) as client:
         await mounted(client)
         prompt = mcp_types.PromptReference(name="raw__review")
@@ -313,6 +314,7 @@ TEMPLATES = RAW + textwrap.dedent("""
 
 async def test_resource_templates_have_every_form_of_their_standard(crib: Crib) -> None:
     mount(crib, "raw", TEMPLATES)
+    await trust_offered(crib.root)
     async with McpClient(served(crib)) as client:
         await mounted(client)
         listed = (await client.list_resource_templates()).resource_templates
