@@ -28,8 +28,8 @@ _FINDS = (
     "Find tools by what they should do, in a few words or a sentence; gives the best few, with input schemas."
 )
 _MAKES = (
-    "Make a new tool. A person reviews it before its first call and approves each call. It may ask for no"
-    " more than this project allows to tools that agents make."
+    "Make a new tool. A person has to trust it before its first call and approves each call. It may ask for"
+    " no more than this project allows to tools that agents make."
 )
 
 
@@ -80,8 +80,8 @@ _WAIT = {
 }
 _WORKFLOW = _object("name", name=_text("The workflow's name."), inputs=_map("Its inputs."), wait_s=_WAIT)
 _MAKES_AGENT = (
-    "Make a new agent. A person has to trust it before its first run. Its tools may have no more permissions than"
-    " this project allows to tools that agents make."
+    "Make a new agent. A person has to trust it before its first run. Its tools may have no more permissions"
+    " than this project allows to tools that agents make."
 )
 _AGENT = {
     "type": "object",

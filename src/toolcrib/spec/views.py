@@ -69,7 +69,7 @@ def pending_error(result: Result) -> ToolcribError:
         details["call_id"] = result.call_id
     why = f": {details['reason']}" if details.get("reason") else ""
     message = f"the call waits for a person's approval{why}"
-    return ApprovalRequired(message, hint=HINT_ASKED, details=details)
+    return ApprovalRequired(message, hint=details.pop("hint", HINT_ASKED), details=details)
 
 
 def artifact_of(result: Result) -> str | None:

@@ -35,7 +35,7 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 6"
+_FORM = "toolcrib manifests 7"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -59,6 +59,8 @@ class CheckResult(NamedTuple):
 
     warned: bool
     """True if there were warnings."""
+    reads: list[str] | None
+    """Paths that it may read, where that is all that it may; else None."""
     wide: list[str]
     """Permissions that cover too much, so that calls need approval."""
 
@@ -189,16 +191,16 @@ class ManifestCache:
             return None
         return CheckResult(*entry[6])
 
-    def listed(self, marks: Mapping[str, Mark]) -> dict[str, tuple[memoryview, str]]:
+    def listed(self, marks: Mapping[str, Mark]) -> dict[str, tuple[memoryview, str, list[str] | None]]:
         """Return by name what `add_check` was given for the tools that still have these marks.
 
-        Each comes with the SHA-256 of its manifest in hex.
+        Each comes with the SHA-256 of its manifest in hex, and with `CheckResult.reads`.
         """
         listed = self._stored.listed()
         with uncollected():
             return {
-                name: (entry, manifest)
-                for name, (mark, *_, manifest, (begin, end)) in self._stored.entries.items()
+                name: (entry, manifest, None if checked is None else CheckResult(*checked).reads)
+                for name, (mark, *_, checked, manifest, (begin, end)) in self._stored.entries.items()
                 if marks.get(name) == mark and (entry := listed[begin:end])
             }
 

@@ -158,12 +158,7 @@ class ProjectCatalog:
             return {tool.name: tool for tool in self.tools(caller, identity)}
         if self.bundles.exist:
             self.bundles.stored.ready_all()
-        trust = self._steps.trust
-        kept = {
-            name: entry
-            for name, (entry, sha256) in self.registry.kept_entries().items()
-            if trust.settled(name, sha256)
-        }
+        trust, kept = self._steps.trust, self._kept()
         self.registry.check_all(but=kept)
         found: dict[str, Tool | memoryview] = {}
         for name in self._names():
@@ -171,13 +166,23 @@ class ProjectCatalog:
                 found[name] = one
         return found
 
+    def _kept(self) -> dict[str, memoryview]:
+        """Return the kept entries in MCP's list of tools that a model may read as they are."""
+        settled = self._steps.trust.settled
+        kept = self.registry.kept_entries().items()
+        return {name: entry for name, (entry, sha256, reads) in kept if settled(name, sha256, reads)}
+
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.
 
         Of a large catalog only as many as are looked at quickly.
         """
-        trust, known = self._steps.trust, self._steps.trust.ledger.known()
-        names = [name for name in self.toolset.names if (f"tool:{name}", "project") not in known]
+        trust, known, kept = self._steps.trust, self._steps.trust.ledger.known(), self._kept()
+        names = [
+            name
+            for name in self.toolset.names
+            if name not in kept and (f"tool:{name}", "project") not in known
+        ]
         found = 0
         for name in names[:_MOST_COUNTED]:
             with suppress(ToolcribError):

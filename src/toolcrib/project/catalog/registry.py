@@ -32,6 +32,7 @@ from toolcrib.manifest import (
 )
 from toolcrib.project.integrity.programs import code_places
 from toolcrib.project.root import Place
+from toolcrib.project.trust.reasons import only_reads
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.schema.providers import entry_to_keep
 from toolcrib.spec import ApprovalRule, Tool
@@ -274,10 +275,10 @@ class ToolRegistry:
         external = (one for _, broken in self._external_findings.values() for one in broken.get(name, ()))
         return [finding for finding in (*self._found.get(name, ()), *external) if finding.is_error]
 
-    def kept_entries(self) -> dict[str, tuple[memoryview, str]]:
+    def kept_entries(self) -> dict[str, tuple[memoryview, str, list[str] | None]]:
         """Return by name the entries in MCP's list that are kept of tools that nobody has used yet.
 
-        Each comes with the SHA-256 of its manifest.
+        Each comes with the SHA-256 of its manifest, and with what it reads where that is all that it may.
         """
         lazy = (name for name, bound in self.unchecked.items() if isinstance(bound, _LazyBoundTool))
         return self._cache.listed({name: self.marks[name] for name in lazy})
@@ -313,7 +314,7 @@ class ToolRegistry:
             if any(finding.is_error for finding in found):
                 self._refuse(name, check_tool(tool) or found)
                 return
-            result = CheckResult(bool(found), _wide(found))
+            result = CheckResult(bool(found), only_reads(tool, self.place.root), _wide(found))
         if result.warned:
             self._warned[name] = bound
         _widen(bound, result.wide)

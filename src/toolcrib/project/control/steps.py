@@ -352,7 +352,7 @@ def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
     error.details.update(_details(approval))
     if approval.rule == TRUST:
         error.message = f"{approval.tool} waits for trust: {approval.reason}"
-        error.hint = f"A person has to accept it: toolcrib trust {approval.tool}"
+        error.hint = error.details.pop("hint")
     if approval.status in ("expired", "void"):
         why = "nobody decided in time" if approval.status == "expired" else "the tool has changed meanwhile"
         error.message = f"{approval.tool} was not approved: {why}"
@@ -362,4 +362,7 @@ def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
 
 def _details(approval: Approval) -> dict[str, Any]:
     found = approval.as_dict()
-    return {"approval": approval.id, **{name: found[name] for name in ("status", "reason", "expires_at")}}
+    details = {"approval": approval.id, **{name: found[name] for name in ("status", "reason", "expires_at")}}
+    if approval.rule == TRUST:
+        details["hint"] = f"A person has to accept it: toolcrib trust {approval.tool}"
+    return details

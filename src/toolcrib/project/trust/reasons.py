@@ -24,6 +24,21 @@ def subject_of(tool: Tool) -> str:
     return tool.name if isinstance(tool.config, FileUse) else f"tool:{tool.name}"
 
 
+def only_reads(tool: Tool, root: Path) -> list[str] | None:
+    """Return the paths that a tool may read, if that is all that it may do; None for any other tool."""
+    acts = any(line.startswith(_EFFECTS) for line in may_touch(tool))
+    return None if acts or any(opened(tool, root)) or any(_limits(tool)) else list(tool.permissions.read)
+
+
+def _limits(tool: Tool) -> Iterator[str]:
+    """Yield what a tool may use beyond the limits of others, in words."""
+    if tool.retry is not None and tool.retry.max_attempts > ATTEMPTS:
+        yield f"run {tool.retry.max_attempts} times (retry.max_attempts)"
+    for name, most in DEFAULTS.items():
+        if (getattr(tool.limits, name) or 0) > most:
+            yield f"use more than other tools (limits.{name})"
+
+
 class Reasons:
     """Why the tools of one project need trust. `find` returns the tool of a name."""
 
@@ -51,21 +66,24 @@ class Reasons:
         paths += [("run", path) for _, path in opened(tool, Path(self._root))]
         yield from (f"{access} {path}" for access, path in paths if not self._inside(path))
         yield from self.links(tool)
-        if tool.retry is not None and tool.retry.max_attempts > ATTEMPTS:
-            yield f"run {tool.retry.max_attempts} times (retry.max_attempts)"
-        for name, most in DEFAULTS.items():
-            if (getattr(tool.limits, name) or 0) > most:
-                yield f"use more than other tools (limits.{name})"
+        yield from _limits(tool)
         # To drop the approval of each call weakens a tool as much as a new permission.
         last = None if tool.approval.required else self._ledger.last(subject_of(tool), tool.bundle)
         if last is not None and "approval" in last.shown.get("parts", ()):
             yield "run without the approval of each call that it needed before"
 
+    def of_paths(self, read: tuple[str, ...]) -> list[str]:
+        """Return why these paths to read need trust: they lie outside of the project, or are links."""
+        return [*(f"read {path}" for path in read if not self._inside(path)), *self._links(read)]
+
     def links(self, tool: Tool) -> list[str]:
         """Return the grants that pass through a symbolic link, in words. Trust pins where each leads."""
-        root, permissions = self._root, tool.permissions
+        return self._links((*tool.permissions.read, *tool.permissions.write))
+
+    def _links(self, paths: tuple[str, ...]) -> list[str]:
+        root = self._root
         found = []
-        for path in dict.fromkeys((*permissions.read, *permissions.write)):
+        for path in dict.fromkeys(paths):
             written = os.path.normpath(os.path.join(root, path))
             real = os.path.realpath(written)
             if real != written:

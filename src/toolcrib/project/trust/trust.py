@@ -241,9 +241,18 @@ class ProjectTrust:
             output=replace(tool.output, schema=listed["output_schema"]),
         )
 
-    def settled(self, name: str, sha256: str) -> bool:
-        """Return True if a tool of the project with this manifest is offered as it is."""
-        return self.given and self.ledger.known().get((f"tool:{name}", "project")) == sha256
+    def settled(self, name: str, sha256: str, reads: list[str] | None) -> bool:
+        """Return True if a tool of the project is offered as it is, without a look at the whole of it.
+
+        It has a manifest with this digest; `reads` is what it reads, where that is all that it may.
+        """
+        if not self.given:
+            return False
+        known = self.ledger.known().get((f"tool:{name}", "project"))
+        if known is not None:
+            return known == sha256
+        is_quiet = reads is not None and not self._reasons.of_paths(tuple(reads))
+        return is_quiet and name not in self.ledger.makers()
 
     # -- what waits ----------------------------------------------------------------------------------
 
