@@ -36,7 +36,7 @@ def lines_of(sheets: Sequence[TrustSheet]) -> Iterator[str]:
     quiet = [one for one in sheets if not one.reasons]
     if quiet:
         reads = "only reads" if len(quiet) == 1 else "only read"
-        yield cut(f"{_counted(quiet)} {reads} in the project: {folded(_names(quiet))}")
+        yield cut(f"{_counted(quiet)} {reads} in the project{_which(quiet)}")
 
 
 def folded(parts: Iterable[str], most: int = SHOWN) -> str:

@@ -329,6 +329,8 @@ class ProjectTrust:
         rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
         if self.servers is not None:
             rows += self.servers.rows(one.tool.name for one in sheets if one.tool.kind == "mcp")
+        if not rows:
+            return
         subjects = [row.subject for row in rows]
         # The log comes first: if it cannot be written, this raises and nothing is trusted.
         digests = {"digest": rows[0].digest} if len(rows) == 1 else {}

@@ -356,6 +356,7 @@ BY_URL = RAW + textwrap.dedent("""
 
 async def test_elicitation_by_url_and_its_end_reach_the_client(crib: Crib) -> None:
     mount(crib, "raw", BY_URL.replace('"Method not found"', '"no such prompt", "data": {"why": "gone"}'))
+    await trust_offered(crib.root)
     asked, completed = [], []
 
     async def elicit(_: Any, params: Any) -> mcp_types.ElicitResult:
