@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -36,7 +37,7 @@ INITIALIZE = {
     "capabilities": {},
     "clientInfo": {"name": "bench", "version": "1"},
 }
-ASKED = [
+ASKED: list[dict[str, Any]] = [
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
     {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
