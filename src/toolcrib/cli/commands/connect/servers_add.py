@@ -13,7 +13,6 @@ import click
 
 from toolcrib.cli.commands.decide.trust_servers import (
     WAIT_S,
-    download,
     network_of,
     require_client,
     trust_listed,
@@ -53,7 +52,7 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
-    from toolcrib.executors.mcp.process.local import missing_package, unconfined_program
+    from toolcrib.executors.mcp.process.local import lacking, unconfined_program
     from toolcrib.project import Project
 
     require_client()
@@ -79,13 +78,11 @@ def add_command(
     if not as_json:
         for line in _shown(spec, project.root):
             print_result(one_line(line))
+    lacking(spec, str(project.root))  # Raises for a launcher that cannot be replaced.
     program = unconfined_program(spec, str(project.root))
     channel = decide(_question(spec, program), "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
-    download([spec], project.root)
-    if (error := missing_package(spec, str(project.root))) is not None:
-        raise error
     replace_file(path, before, text)
     _trust(project, name, program, channel)
     if trust_listed(str(project.root), [name], WAIT_S, channel, [name]):
