@@ -276,6 +276,9 @@ def test_what_cannot_be_downloaded_is_told_and_does_not_start(crib: Crib, tmp_pa
     added = toolcrib(crib, "servers", "add", "more", "--yes", "--", "uvx", "tiny-server")
     assert added.returncode == 0, added.stderr
     assert "server more: trusted 1 tool: more__hello" in added.stderr
+    assert len(programs(crib)) == 1
+    assert toolcrib(crib, "servers", "remove", "more", "--yes").returncode == 0
+    assert programs(crib) == []
 
 
 def test_nobody_but_a_person_has_a_package_downloaded(crib: Crib, tmp_path: Path) -> None:

@@ -86,9 +86,7 @@ def test_a_project_cannot_make_a_landmark_that_leads_out(home: Path) -> None:
         (("uv", "run", "--with", "x", "y"), "--with"),
     ],
 )
-def test_a_line_that_does_not_start_as_it_is(
-    home: Path, argv: tuple[str, ...], words: str
-) -> None:
+def test_a_line_that_does_not_start_as_it_is(home: Path, argv: tuple[str, ...], words: str) -> None:
     folder = home / "launchers"
     folder.mkdir()
     for name in ("uvx", "uv", "npx"):

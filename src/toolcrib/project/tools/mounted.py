@@ -112,13 +112,15 @@ class Mounted:
 
         What was downloaded for the server before is removed. Raises ToolUnavailable.
         """
-        folder = self._servers.vault.programs
-        found = missing.resolve(folder)
-        for old in folder.glob(f"{self.spec.name}.*"):
-            if str(old) != found.folder:
-                rmtree(old, ignore_errors=True)
-        trust = self.trust
+        trust, found = self.trust, missing.resolve(self._servers.vault.programs)
+        self.clear(found.folder)
         return trust.row(trust.trusted(), trust.network(), trust.pins(), asdict(found))
+
+    def clear(self, kept: str = "") -> None:
+        """Remove what was downloaded for it, but for the folder `kept`."""
+        for folder in self._servers.vault.programs.glob(f"{self.spec.name}.*"):
+            if str(folder) != kept:
+                rmtree(folder, ignore_errors=True)
 
     def row_without(self, names: Collection[str]) -> Trusted:
         """Return the ledger's row that trusts its tools of these names no longer."""

@@ -193,7 +193,7 @@ def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
 @project_options
 @yes_option
 def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> None:
-    """Remove an MCP server from `.mcp.json`, and its stored login.
+    """Remove an MCP server from `.mcp.json`, with its package and its stored login.
 
     A server of the setting `mcp_servers` is removed there, by hand.
     """
@@ -209,6 +209,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     replace_file(path, before, text)
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
+        project.servers.get(name).clear()
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document
