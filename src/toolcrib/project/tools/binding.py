@@ -19,15 +19,13 @@ from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import ToolPrograms, closed_folders, running_from, settled
 from toolcrib.project.preview import Preview
 from toolcrib.project.setup import Setup, private_folders
-from toolcrib.spec import Executor, HttpExec, Invoke, Retry, Tool
+from toolcrib.spec import Executor, Invoke, Retry, Tool
 
 if TYPE_CHECKING:
     from toolcrib.egress import Egress
     from toolcrib.executors.connections import Connections
     from toolcrib.executors.trace.observation import Observation
     from toolcrib.executors.workspace.workspace import Workspace
-
-_REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 
 
 class Binder:
@@ -88,9 +86,7 @@ class Binder:
 
     def _retry(self, tool: Tool) -> Retry:
         """Return one attempt for tools from manifests, unless repeating them does no harm."""
-        repeatable = tool.annotations.idempotent or (
-            isinstance(tool.config, HttpExec) and tool.config.method.upper() in _REPEATABLE
-        )
+        repeatable = tool.annotations.idempotent or kind_of(tool).annotations(tool.config).idempotent
         return self._setup.config.retry if repeatable else Retry()
 
     def _function(self, tool: Tool, reference: str) -> Executor:
