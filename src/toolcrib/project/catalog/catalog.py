@@ -56,6 +56,9 @@ class ProjectCatalog:
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
         binder.facts = lambda: self.registry.facts
+        steps.fingerprints.written = lambda: {
+            path for facts in [*self.registry.facts.values()] for path in facts.write
+        }
         self._external = ExternalTools(setup.config.sources, self.registry)
         self.bundles = Bundles(setup.vault.data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""

@@ -227,11 +227,19 @@ class ApprovalService:
         return grant
 
     def settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
-        """Answer the calls that wait for trust in these: those about this version go on, others are void."""
+        """Answer the calls that wait for trust in these: those about this version go on, others are void.
+
+        Those of a server's tool that still waits are left as they are.
+        """
         subjects = {(row.subject, row.bundle): row.digest for row in rows}
+        servers = {row.subject for row in rows}
         for sheet in self.list("pending", _MOST_SETTLED):
             one = sheet.approval
             digest = subjects.get((f"tool:{one.tool}", one.bundle))
+            if digest is None and f"server:{one.bundle}" in servers:
+                tool = self._tool(one)
+                is_trusted = tool is not None and not self._trust.sheet(tool).waits
+                digest = self._trust.digest_of(tool) if tool is not None and is_trusted else None
             if one.rule != TRUST or digest is None:
                 continue
             if digest != one.tool_digest:
