@@ -171,9 +171,10 @@ class ProjectCatalog:
 
     def _kept(self) -> dict[str, memoryview]:
         """Return the kept entries in MCP's list of tools that a model may read as they are."""
-        settled = self._steps.trust.settled
-        kept = self.registry.kept_entries().items()
-        return {name: entry for name, (entry, sha256, reads) in kept if settled(name, sha256, reads)}
+        kept = self.registry.kept_entries()
+        manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
+        settled = self._steps.trust.settled(manifests)
+        return {name: kept[name][0] for name in kept if name in settled}
 
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.
