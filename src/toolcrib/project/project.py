@@ -101,7 +101,7 @@ class Project(DurableParts):
         """The MCP servers that the project names; None if it names none."""
         self.trust.settle = self._settle
         self.trust.found = lambda: [
-            *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
+            *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
         ]  # fmt: skip
 
     @classmethod

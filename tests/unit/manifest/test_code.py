@@ -90,7 +90,11 @@ def test_the_files_that_a_command_names_count(crib: Crib, case: str) -> None:
 
 @pytest.mark.parametrize(
     ("write", "expected"),
-    [("data", {"scripts/s.sh"}), (".", {"scripts/s.sh", "data/x.db"}), ("work", {"scripts/s.sh", "data/x.db"})],
+    [
+        ("data", {"scripts/s.sh"}),
+        (".", {"scripts/s.sh", "data/x.db"}),
+        ("work", {"scripts/s.sh", "data/x.db"}),
+    ],
 )
 def test_what_another_tool_may_write_is_data(crib: Crib, write: str, expected: set[str]) -> None:
     """Not its scripts, and not where the other one may write the whole project."""

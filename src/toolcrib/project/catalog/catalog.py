@@ -109,7 +109,7 @@ class ProjectCatalog:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
         try:
             return self.bound(name).tool
-        except ToolUnavailable as error:  # Without its function it can be shown and reviewed, not called.
+        except ToolUnavailable as error:  # Without its function it can be shown and trusted, not called.
             return self.bundles.stored.definition(name, error)
 
     def bound(self, name: str) -> Bound:

@@ -116,7 +116,7 @@ class ApprovalService:
 
         `description`, `made_by`, `trusted`, `reason_by`, and `doubts` about a reason that an agent wrote.
         `would` is the command line, request or other block as it would run; None where that cannot be said.
-        `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `review` are the
+        `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `untrusted` are
         lines about the manifest and the code that would run, its steps included, where nobody has trusted
         them. Empty if there is no tool of that name any more.
         """
@@ -139,12 +139,12 @@ class ApprovalService:
             "last_ran": last_ran,
             "reason_by": f"the agent {creator}" if own_words else None,
             "doubts": doubts_about(approval.reason) if own_words else [],
-            "review": list(self._review_of(approval, tool)),
+            "untrusted": list(self._untrusted(approval, tool)),
         }
         masked: dict[str, Any] = self._mask(facts)
         return masked
 
-    def _review_of(self, approval: Approval, tool: Tool) -> Iterator[str]:
+    def _untrusted(self, approval: Approval, tool: Tool) -> Iterator[str]:
         if tool.source is None or approval.status != "pending":
             return
         sheet = self._trust.sheet(tool)
@@ -355,7 +355,7 @@ class Elicitation:
             lines.append(f"description: {facts['description']}")
             lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
             code = [f"would run: {json.dumps(facts['would'], ensure_ascii=False)}"] if facts["would"] else []
-            code += facts["review"]
+            code += facts["untrusted"]
             if sum(map(len, code)) > _MAX_TEXT:
                 return None
             lines += code
