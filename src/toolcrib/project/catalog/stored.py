@@ -326,8 +326,7 @@ class StoredTools:
         if record.bundle_id == BUNDLE_ID:
             return None
         if isinstance(record, DamagedTool):
-            hint = "Put it again, delete it, or restore its file from a backup."
-            return ToolUnavailable(record.unavailable_because, hint=hint)
+            return ToolUnavailable(record.unavailable_because, hint="Put it again, or delete it.")
         tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
         if tool is None:
             return ManifestError(found[0].message if found else "the record is not a tool")
