@@ -64,7 +64,7 @@ class Project(DurableParts):
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         store = DecisionStore(place, self.vault, config, database)
         self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=accept == "all")
-        self.fingerprint, self.trust, self.pins = steps.fingerprint, steps.trust, steps.pins
+        self.fingerprint, self.trust, self.pins = steps.fingerprints.of, steps.trust, steps.pins
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
         self.redact, self.hides = steps.secrets.mask, steps.access.hides
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
@@ -101,7 +101,7 @@ class Project(DurableParts):
         """The MCP servers that the project names; None if it names none."""
         self.trust.settle = self._settle
         self.trust.found = lambda: [
-            *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
+            *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
         ]  # fmt: skip
 
     @classmethod

@@ -379,9 +379,9 @@ def tool_of(record: ToolRecord, bundle: str) -> tuple[Tool | None, Document | No
     """Return the tool of a record with its document and findings; None in its place if it cannot be used.
 
     `bundle` is the name of its bundle. The source of the tool is what puts it again: no ids, no
-    times, no switch; so a review lasts until the definition changes.
+    times, no switch; so trust lasts until the definition changes.
     """
-    # The switch is not a part of the definition: a review outlasts it.
+    # The switch is not a part of the definition: trust outlasts it.
     record = msgspec.structs.replace(record, is_enabled=True)
     try:
         entry = entry_of(record)

@@ -113,7 +113,7 @@ class Config:
     a missing value ([lists for providers](providers.md))."""
     builtins: tuple[tuple[str, Mapping[str, Any]], ...] = _setting("builtins", read_builtins, (), None)
     """The [built-in tools](builtins.md) that are on: a list of names, or a mapping of names to options. Those
-    that write or reach beyond the project need a review like any tool."""
+    that write or reach beyond the project need trust like any tool."""
     calls_per_minute: int | None = _setting("limits.calls_per_minute", number(1, 1_000_000), None, None)
     """Calls of each tool in any 60 seconds, by all callers and in all processes of the project together."""
     concurrency: int | None = _setting("limits.concurrency", number(1, 10_000), None, None)

@@ -55,8 +55,8 @@ class ProjectSteps:
     ) -> None:
         self.store = store
         config, log, root = setup.config, setup.audit, setup.place.root
-        fingerprints = Fingerprints(root, parts)
-        self.fingerprint = fingerprint = fingerprints.of
+        self.fingerprints = fingerprints = Fingerprints(root, parts)
+        fingerprint = fingerprints.of
         self.pins = pins = Pins(root, fingerprint, config.started)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)

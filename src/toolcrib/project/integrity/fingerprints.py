@@ -8,7 +8,7 @@ model their results are sent.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from toolcrib.errors import ToolcribError
@@ -60,8 +60,10 @@ class Fingerprints:
     """The digests of the tools of one project. `parts` returns the tools that a composite tool calls."""
 
     def __init__(self, root: Path, parts: Callable[[Tool], Sequence[Tool]]) -> None:
-        self._digests = Digests(root)
+        self._digests = Digests(root, lambda: self.written())  # noqa: PLW0108 - set below
         self.parts = parts
+        self.written: Callable[[], Iterable[str]] = tuple
+        """Returns the paths that tools of the project may write, as the manifests say them."""
 
     def of(self, tool: Tool, paths: Paths | None = None) -> ToolDigest:
         """Return the digest of a tool by parts: manifest, files beside it, programs, steps.

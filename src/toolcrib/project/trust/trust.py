@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 from toolcrib.core.context import Context
@@ -241,18 +242,25 @@ class ProjectTrust:
             output=replace(tool.output, schema=listed["output_schema"]),
         )
 
-    def settled(self, name: str, sha256: str, reads: list[str] | None) -> bool:
-        """Return True if a tool of the project is offered as it is, without a look at the whole of it.
+    def settled(self, manifests: Iterable[tuple[str, str, Sequence[str] | None]]) -> set[str]:
+        """Return the names of the tools of the project that are offered as they are, of many at once.
 
-        It has a manifest with this digest; `reads` is what it reads, where that is all that it may.
+        With each name comes the digest of its manifest, and what the tool reads, where it may do no more.
         """
         if not self.given:
-            return False
-        known = self.ledger.known().get((f"tool:{name}", "project"))
-        if known is not None:
-            return known == sha256
-        is_quiet = reads is not None and not self._reasons.of_paths(tuple(reads))
-        return is_quiet and name not in self.ledger.makers()
+            return set()
+        known, makers, found = self.ledger.known(), self.ledger.makers(), set()
+        # Most tools read the same paths, and a look at one costs more than all else here.
+        is_quiet = cache(lambda reads: not self._reasons.of_paths(reads))
+        for name, sha256, reads in manifests:
+            trusted = known.get((f"tool:{name}", "project"))
+            if trusted is None:
+                is_offered = reads is not None and name not in makers and is_quiet(tuple(reads))
+            else:
+                is_offered = trusted == sha256
+            if is_offered:
+                found.add(name)
+        return found
 
     # -- what waits ----------------------------------------------------------------------------------
 

@@ -368,7 +368,7 @@ class Connection:
         name, typed = _text_of(argument, "name"), _text_of(argument, "value")
         tool, complete = None if listed is None else listed.tool, self._settings.complete
         # A completion is computed by the mounted server, so none is asked for before a person has
-        # reviewed the tool.
+        # trusted the tool.
         identity = request.channel.sender.identity
         may = identity is None or identity.may("invoke")
         if complete and tool is not None and tool.kind == "mcp" and may and not tool.approval.required:

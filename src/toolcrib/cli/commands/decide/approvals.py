@@ -89,7 +89,7 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     service = open_project(root).approval_service
     sheet = service.show(_one(service, chosen))
     facts = service.facts(sheet)
-    lines = [*_looked_at(sheet, facts), *facts.get("review", ())]
+    lines = [*_looked_at(sheet, facts), *facts.get("untrusted", ())]
     print_shown(as_json, {**sheet.document, "facts": facts}, "\n".join(lines))
 
 
@@ -295,7 +295,7 @@ def _print_whole(service: ApprovalService, sheet: ApprovalSheet, *, yes: bool) -
     for line in content:
         if len(line) > SHOWN:
             page(line, wait=not yes)
-    for line in facts.get("review", ()):
+    for line in facts.get("untrusted", ()):
         print_note(line)
     for line in lines_of_approval(sheet, facts):
         print_note(line)

@@ -1,4 +1,4 @@
-"""A folder of files that people review before they run: agents, or workflows."""
+"""A folder of files that people trust before they run: agents, or workflows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolcrib.spec.naming import suggestion
 T = TypeVar("T")
 
 
-class ReviewedFiles(ABC, Generic[T]):
+class TrustedFiles(ABC, Generic[T]):
     """The agents or workflows of a folder, read again for each use."""
 
     kind: str
@@ -36,7 +36,7 @@ class ReviewedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def _as_tool(self, one: T, document: Document) -> Tool:
-        """Return it as a person reviews it."""
+        """Return it as a person is shown it."""
 
     def all(self) -> dict[str, T]:
         """Return every one by name."""
@@ -48,7 +48,7 @@ class ReviewedFiles(ABC, Generic[T]):
         Raises `NotFoundError`, `ManifestError`, and for a file what `ProjectTrust.require` does.
         """
         one, document = self._find(name)
-        # Without a document the program itself has added it: that is its own code and needs no review.
+        # Without a document the program itself has added it: that is its own code and needs no trust.
         if document is not None:
             self._trust.require(self._as_tool(one, document))
         return one
@@ -67,8 +67,8 @@ class ReviewedFiles(ABC, Generic[T]):
         hint = suggestion(name, self.all(), f"`toolcrib {self.kind}s list` shows those that there are.")
         raise NotFoundError(f"there is no {self.kind} named {name[:100]!r}", hint=hint)
 
-    def reviewed(self) -> list[Tool]:
-        """Return those in files as a person reviews them."""
+    def as_tools(self) -> list[Tool]:
+        """Return those in files as a person is shown them."""
         return [self._as_tool(*one) for one in self._in_files()[0].values()]
 
     def _in_files(self) -> tuple[dict[str, tuple[T, Document]], list[Diagnostic]]:
