@@ -73,7 +73,7 @@ class ServerSpec:
     states_files: bool = False
     """True if its `permissions` state `fs`: then nothing is added to that."""
     states_network: bool = False
-    """True if they state `network`: then a review grants no hosts."""
+    """True if they state `network`: then `toolcrib trust` grants no hosts."""
     data: tuple[str, ...] = ()
     """The folders in `permissions.write` that are there because its command line names them."""
     unwritable: tuple[str, ...] = ()

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConflictError, DeniedError
+from toolcrib.errors import DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.durable.calls import ProjectCalls
-from toolcrib.project.durable.reviewed_files import ReviewedFiles
+from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
@@ -29,37 +29,23 @@ MADE = "agent:"
 _read = lru_cache(maxsize=256)(read_agent)
 
 
-class ProjectAgents(ReviewedFiles[Agent]):
+class ProjectAgents(TrustedFiles[Agent]):
     """The agents in files, and those that a program adds."""
 
     kind = "agent"
 
     def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
         super().__init__(place.agents, files, trust, _read)
-        self._added: dict[str, Agent] = {}
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
         return as_trusted("agent", one.name, one.description, document, use)
 
-    def add(self, agent: Agent) -> None:
-        """Add an agent. Raises `ConflictError` if there is one of this name."""
-        if agent.name in self.all():
-            raise ConflictError(f"there is an agent named {agent.name!r} already")
-        self._added[agent.name] = agent
-
-    def all(self) -> dict[str, Agent]:
-        """Return every agent by name; those in files first."""
-        return {**super().all(), **self._added}
-
-    def _find(self, name: str) -> tuple[Agent, Document | None]:
-        return (self._added[name], None) if name in self._added else super()._find(name)
-
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""
         found: dict[str, Sequence[str]] = {name: agent.tools for name, agent in self._added.items()}
         for name, (agent, document) in self._in_files()[0].items():
-            # An agent that waits for a review, or is not the pinned one, switches on no tool.
+            # An agent that waits for trust, or is not the pinned one, switches on no tool.
             with suppress(DeniedError):
                 self._trust.require(self._as_tool(agent, document))
                 found[name] = agent.tools

@@ -19,9 +19,9 @@ from toolcrib.executors.workspace.workspace import SYSTEM_PATH, Workspace, proce
 from toolcrib.manifest.code import named_by
 from toolcrib.manifest.dialects.mcp_servers import ServerSpec, expand
 from toolcrib.manifest.kinds import Start
+from toolcrib.manifest.touches import may_touch
 from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import McpExec, Tool
-from toolcrib.spec.tools.tool import may_touch
 
 _USUAL = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "DOCKER_HOST", "DOCKER_CONFIG")
 """Variables that an unconfined server gets."""
