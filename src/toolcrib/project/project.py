@@ -78,7 +78,7 @@ class Project(DurableParts):
         # A file needs no trust: whoever opens it runs its code.
         whole = accept == "all" or place.file is not None
         self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=whole)
-        self.fingerprint, self.trust, self.pins = steps.fingerprint, steps.trust, steps.pins
+        self.fingerprint, self.trust, self.pins = steps.fingerprints.of, steps.trust, steps.pins
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
         self.redact, self.hides = steps.secrets.mask, steps.access.hides
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
@@ -119,7 +119,7 @@ class Project(DurableParts):
         """The MCP servers that the project names; None if it names none."""
         self.trust.settle = self._settle
         self.trust.found = lambda: [
-            *catalog.every(stored=False), *self.agents.reviewed(), *self.workflows.reviewed()
+            *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
         ]  # fmt: skip
 
     @classmethod

@@ -56,6 +56,9 @@ class ProjectCatalog:
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
         binder.facts = lambda: self.registry.facts
+        steps.fingerprints.written = lambda: {
+            path for facts in [*self.registry.facts.values()] for path in facts.write
+        }
         self._external = ExternalTools(setup.config.sources, self.registry)
         # The user's bundles are not of a file.
         self._data = setup.vault.data if setup.place.file is None else setup.place.home
@@ -108,7 +111,7 @@ class ProjectCatalog:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
         try:
             return self.bound(name).tool
-        except ToolUnavailable as error:  # Without its function it can be shown and reviewed, not called.
+        except ToolUnavailable as error:  # Without its function it can be shown and trusted, not called.
             return self.bundles.stored.definition(name, error)
 
     def bound(self, name: str) -> Bound:
@@ -170,9 +173,10 @@ class ProjectCatalog:
 
     def _kept(self) -> dict[str, memoryview]:
         """Return the kept entries in MCP's list of tools that a model may read as they are."""
-        settled = self._steps.trust.settled
-        kept = self.registry.kept_entries().items()
-        return {name: entry for name, (entry, sha256, reads) in kept if settled(name, sha256, reads)}
+        kept = self.registry.kept_entries()
+        manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
+        settled = self._steps.trust.settled(manifests)
+        return {name: kept[name][0] for name in kept if name in settled}
 
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.

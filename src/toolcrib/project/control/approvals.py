@@ -29,6 +29,7 @@ from toolcrib.guard import (
     may_decide,
     shown,
 )
+from toolcrib.manifest.kinds import is_served
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.steps import OWN
@@ -119,7 +120,7 @@ class ApprovalService:
 
         `description`, `made_by`, `trusted`, `reason_by`, and `doubts` about a reason that an agent wrote.
         `would` is the command line, request or other block as it would run; None where that cannot be said.
-        `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `review` are the
+        `ran` counts up to 1,000 calls in the audit log, `last_ran` is the time of the last. `untrusted` are
         lines about the manifest and the code that would run, its steps included, where nobody has trusted
         them. Empty if there is no tool of that name any more.
         """
@@ -142,12 +143,12 @@ class ApprovalService:
             "last_ran": last_ran,
             "reason_by": f"the agent {creator}" if own_words else None,
             "doubts": doubts_about(approval.reason) if own_words else [],
-            "review": list(self._review_of(approval, tool)),
+            "untrusted": list(self._untrusted(approval, tool)),
         }
         masked: dict[str, Any] = self._mask(facts)
         return masked
 
-    def _review_of(self, approval: Approval, tool: Tool) -> Iterator[str]:
+    def _untrusted(self, approval: Approval, tool: Tool) -> Iterator[str]:
         if tool.source is None or approval.status != "pending":
             return
         sheet = self._trust.sheet(tool)
@@ -232,11 +233,19 @@ class ApprovalService:
         return grant
 
     def settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
-        """Answer the calls that wait for trust in these: those about this version go on, others are void."""
+        """Answer the calls that wait for trust in these: those about this version go on, others are void.
+
+        Those of a server's tool that still waits are left as they are.
+        """
         subjects = {(row.subject, row.bundle): row.digest for row in rows}
+        servers = {row.subject for row in rows}
         for sheet in self.list("pending", _MOST_SETTLED):
             one = sheet.approval
             digest = subjects.get((f"tool:{one.tool}", one.bundle))
+            if digest is None and f"server:{one.bundle}" in servers:
+                tool = self._tool(one)
+                is_trusted = tool is not None and not self._trust.sheet(tool).waits
+                digest = self._trust.digest_of(tool) if tool is not None and is_trusted else None
             if one.rule != TRUST or digest is None:
                 continue
             if digest != one.tool_digest:
@@ -298,7 +307,7 @@ def _maker(tool: Tool, creator: str | None) -> str:
         return f"the agent {creator}"
     if tool.source is not None:
         return "a person, in the file " + tool.source.path
-    return f"the MCP server {tool.bundle}" if tool.kind == "mcp" else "the program that serves it"
+    return f"the MCP server {tool.bundle}" if is_served(tool) else "the program that serves it"
 
 
 def _runs(name: str, log: Path) -> tuple[int, str | None]:
@@ -354,7 +363,7 @@ class Elicitation:
             lines.append(f"description: {facts['description']}")
             lines.append(f"made by {facts['made_by']}, ran {facts['ran']} times")
             code = [f"would run: {json.dumps(facts['would'], ensure_ascii=False)}"] if facts["would"] else []
-            code += facts["review"]
+            code += facts["untrusted"]
             if sum(map(len, code)) > _MAX_TEXT:
                 return None
             lines += code

@@ -12,7 +12,7 @@ from toolcrib.builtin.names import NAMES
 from toolcrib.errors import DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.durable.calls import ProjectCalls
-from toolcrib.project.durable.reviewed_files import ReviewedFiles
+from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
@@ -29,7 +29,7 @@ MADE = "agent:"
 _read = lru_cache(maxsize=256)(read_agent)
 
 
-class ProjectAgents(ReviewedFiles[Agent]):
+class ProjectAgents(TrustedFiles[Agent]):
     """The agents in files, and those that a program adds."""
 
     kind = "agent"
@@ -45,7 +45,7 @@ class ProjectAgents(ReviewedFiles[Agent]):
         """Return the tools of each agent whose runs may begin."""
         found: dict[str, Sequence[str]] = {name: agent.tools for name, agent in self._added.items()}
         for name, (agent, document) in self._in_files()[0].items():
-            # An agent that waits for a review, or is not the pinned one, switches on no tool.
+            # An agent that waits for trust, or is not the pinned one, switches on no tool.
             with suppress(DeniedError):
                 self._trust.require(self._as_tool(agent, document))
                 found[name] = agent.tools

@@ -9,7 +9,7 @@ from typing import Any
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
 from toolcrib.manifest import Diagnostic, Document, SourceFiles, dump
-from toolcrib.project.durable.reviewed_files import ReviewedFiles
+from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.trust.trust import ProjectTrust
@@ -21,7 +21,7 @@ from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
 
 
-class ProjectWorkflows(ReviewedFiles[Workflow]):
+class ProjectWorkflows(TrustedFiles[Workflow]):
     """The workflows in files, and those that a program adds."""
 
     kind = "workflow"
@@ -68,7 +68,7 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         """
         workflow = self.get(name)
         given = ArgumentCheck(workflow.inputs).check(inputs or {})
-        # Stored with the run, which continues with the files as they were reviewed when it began.
+        # Stored with the run, which continues with the files as they were trusted when it began.
         parts = WorkflowSet.gather(workflow, self.get, self._agent, self._tools.get)
         new = RunDraft(
             f"workflow:{name}",

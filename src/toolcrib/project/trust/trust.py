@@ -10,11 +10,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
+from toolcrib.manifest.kinds import is_function, is_served
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.project.integrity.pins import Pins
@@ -25,7 +28,6 @@ from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
-from toolcrib.spec.tools.tool import may_touch
 from toolcrib.state import user_name
 
 TRUST = "trust"
@@ -106,7 +108,7 @@ class ProjectTrust:
         """
         tool = ctx.bound.tool
         # Functions of the program itself are not of the project.
-        if self._accepted or (tool.source is None and tool.kind != "mcp"):
+        if self._accepted or is_function(tool):
             return
         if not self.given:
             raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
@@ -220,7 +222,7 @@ class ProjectTrust:
         A tool that needs no trust is itself.
         """
         if tool.source is None:
-            new = tool.kind == "mcp" and self.servers is not None and self.servers.is_new(tool.name)
+            new = is_served(tool) and self.servers is not None and self.servers.is_new(tool.name)
             return None if new else tool
         if not self.given:
             return None
@@ -241,24 +243,31 @@ class ProjectTrust:
             output=replace(tool.output, schema=listed["output_schema"]),
         )
 
-    def settled(self, name: str, sha256: str, reads: list[str] | None) -> bool:
-        """Return True if a tool of the project is offered as it is, without a look at the whole of it.
+    def settled(self, manifests: Iterable[tuple[str, str, Sequence[str] | None]]) -> set[str]:
+        """Return the names of the tools of the project that are offered as they are, of many at once.
 
-        It has a manifest with this digest; `reads` is what it reads, where that is all that it may.
+        With each name comes the digest of its manifest, and what the tool reads, where it may do no more.
         """
         if not self.given:
-            return False
-        known = self.ledger.known().get((f"tool:{name}", "project"))
-        if known is not None:
-            return known == sha256
-        is_quiet = reads is not None and not self._reasons.of_paths(tuple(reads))
-        return is_quiet and name not in self.ledger.makers()
+            return set()
+        known, makers, found = self.ledger.known(), self.ledger.makers(), set()
+        # Most tools read the same paths, and a look at one costs more than all else here.
+        is_quiet = cache(lambda reads: not self._reasons.of_paths(reads))
+        for name, sha256, reads in manifests:
+            trusted = known.get((f"tool:{name}", "project"))
+            if trusted is None:
+                is_offered = reads is not None and name not in makers and is_quiet(tuple(reads))
+            else:
+                is_offered = trusted == sha256
+            if is_offered:
+                found.add(name)
+        return found
 
     # -- what waits ----------------------------------------------------------------------------------
 
     def sheet(self, tool: Tool, paths: Paths | None = None) -> TrustSheet:
         """Return a tool, agent or workflow as it is shown; `paths` keeps looks at paths for many of them."""
-        if tool.kind == "mcp" and self.servers is not None:
+        if is_served(tool) and self.servers is not None:
             return self.servers.sheet(tool)
         is_file = isinstance(tool.config, FileUse)
         digest, last = self._fingerprint(tool, paths), self.last(tool)
@@ -325,10 +334,10 @@ class ProjectTrust:
 
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
-        own = [one for one in sheets if one.tool.kind != "mcp"]
+        own = [one for one in sheets if not is_served(one.tool)]
         rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
         if self.servers is not None:
-            rows += self.servers.rows(one.tool.name for one in sheets if one.tool.kind == "mcp")
+            rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
             return
         subjects = [row.subject for row in rows]

@@ -94,7 +94,7 @@ def show_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     service = project.approval_service
     sheet = service.show(approval)
     facts = service.facts(sheet)
-    lines = [*_looked_at(project, sheet, facts), *facts.get("review", ())]
+    lines = [*_looked_at(project, sheet, facts), *facts.get("untrusted", ())]
     document = {**documents([(project, sheet)])[0], "facts": facts}
     print_shown(as_json, document, "\n".join(lines))
 
@@ -300,7 +300,7 @@ def _print_whole(project: Project, sheet: ApprovalSheet, *, yes: bool) -> None:
     for line in content:
         if len(line) > SHOWN:
             page(line, wait=not yes)
-    for line in facts.get("review", ()):
+    for line in facts.get("untrusted", ()):
         print_note(line)
     for line in lines_of_approval(sheet, facts, where_of(project)):
         print_note(line)

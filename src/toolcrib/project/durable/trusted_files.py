@@ -1,4 +1,4 @@
-"""Agents or workflows: those in files, which people review before they run, and those of a program."""
+"""Agents or workflows: those in files, which people trust before they run, and those of a program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-class ReviewedFiles(ABC, Generic[T]):
+class TrustedFiles(ABC, Generic[T]):
     """The agents or workflows of a folder, read again for each use, and those that a program adds."""
 
     kind: str
@@ -46,7 +46,7 @@ class ReviewedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def _as_tool(self, one: T, document: Document) -> Tool:
-        """Return it as a person reviews it."""
+        """Return it as a person is shown it."""
 
     def add(self, one: T) -> None:
         """Add one of the program. Raises `ConflictError` if there is one of this name."""
@@ -64,7 +64,7 @@ class ReviewedFiles(ABC, Generic[T]):
         Raises `NotFoundError`, `ManifestError`, and for a file what `ProjectTrust.require` does.
         """
         one, document = self._find(name)
-        # Without a document the program itself has added it: that is its own code and needs no review.
+        # Without a document the program itself has added it: that is its own code and needs no trust.
         if document is not None:
             self._trust.require(self._as_tool(one, document))
         return one
@@ -85,8 +85,8 @@ class ReviewedFiles(ABC, Generic[T]):
         hint = suggestion(name, self.all(), f"`toolcrib {self.kind}s list` shows those that there are.")
         raise NotFoundError(f"there is no {self.kind} named {name[:100]!r}", hint=hint)
 
-    def reviewed(self) -> list[Tool]:
-        """Return those in files as a person reviews them."""
+    def as_tools(self) -> list[Tool]:
+        """Return those in files as a person is shown them."""
         return [self._as_tool(*one) for one in self._in_files()[0].values()]
 
     def _in_files(self) -> tuple[dict[str, tuple[T, Document]], list[Diagnostic]]:
