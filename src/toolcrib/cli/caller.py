@@ -96,7 +96,7 @@ def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str 
         if names_file(named):
             raise UsageError(
                 f"`toolcrib {name}` needs the folder of a project, and {named} is a Python file",
-                hint="Make a project around it: toolcrib init",
+                hint="A file needs no trust; its settings are those of a project around it (toolcrib init).",
             )
     if _token is not None:
         from toolcrib.project import find

@@ -89,8 +89,7 @@ def print_warnings(project: Project) -> None:
     """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:
         names = ", ".join(weak.name for weak in project.waiting)
-        where = "" if project.place.above is None else f" --root {project.place.above.path}"
-        print_note(f"note: these settings have no effect until you run `toolcrib trust{where}`: {names}")
+        print_note(f"note: these settings have no effect until you run `{project.place.trust}`: {names}")
     weaker = project.catalog.binder.lowered
     if weaker:
         print_note(f"warning: {weaker}")

@@ -45,6 +45,17 @@ class Place:
         return f"{self.path}:{self.toolset}" if self.toolset else str(self.path)
 
     @property
+    def option(self) -> str:
+        """The option, after a blank, that a command in a message needs for a file; empty for a folder."""
+        return "" if self.file is None else f" --root {shlex.quote(self.target)}"
+
+    @property
+    def trust(self) -> str:
+        """The command that trusts the settings that apply."""
+        above = "" if self.above is None else f" --root {shlex.quote(str(self.above.root))}"
+        return f"toolcrib trust{above}"
+
+    @property
     def tools(self) -> Path:
         """The folder of manifests."""
         return self.home / "tools"
@@ -142,7 +153,7 @@ def beside_settings(place: Place, trusted: Callable[[Place], bool]) -> tuple[Pla
     above = _at(folder)
     assert above is not None
     if not trusted(above):
-        how = f"toolcrib trust --root {shlex.quote(str(folder))}"
+        how = replace(place, above=above).trust
         return place, f"the project {folder} is not trusted, so its settings do not apply here: {how}"
     note = f"policy, secrets and settings are those of the project {folder}"
     return replace(place, root=above.root, above=above), note

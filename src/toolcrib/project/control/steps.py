@@ -7,7 +7,6 @@ those that mask and keep what is in a call are in `records`.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -72,9 +71,8 @@ class ProjectSteps:
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
-        file = setup.place.file
-        named = "" if file is None else f" --root {shlex.quote(str(file))}"
-        last = f"toolcrib approvals approve --last{named}" if "cli" in config.approval_channels else ""
+        command = f"toolcrib approvals approve --last{setup.place.option}"
+        last = command if "cli" in config.approval_channels else ""
         self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets, last)
         self.controls = Controls(
             visible=self.access.visible,

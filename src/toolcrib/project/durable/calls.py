@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 from toolcrib.core.bound import Bound, BoundTool
 from toolcrib.core.context import Context, current_trace
-from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard.idempotency import require_key
@@ -66,12 +65,12 @@ class ProjectCalls:
     def __init__(
         self,
         calls: Callable[[], DurableCalls],
-        pipeline: Pipeline,
+        toolset: Toolset,
         bound: Callable[[str], Bound],
         invoke: Callable[[Context], Awaitable[Result]],
         concurrency: Callable[[], Mapping[str, int | None]],
     ) -> None:
-        self._calls, self._pipeline = calls, pipeline
+        self._calls, self._toolset = calls, toolset
         self._bound, self._invoke = bound, invoke
         self.concurrency = concurrency
         """Returns the tools of this process, and how many calls of each may run at a time."""
@@ -130,7 +129,7 @@ class ProjectCalls:
         """
         bound, given = self._bound(name), {} if arguments is None else arguments
         ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
-        self._pipeline.admit(ctx)
+        self._toolset.pipeline.admit(ctx)
         if idempotency_key is not None:
             require_key(idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
@@ -176,14 +175,23 @@ class ProjectCalls:
 
     def wait_sync(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
         """Do the same as `wait`, for code without an event loop."""
-        return asyncio.run(self._wait_once(call_id, timeout_s))
 
-    async def _wait_once(self, call_id: str, timeout_s: float | None) -> DurableCall:
-        try:
-            return await self.wait(call_id, timeout_s)
-        finally:
-            # The event loop ends with this call. What is given back now need not wait for its lease to end.
-            await self.stop()
+        async def wait_once() -> DurableCall:
+            async with self.serving():
+                return await self.wait(call_id, timeout_s)
+
+        return asyncio.run(wait_once())
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
+        async with self._toolset:
+            self.serve()
+            try:
+                yield
+            finally:
+                # What is given back now need not wait for its lease to end.
+                await self.stop()
 
     @property
     def stored(self) -> DurableCalls:

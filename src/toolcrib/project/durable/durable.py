@@ -41,7 +41,7 @@ class DurableParts:
         catalog, store = self.catalog, self._steps.store
         concurrency = Concurrency(catalog.toolset, self._setup.config.concurrency)
         calls = ProjectCalls(
-            lambda: store.runs.calls, catalog.toolset.pipeline, catalog.bound, catalog.invoke, concurrency
+            lambda: store.runs.calls, catalog.toolset, catalog.bound, catalog.invoke, concurrency
         )
         calls.on_serve.append(self._serve_runs)
         return calls

@@ -74,9 +74,10 @@ async def _serve(sock: socket.socket) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (settings["memory_bytes"], resource.RLIM_INFINITY))
     name_database(settings["database"])
     data = settings["data"]
-    async with Project.open(settings["root"], data=None if data is None else Path(data)) as project:
-        if settings["app"]:
-            _set_up(settings["app"], project)
+    project = Project.open(settings["root"], data=None if data is None else Path(data))
+    if settings["app"]:
+        _set_up(settings["app"], project)
+    async with project:  # Only now, so that the tools of the program are opened too.
         project.tools()  # Those of bundles are loaded by this.
         tools = project.calls.concurrency()
         writer.write(json.dumps({"tools": tools}).encode() + b"\n")

@@ -35,7 +35,7 @@ async def serve_worker(
     `MODULE:FUNCTION`, called with the project in each process to register tools. `announce` gets the number
     of tools once the worker serves. Raises `UnavailableError` if executor processes do not start.
     """
-    folders = {"root": os.fspath(project.root), "data": os.fspath(project.vault.data)}
+    folders = {"root": project.place.target, "data": os.fspath(project.vault.data)}
     settings = {**folders, "app": app, "database": named_database(), "memory_bytes": memory_bytes}
     begin = partial(project.calls.stored.begin, worker=worker_name())
     executors = Executors(_EXECUTOR, settings, concurrency, begin)

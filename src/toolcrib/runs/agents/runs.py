@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -77,8 +78,8 @@ class RunServer(Protocol):
     def serve(self) -> None:
         """Serve in the running event loop from now on, until `stop`."""
 
-    async def stop(self) -> None:
-        """Stop serving; what runs is given back."""
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
 
 
 class AgentRuns:
@@ -180,10 +181,8 @@ class AgentRuns:
         """Do the same as `run`, for code without an event loop."""
 
         async def run_once() -> Run:
-            try:
+            async with self._serving.serving():
                 return await self.run(session, agent, prompt, variables, **options)
-            finally:
-                await self._serving.stop()
 
         try:
             asyncio.get_running_loop()
