@@ -93,6 +93,12 @@ class Bound:
         """The description of the tool."""
         raise NotImplementedError
 
+    @property
+    def may_repeat(self) -> bool:
+        """True if a call may run again although nobody knows what its first run did."""
+        hints = self.tool.annotations
+        return bool(hints.idempotent or hints.read_only or self.retries_timeouts)
+
     @cached_property
     def output(self) -> Output:
         """The form of the tool's output."""

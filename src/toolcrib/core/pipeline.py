@@ -113,9 +113,12 @@ class Pipeline:
             raise
         return self._end(ctx, result)
 
-    def admit(self, ctx: Context) -> None:
-        """Find the tool and check caller and arguments. Raises the reason why the call may not be made."""
-        bound = self._bound.get(ctx.tool)
+    def admit(self, ctx: Context, bound: Bound | None = None) -> None:
+        """Find the tool and check caller and arguments. Raises the reason why the call may not be made.
+
+        `bound` is a tool that another process runs.
+        """
+        bound = bound or self._bound.get(ctx.tool)
         if bound is None:
             raise self.unknown(ctx.tool, ctx)
         ctx.bound = bound

@@ -17,7 +17,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Controls, Proceed, needs_approval
 from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
-from toolcrib.errors import ApprovalRequired, Cancelled, RateLimited
+from toolcrib.errors import ApprovalRequired, Cancelled, NotTrusted, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
 from toolcrib.manifest.touches import may_touch
 from toolcrib.project.control.checks import AccessControl, ApprovedCode
@@ -307,11 +307,7 @@ class ApprovalStep:
         approvals = self._store.approvals
         asked = self._asked(ctx, question)
         while True:
-            if ctx.bound.tool.permissions.secrets:
-                found = await ask(self._store.state, lambda: approvals.about(asked))
-                # Else the call that is refused for its missing secret would have used up the approval.
-                if found and all(grant.answer == "approved" for grant in found):
-                    self._secrets.require(ctx.bound.tool)
+            await self._require_able(ctx, question, asked)
             try:
                 # Again after each wait: only this uses up an approval; another call may be faster.
                 answer = await ask(self._store.state, lambda: approvals.seek(asked))
@@ -336,6 +332,21 @@ class ApprovalStep:
                 raise self._refusal(ctx, decided)
             # Days may have passed: what was asked about must be what runs.
             self._code.require_same(ctx)
+
+    async def _require_able(self, ctx: Context, question: Question, asked: Ask) -> None:
+        """Refuse a call that could not run if it were approved, or that is for another machine.
+
+        A stored call asks nobody for trust: another worker may have the tool as it is trusted.
+        """
+        may_be_elsewhere = ctx.single and question.rule == TRUST
+        if not (may_be_elsewhere or ctx.bound.tool.permissions.secrets):
+            return
+        found = await ask(self._store.state, lambda: self._store.approvals.about(asked))
+        if may_be_elsewhere and not found:
+            raise NotTrusted(question.reason, hint=f"To accept it: toolcrib trust {ctx.tool}")
+        # Else the call that is refused for its missing secret would have used up the approval.
+        if found and all(grant.answer == "approved" for grant in found):
+            self._secrets.require(ctx.bound.tool)
 
     def _asked(self, ctx: Context, question: Question) -> Ask:
         assert isinstance(ctx.arguments, Mapping)

@@ -322,7 +322,8 @@ def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str 
             times = call.get("ended_at"), call.get("began_at")
             spent = f" {times[0] - times[1]:.2f} s" if None not in times else ""
             shown = one_line(json.dumps(call["arguments"]))
-            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}"
+            waits = "" if call.get("served", True) else ": no worker has this tool"
+            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}{waits}"
             if call.get("run") in tree:
                 yield from _timeline(tree[call["run"]], tree, f"{indent}       ")
     if run["error"]:
