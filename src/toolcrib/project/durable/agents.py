@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
@@ -18,24 +18,23 @@ from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.project.trust.trust import ProjectTrust
 from toolcrib.runs import worker_name
-from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent
+from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent, read_all
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns, run_entry
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
-# Files are read for each use, but parsed only if path or bytes differ from the last time.
-_read = lru_cache(maxsize=256)(read_agent)
 
 
 class ProjectAgents(TrustedFiles[Agent]):
-    """The agents in files, and those that a program adds."""
+    """The agents in files and in the maps `agents:` of team files, and those that a program adds."""
 
     kind = "agent"
 
-    def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
-        super().__init__(place.agents, files, trust, _read)
+    def __init__(self, place: Place, teams: Sequence[Path], files: SourceFiles, trust: ProjectTrust) -> None:
+        super().__init__(place.agents, files, trust, read_agent)
+        self._teams = teams
         self._added: dict[str, Agent] = {}
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
@@ -54,6 +53,9 @@ class ProjectAgents(TrustedFiles[Agent]):
 
     def _find(self, name: str) -> tuple[Agent, Document | None]:
         return (self._added[name], None) if name in self._added else super()._find(name)
+
+    def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+        return read_all(self._folder, self._teams, self._files)
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""

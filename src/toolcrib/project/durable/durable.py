@@ -47,7 +47,8 @@ class DurableParts:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
 
-        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
+        place, config = self._setup.place, self._setup.config
+        return ProjectAgents(place, config.teams(place.root), self.catalog.files, self._steps.trust)
 
     @shared_property
     def tasks(self) -> ProjectTasks:
