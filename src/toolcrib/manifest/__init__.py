@@ -40,7 +40,7 @@ from toolcrib.manifest.native.reader import (
 )
 from toolcrib.manifest.native.schema import tool_schema as tool_schema
 from toolcrib.manifest.starter import Answers, Made, Starter
-from toolcrib.manifest.team import check_team, read_team
+from toolcrib.manifest.team import check_team, load_team, read_team
 from toolcrib.manifest.yaml.diagnostics import (
     RULES,
     Diagnostic,

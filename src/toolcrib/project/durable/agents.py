@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
@@ -18,28 +18,30 @@ from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.project.trust.trust import ProjectTrust
-from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent
+from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent, read_all
 from toolcrib.runs.sessions import ClaimedRun, DurableRuns
 from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
 from toolcrib.spec import Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
-# Files are read for each use, but parsed only if path or bytes differ from the last time.
-_read = lru_cache(maxsize=256)(read_agent)
 
 
 class ProjectAgents(TrustedFiles[Agent]):
-    """The agents in files, and those that a program adds."""
+    """The agents in files and in the maps `agents:` of team files, and those that a program adds."""
 
     kind = "agent"
 
-    def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
-        super().__init__(place.agents, files, trust, _read)
+    def __init__(self, place: Place, teams: Sequence[Path], files: SourceFiles, trust: ProjectTrust) -> None:
+        super().__init__(place.agents, files, trust, read_agent)
+        self._teams = teams
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
         return as_trusted("agent", one.name, one.description, document, use)
+
+    def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+        return read_all(self._folder, self._teams, self._files)
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""

@@ -81,7 +81,9 @@ class DurableParts:
         from toolcrib.project.durable.agents import ProjectAgents
         from toolcrib.runs.agents import Agent
 
-        agents = ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
+        place, config = self._setup.place, self._setup.config
+        teams = config.teams(place.root)
+        agents = ProjectAgents(place, teams, self.catalog.files, self._steps.trust)
         for agent in self._named(Agent):
             agents.add(agent)
         return agents
