@@ -12,6 +12,7 @@ from toolcrib.sandbox.files.paths import Paths, within
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import HOMES
 from toolcrib.spec.record import record
+from toolcrib.state.private import make_private
 
 KERNEL = ("/proc", "/sys", "/dev")
 """Never granted: they show other processes, also ours."""
@@ -281,7 +282,7 @@ class ProjectFiles:
             if os.path.lexists(folder) or not within(folder, *write):
                 continue
             try:
-                Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(Path(folder))
             except OSError as error:
                 raise PermissionDenied(
                     f"a tool could create {folder}, which decides what tools may do: {error.strerror}",
