@@ -69,10 +69,11 @@ def launched(launch: Launch, machine: MachineView) -> Launch:
     # A launcher may start another one, as in `uv run npx …`.
     for _ in range(_DEEPEST):
         program = launch.argv[0]
-        path = machine.absolute(program) if "/" in program else machine.which(program)
+        found = machine.absolute(program) if "/" in program else machine.which(program)
         # A launcher may be gone: what it was resolved to does not need it.
-        if path is None and not is_launcher(path := program):
+        if found is None and not is_launcher(program):
             return launch
+        path = found or program
         if (real := _of_pyenv(path, machine)) is not None:
             launch = replace(launch, argv=(real, *launch.argv[1:]))
             continue
