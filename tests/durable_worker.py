@@ -23,6 +23,7 @@ from toolcrib.runs import (
     Dispatcher,
     DurableCalls,
     EmbeddedDispatcher,
+    Offer,
     PgQueuerDispatcher,
     Worker,
 )
@@ -155,7 +156,7 @@ def worker_of(
     return Worker(
         calls,
         attempt,
-        lambda: names if isinstance(names, Mapping) else dict.fromkeys(names),
+        lambda: Offer(names if isinstance(names, Mapping) else dict.fromkeys(names)),
         **{"concurrency": 20, **options},
     )
 

@@ -134,6 +134,8 @@ def _backoff(retry: Retry, attempt: int, chance: float) -> float:
     """Return the seconds to wait after an attempt."""
     if retry.backoff_ms is not None:
         return retry.backoff_ms / 1000
+    if retry.base_ms is not None:
+        return min(retry.base_ms / 1000 * 2.0 ** (attempt - 1), ToolSnooze.MAX_DELAY_S) * chance
     if retry.jitter <= 0:
         return 0.0
     return float(attempt**4 * (1 - retry.jitter + 2 * retry.jitter * chance))

@@ -83,10 +83,21 @@ class Bound:
             if limit is not None and limit < self.timeout_ms:
                 self.timeout_ms, self.timeout_source = limit, "the tool's limit"
 
+    def cap(self, timeout_ms: int) -> None:
+        """Lower the limit of one attempt to that of the project."""
+        if timeout_ms < self.timeout_ms:
+            self.timeout_ms, self.timeout_source = timeout_ms, "the project's limit"
+
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
         raise NotImplementedError
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if a call may run again although nobody knows what its first run did."""
+        hints = self.tool.annotations
+        return bool(hints.idempotent or hints.read_only or self.retries_timeouts)
 
     @cached_property
     def output(self) -> Output:
@@ -161,6 +172,10 @@ class FunctionTool(Bound):
         self._set_rules(self._approval, options.retry, retry)
         self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
         self.idle_ms = options.idle_ms
+
+    def again(self, make: Callable[[str, FunctionShape, Options], FunctionTool]) -> FunctionTool:
+        """Return what `make` makes of the same function."""
+        return make(self.name, self._shape, self._options)
 
     @cached_property
     def tool(self) -> Tool:

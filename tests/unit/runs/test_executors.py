@@ -20,7 +20,7 @@ settings = json.loads(lines.readline())
 def say(answer):
     lines.write(json.dumps(answer).encode() + b"\\n")
     lines.flush()
-say({"tools": {"quick": None, "stubborn": None}})
+say({"ready": True})
 for line in lines:
     tool = json.loads(line).get("tool")
     if tool == "deadly":

@@ -153,6 +153,24 @@ class ProjectTrust:
             return None, made
         return self._why("this tool", "its calls may", tool, reasons), made
 
+    def why_not_here(self, tool: Tool) -> str | None:
+        """Return why the durable calls of a tool are left to other machines; None if they may run here.
+
+        What needs a digest of the tool's code is found at its first call.
+        """
+        if tool.source is None:
+            waits = self.servers is not None and self.servers.why_waits(tool)
+            return f"{waits}: toolcrib trust {tool.name}" if waits else None
+        if not self.given:
+            return "nobody has accepted this project here: toolcrib trust"
+        # Each call of what an agent has made may be approved by itself.
+        if not self._asks_for(tool) or self.maker(tool) is not None:
+            return None
+        source, reasons = self.ledger.known().get((subject_of(tool), tool.bundle)), self.reasons(tool)
+        if not reasons or source in ("", tool.source.sha256) or (source is not None and self.holds(tool)):
+            return None
+        return f"{self._why('this tool', 'its calls may', tool, reasons)}: toolcrib trust {tool.name}"
+
     def _asks_for(self, tool: Tool) -> bool:
         """Return True if trust is asked for. To accept a project as a whole does not cover bundles."""
         return not self.whole or tool.is_stored

@@ -45,7 +45,7 @@ def command() -> None:
 @page_options("call")
 def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
     """List calls, the newest first."""
-    project = open_project(root)
+    project = open_project(root, load=False)
     found = project.calls.page(state, limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
@@ -79,7 +79,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     Meanwhile this process runs calls of the project that no worker has taken. ID may be the beginning of an
     id.
     """
-    project, call_id = _chosen(chosen, root)
+    project, call_id = _chosen(chosen, root, load=True)
     call = asyncio.run(_waited(project, call_id, timeout))
     result = call.outcome()
     if as_json:
@@ -115,9 +115,9 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     _print(project, call_id, as_json)
 
 
-def _chosen(beginning: str | None, root: str | None) -> tuple[Project, str]:
+def _chosen(beginning: str | None, root: str | None, *, load: bool = False) -> tuple[Project, str]:
     """Return the project, and the id of the call that is meant."""
-    project = open_project(root)
+    project = open_project(root, load=load)
     caller = seen_by(project)
     if beginning is not None:
         return project, project.calls.stored.resolve(beginning, caller)

@@ -23,7 +23,7 @@ def command() -> None:
 @page_options("session")
 def list_command(root: str | None, as_json: bool, limit: int, before: str | None) -> None:
     """List sessions, the newest first."""
-    project = open_project(root)
+    project = open_project(root, load=False)
     found = project.runs.store.sessions(limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
@@ -40,7 +40,7 @@ def list_command(root: str | None, as_json: bool, limit: int, before: str | None
 @click.option("--metadata", default="{}", help="A JSON object for its owner.")
 def create_command(root: str | None, as_json: bool, metadata: str) -> None:
     """Create a session, and print its id."""
-    project = open_project(root)
+    project = open_project(root, load=False)
     caller, _ = caller_of(project)
     try:
         found = json.loads(metadata)

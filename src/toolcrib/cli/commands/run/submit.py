@@ -45,4 +45,4 @@ def command(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bo
         print_json(project.calls.find(call_id).as_dict())
     else:
         print_result(call_id)
-        print_note(f"To wait for its result: toolcrib calls wait {call_id}")
+        print_note(f"To wait for its result: toolcrib calls wait {call_id}{project.place.option}")
