@@ -11,7 +11,8 @@ from toolcrib.project.setup import Setup
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.project.durable.agents import ProjectAgents, RunAdvance
+    from toolcrib.project.durable.advance import RunAdvance
+    from toolcrib.project.durable.agents import ProjectAgents
     from toolcrib.project.durable.calls import ProjectCalls
     from toolcrib.project.durable.tasks import ProjectTasks
     from toolcrib.project.durable.workflows import ProjectWorkflows
@@ -60,7 +61,7 @@ class DurableParts:
     @shared_property
     def advance(self) -> RunAdvance:
         """Makes the steps of runs in this process."""
-        from toolcrib.project.durable.agents import RunAdvance
+        from toolcrib.project.durable.advance import RunAdvance
         from toolcrib.runs import worker_name
 
         return RunAdvance(self._steps.store.runs, *self._agent_parts, worker_name())
