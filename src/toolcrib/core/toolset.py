@@ -83,16 +83,18 @@ class Toolset:
     def govern(
         self,
         controls: Controls,
+        middleware: Iterable[Middleware],
         *,
         safe_retry: Retry,
         timeout_ms: int,
         missing: Callable[[str], ToolcribError | None],
         lenient: bool,
     ) -> None:
-        """Put all calls from now on under the controls of a project, without the middleware there was.
+        """Put all calls from now on under a project: its controls, and its middleware, outermost.
 
         Its time limit counts where it is lower, its `safe_retry` where this toolset has no rule of its own.
         """
+        own = self.middleware
         self._safe_retry = check_retry(self._own_retry or safe_retry)
         self._timeout_ms, self._lenient = min(self._timeout_ms, timeout_ms), self._lenient or lenient
         for name, bound in self._bound.items():
@@ -102,6 +104,8 @@ class Toolset:
             self._bound[name] = again
         self.pipeline = self.pipeline.under(controls, self._safe_retry, missing)
         self.invoke = self.pipeline.invoke
+        for one in (*middleware, *own):
+            self.use(one)
 
     # -- defining ------------------------------------------------------------------------------
 

@@ -75,29 +75,22 @@ class Project(DurableParts):
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         store = DecisionStore(place, self.vault, config, database)
-        # A file needs no trust: whoever opens it runs its code.
-        whole = accept == "all" or place.file is not None
-        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=whole)
+        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get)
         self.fingerprint, self.trust, self.pins = steps.fingerprints.of, steps.trust, steps.pins
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
-        self.redact, self.hides = steps.secrets.mask, steps.access.hides
-        """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
-        self.outputs = steps.outputs
-        """The long outputs of calls, kept as artifacts."""
-        self._names = {} if program is None else program.names
-        self._is_loaded = program is not None or place.file is None
+        self.redact, self.hides, self.outputs = steps.secrets.mask, steps.access.hides, steps.outputs
+        """Masks secrets in a JSON value; returns True if a caller may not see every tool; keeps artifacts."""
+        self._program = program
         self.toolset = Toolset(timeout_ms=config.timeout_ms) if program is None else program.toolset
         """Every tool. Functions registered here get the project's guard and audit too."""
-        named, own = named_middleware(setup), self.toolset.middleware
         self.toolset.govern(
             steps.controls,
+            named_middleware(setup),
             safe_retry=config.retry,
             timeout_ms=config.timeout_ms,
             missing=lambda name: self.catalog.why_missing(name),  # noqa: PLW0108 - made below
             lenient=config.lenient,
         )
-        for middleware in (*named, *own):
-            self.toolset.use(middleware)
         self.on_change = self.toolset.on_change
         """Calls a listener after each change of the list, and returns a function that ends this."""
         self.functions = Toolset()
@@ -289,7 +282,7 @@ class Project(DurableParts):
     @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
-        approvals, complete = self._steps.store.approvals, self._is_loaded
+        approvals, complete = self._steps.store.approvals, self._program is not None or not self.place.file
         return ApprovalService(
             approvals, self.get, self.trust, self.audit, self.redact, self.config, complete=complete
         )

@@ -41,8 +41,7 @@ _OF_THE_CALL = ("once", "arguments")
 class ProjectSteps:
     """The steps of one project. `controls` is what its call path takes.
 
-    `parts` returns the tools that a tool calls, `find` the tool of a name. `whole`: the program that opened
-    the project accepts everything in it.
+    `parts` returns the tools that a tool calls, `find` the tool of a name.
     """
 
     def __init__(
@@ -51,8 +50,6 @@ class ProjectSteps:
         store: DecisionStore,
         parts: Callable[[Tool], Sequence[Tool]],
         find: Callable[[str], Tool],
-        *,
-        whole: bool,
     ) -> None:
         self.store = store
         config, log, root = setup.config, setup.audit, setup.place.root
@@ -66,7 +63,7 @@ class ProjectSteps:
         self.access = AccessControl(config.policy, store.tokens)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
-        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask, whole=whole)
+        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
         audit = CallAudit(log, self.secrets)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolcrib.project.durable.calls import ProjectCalls
     from toolcrib.project.durable.tasks import ProjectTasks
     from toolcrib.project.durable.workflows import ProjectWorkflows
+    from toolcrib.project.program import Program
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
@@ -33,8 +34,7 @@ class DurableParts:
     _setup: Setup
     _steps: ProjectSteps
     catalog: ProjectCatalog
-    _names: Mapping[str, Any]
-    """What the module of the project's Python file contains."""
+    _program: Program | None
 
     @shared_property
     def calls(self) -> ProjectCalls:
@@ -114,7 +114,8 @@ class DurableParts:
 
     def _named(self, kind: type[T]) -> Iterable[T]:
         """Return each object of a kind that the project's Python file has, once."""
-        return {id(one): one for one in self._names.values() if isinstance(one, kind)}.values()
+        names = {} if self._program is None else self._program.names
+        return {id(one): one for one in names.values() if isinstance(one, kind)}.values()
 
     @shared_property
     def runs(self) -> AgentRuns:

@@ -59,8 +59,8 @@ class ServerTools(Protocol):
 class ProjectTrust:
     """What of one project is trusted. Agents and workflows are trusted as tools are (`as_trusted`).
 
-    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. `whole`: the program that
-    opened the project accepts everything in it; a tool that an agent made needs approval all the same.
+    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. Where the project is
+    accepted as a `whole`, a tool that an agent made needs approval all the same.
     """
 
     def __init__(
@@ -70,12 +70,10 @@ class ProjectTrust:
         find: Callable[[str], Tool],
         pins: Pins,
         mask: Callable[[str], str],
-        *,
-        whole: bool,
     ) -> None:
         self.ledger: Ledger = setup.ledger
-        self.whole = whole
-        """True: the program that opened the project accepts everything in it."""
+        self.whole = setup.whole
+        """As in `Setup`."""
         self._texts = TrustedTexts(setup.vault, setup.ledger, setup.files)
         self._reasons = Reasons(setup.place.root, setup.ledger, find)
         self.reasons = self._reasons.of
