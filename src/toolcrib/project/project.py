@@ -66,7 +66,7 @@ class Project(DurableParts):
         self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=accept == "all")
         self.fingerprint, self.trust, self.pins = steps.fingerprints.of, steps.trust, steps.pins
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
-        self.redact, self.hides = steps.secrets.mask, steps.access.hides
+        self.redact, self.hides, self.folders = steps.secrets.mask, steps.access.hides, steps.folders
         """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
         self.outputs = steps.outputs
         """The long outputs of calls, kept as artifacts."""
