@@ -244,7 +244,9 @@ class Pipeline:
             controls.record(ctx, result)
         except ToolcribError as error:
             # The tool may have run, but a call without a record is not a success: the caller gets no value.
-            return ctx.failed(error)
+            result = ctx.failed(error)
+        if controls.hide is not None and result.error is not None:
+            controls.hide(result.error, ctx.identity)
         return result
 
     def unknown(self, name: str, ctx: Context | None = None) -> ToolcribError:

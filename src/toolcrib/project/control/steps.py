@@ -7,8 +7,10 @@ those that mask and keep what is in a call are in `records`.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,6 +21,7 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import ApprovalRequired, Cancelled, NotTrusted, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.guard.folders import HiddenFolders
 from toolcrib.manifest.touches import may_touch
 from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
@@ -30,7 +33,7 @@ from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.spec import Call, Limits, Result, Tool
 from toolcrib.spec.record import record
 from toolcrib.spec.tools.tool import HINT_ASKED
-from toolcrib.state import ask, take, user_name
+from toolcrib.state import ask, cache_home, take, user_name
 
 OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
@@ -60,6 +63,10 @@ class ProjectSteps:
         self.pins = pins = Pins(lock, fingerprint, config.started)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
+        vault, home = setup.vault, os.environ.get("HOME")
+        self.folders = HiddenFolders(
+            {root: ".", vault.data: "…", cache_home(): "…", Path(home) if home else None: "~"}
+        )
         self.access = AccessControl(config.policy, store.tokens)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
@@ -87,6 +94,7 @@ class ProjectSteps:
             plan=lambda ctx: self.plan(ctx),  # noqa: PLW0108 - set below
             start=audit.start,
             mask=mask,
+            hide=self.folders.hide,
             keep=self.outputs.keep,
             record=audit.record,
         )
