@@ -12,6 +12,8 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.run.sessions import command as sessions
+from toolcrib.cli.commands.run.sessions import created
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
@@ -33,6 +35,9 @@ def command() -> None:
 
     Runs are stored before they begin, and continue if a process dies.
     """
+
+
+command.add_command(sessions)
 
 
 @command.command("run")
@@ -288,11 +293,6 @@ def _print_end(run: Run, as_json: bool) -> int:
 
 def _tokens(run: Mapping[str, Any]) -> str:
     return f"{run['input_tokens'] + run['output_tokens']:,}"
-
-
-def created(run: Mapping[str, Any]) -> str:
-    """Return the time at which a run or session was created."""
-    return written(float(run["created_at"]))
 
 
 def _event_line(event: RunEvent, depth: int) -> str:
