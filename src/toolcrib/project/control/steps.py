@@ -66,7 +66,7 @@ class ProjectSteps:
         self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask, whole=whole)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
-        audit = CallAudit(log, self.secrets)
+        audit = CallAudit(log, self.secrets, trust.ledger)
         self.outputs = KeptOutputs(setup.vault)
         self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets)
         self.controls = Controls(
