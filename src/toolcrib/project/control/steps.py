@@ -73,7 +73,7 @@ class ProjectSteps:
         self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
-        audit = CallAudit(log, self.secrets)
+        audit = CallAudit(log, self.secrets, trust.ledger)
         self.outputs = KeptOutputs(setup.vault)
         command = f"toolcrib approvals approve --last{setup.place.option}"
         last = command if "cli" in config.approval_channels else ""

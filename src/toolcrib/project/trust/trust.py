@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from toolcrib.core.context import Context
@@ -81,6 +82,7 @@ class ProjectTrust:
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
+        self._home = setup.place.home
         self._accepted = False
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
@@ -351,7 +353,8 @@ class ProjectTrust:
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
         own = [one for one in sheets if not is_served(one.tool)]
-        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
+        accepted = settings_rows(self._config, self._home) if settings else ()
+        rows = [*accepted, *(one.row for one in own), *more]
         if self.servers is not None:
             rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
@@ -419,11 +422,11 @@ class ProjectTrust:
         return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 
-def settings_rows(config: Config) -> list[Trusted]:
-    """Return the rows that accept a project's settings and its policy as they are."""
+def settings_rows(config: Config, home: Path | None = None) -> list[Trusted]:
+    """Return the rows that accept a project's settings and its policy as they are, in this home folder."""
     policy = config.policy_document
     digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
     return [
-        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started)}),
+        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started), "home": str(home)}),
         Trusted(POLICY, digest, shown={"policy": policy}),
     ]
