@@ -179,7 +179,7 @@ class FunctionTool(Bound):
 
     @cached_property
     def tool(self) -> Tool:
-        options, function = self._options, self._shape.function
+        options, function = self._options, self._shape.origin
         schema = options.output_schema or self._shape.output_schema()
         return Tool(
             name=self.name,
@@ -199,6 +199,12 @@ class FunctionTool(Bound):
             tags=tuple(options.tags),
             version=options.version,
         )
+
+    @cached_property
+    def arguments(self) -> ArgumentCheck:
+        schema = self.tool.input_schema
+        settled = self._shape.settled(schema) if self._options.input_schema is None else None
+        return ArgumentCheck(schema, lenient=self.lenient, settled=settled)
 
     @cached_property
     def executor(self) -> Executor:
