@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import inspect
 import sys
-import typing
-from collections.abc import Container
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
 
 import typing_extensions
 from pydantic import EncodedBytes, PydanticUserError, TypeAdapter, ValidationError
@@ -87,15 +87,22 @@ def _serializer(kind: Any) -> Any:
 
 
 def arguments_type(
-    fields: dict[str, Any], optional: Container[str] = (), rest: Any = None, *, name: str = "Arguments"
+    parameters: Iterable[inspect.Parameter], extra: inspect.Parameter | None, name: str = "Arguments"
 ) -> Any:
-    """Return the type of arguments with these annotations; `rest` is that of all others."""
+    """Return the type of the arguments of a function, with those of `**kwargs` if it is given."""
     items: dict[str, Any] = {}
-    for field, kind in fields.items():
-        needed = field not in optional and FieldInfo.from_annotation(kind).is_required()
-        items[field] = kind if needed else typing_extensions.NotRequired[kind]
-    more = {} if rest is None else {"extra_items": rest}
-    return _typed_dict(name, items, **more)
+    for one in parameters:
+        kind, is_field = _annotation(one), isinstance(one.default, FieldInfo)
+        if is_field:
+            kind = Annotated[kind, one.default]
+        needed = (is_field or one.default is one.empty) and FieldInfo.from_annotation(kind).is_required()
+        items[one.name] = kind if needed else NotRequired[kind]
+    others = {"closed": True} if extra is None else {"extra_items": _annotation(extra)}
+    return _typed_dict(name, items, **others)
+
+
+def _annotation(parameter: inspect.Parameter) -> Any:
+    return Any if parameter.annotation is parameter.empty else parameter.annotation
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
@@ -163,9 +170,9 @@ def _encoded(value: Any) -> Any:
 def _accept_typed_dicts(annotation: Any, seen: set[Any]) -> None:
     """Let pydantic read each `typing.TypedDict` in an annotation, which it refuses before Python 3.12."""
     bare, _ = unwrapped(annotation)
-    for part in typing.get_args(bare):
+    for part in get_args(bare):
         _accept_typed_dicts(part, seen)
-    struct = typing.get_origin(bare) or bare
+    struct = get_origin(bare) or bare
     if not isinstance(struct, type) or struct in seen or hasattr(struct, "__pydantic_validator__"):
         return
     seen.add(struct)
@@ -176,7 +183,7 @@ def _accept_typed_dicts(annotation: Any, seen: set[Any]) -> None:
     ):
         return
     with suppress(NameError):  # Pydantic names it.
-        hints = typing.get_type_hints(struct, include_extras=True)
+        hints = get_type_hints(struct, include_extras=True)
         if typing_extensions.is_typeddict(struct) and type(struct).__module__ == "typing":
             _accept(struct, hints)
         for hint in hints.values():
@@ -188,9 +195,9 @@ def _accept(struct: Any, hints: dict[str, Any]) -> None:
         return
     items = {}
     for name, hint in hints.items():
-        stated = typing.get_origin(hint) in (typing.Required, typing.NotRequired)
+        stated = get_origin(hint) in (Required, NotRequired)
         # `__required_keys__` is wrong where annotations are strings.
-        form = typing.Required if name in struct.__required_keys__ else typing.NotRequired
+        form = Required if name in struct.__required_keys__ else NotRequired
         items[name] = hint if stated else form[hint]
     alike = _typed_dict(struct.__name__, items)
     for name in ("__doc__", "__module__", "__qualname__", "__pydantic_config__"):
@@ -272,13 +279,13 @@ def _documented(rule: dict[str, Any], kind: Any) -> dict[str, Any]:
         rule["description"] = docs.description
     hints: dict[str, Any] = {}
     with suppress(NameError, TypeError):
-        hints = typing.get_type_hints(kind, include_extras=True)
+        hints = get_type_hints(kind, include_extras=True)
     for name, field in getattr(kind, "__dataclass_fields__", {}).items():
         docs.parameters.setdefault(name, field.metadata.get("description", ""))
     for name, part in rule.get("properties", {}).items():
         hint = hints.get(name)
-        if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-            (hint,) = typing.get_args(hint)
+        if get_origin(hint) in (Required, NotRequired):
+            (hint,) = get_args(hint)
         text = described(unwrapped(hint)[1]) or docs.parameters.get(name)
         if text:
             part.setdefault("description", text)
