@@ -1,4 +1,4 @@
-"""Files that start other programs of the user: read-only where they exist, reported where they are created."""
+"""Files that start other programs of the user: read-only if they exist, reported if they are created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib, failed
+from tests.integration.sandbox.ground import eventually
 from tests.mcp_servers import RAW, mount
+from toolcrib import Project
 from toolcrib.errors import ConflictError
 from toolcrib.executors.workspace.startup import STARTUP
 from toolcrib.guard import Ledger
@@ -30,7 +32,10 @@ FILES = [
 """One file of each."""
 WRITE = {"fs": {"write": ["."]}}
 PYTHON = """
+import os
+
 def run(path: str) -> str:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "a") as file:
         file.write("bad")
     return "written"
@@ -81,7 +86,8 @@ def test_no_tool_changes_one_that_exists(crib: Crib, kind: str) -> None:
         assert result.error is not None or "written" not in str(result.value), path
     if kind == "sh":
         crib.sh(
-            "rm -rf .claude .github packages; mv .vscode v; mv packages p; for f in $(find . -name '*.md'); do echo bad >$f; done"
+            "rm -rf .claude .github packages; mv .vscode v; mv packages p;"
+            "for f in $(find . -name '*.md'); do echo bad >$f; done"
         )
     for folder in ("", "packages/a/"):
         for path in FILES:
@@ -195,8 +201,7 @@ def test_one_that_a_failing_or_cancelled_call_creates_is_reported(crib: Crib) ->
     async def cancelled() -> None:
         async with crib.open() as project:
             call = asyncio.create_task(project.call("sh", {"c": "touch .envrc; sleep 60"}))
-            while not (crib.root / ".envrc").exists():
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(eventually, (crib.root / ".envrc").exists)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
@@ -221,7 +226,8 @@ def test_a_link_to_one_is_protected_with_its_target(crib: Crib) -> None:
     (crib.root / "rules/CLAUDE.md").symlink_to("all.md")
     crib.shell(permissions=WRITE)
     crib.sh(
-        "echo bad >CLAUDE.md; rm CLAUDE.md; echo bad >rules/CLAUDE.md; echo bad >rules/all.md; rm rules/CLAUDE.md"
+        "echo bad >CLAUDE.md; rm CLAUDE.md;"
+        "echo bad >rules/CLAUDE.md; echo bad >rules/all.md; rm rules/CLAUDE.md"
     )
     assert (crib.root / "CLAUDE.md").read_text() == "good"
     assert (crib.root / "rules/CLAUDE.md").read_text() == "good"
@@ -267,8 +273,6 @@ async def test_one_that_a_server_creates_is_reported_by_the_call(crib: Crib) -> 
 def test_the_home_that_was_accepted_stays_the_projects(tmp_path: Path, first: str, second: str) -> None:
     crib = Crib(tmp_path / "project", first)
     crib.shell(permissions=WRITE)
-    from toolcrib import Project
-
     Project.inspect(crib.root).trust.accept("ann", settings=True)
     result = crib.call("sh", {"c": f"mkdir -p {second}/tools/sh"})
     assert f"{crib.root / second} was created while the tool ran" in " ".join(result.warnings)
