@@ -19,12 +19,12 @@ _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
     **dict.fromkeys((
         "agents choose", "agents list", "agents show", "calls list", "calls show", "calls wait", "list",
-        "runs list", "runs show", "runs wait", "runs watch", "search", "serve", "sessions list", "show",
+        "runs list", "runs sessions list", "runs show", "runs wait", "runs watch", "search", "serve", "show",
         "workflows list", "workflows show",
     ), "read"),
     **dict.fromkeys((
-        "agents task", "calls cancel", "calls retry", "run", "runs cancel", "runs fork", "runs retry",
-        "runs run", "sessions create", "submit", "test", "workflows run",
+        "agents task", "calls cancel", "calls retry", "calls submit", "run", "runs cancel", "runs fork",
+        "runs retry", "runs run", "runs sessions create", "test", "workflows run",
     ), "invoke"),
 }  # fmt: skip
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
@@ -32,8 +32,7 @@ _WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
     "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls", "connect",
-    "list", "run", "runs", "search", "serve", "sessions", "show", "status", "submit", "test", "token",
-    "worker", "workflows",
+    "list", "run", "runs", "search", "serve", "show", "status", "test", "token", "worker", "workflows",
 )  # fmt: skip
 """Commands, or groups of them, whose project may be a Python file."""
 _token: str | None = None

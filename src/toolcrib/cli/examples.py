@@ -78,10 +78,10 @@ toolcrib runs retry --last
 toolcrib runs retry 019bb1c2 --from 2
 toolcrib runs fork --last --prompt "Try another way."
 toolcrib runs fork 019bb1c2 --from 1
-toolcrib sessions list
-toolcrib sessions list --json
-toolcrib sessions create
-toolcrib sessions create --metadata '{"customer": 3}'
+toolcrib runs sessions list
+toolcrib runs sessions list --json
+toolcrib runs sessions create
+toolcrib runs sessions create --metadata '{"customer": 3}'
 toolcrib connect claude-code
 toolcrib connect cursor app.py --write
 toolcrib bundle export weather
@@ -136,8 +136,8 @@ toolcrib show repo_scan
 toolcrib show project/repo_scan@1.0 --json
 toolcrib status
 toolcrib status --json
-toolcrib submit repo_scan path=src
-toolcrib submit repo_scan path=src --idempotency-key nightly-7 --json
+toolcrib calls submit repo_scan path=src
+toolcrib calls submit repo_scan path=src --idempotency-key nightly-7 --json
 toolcrib test
 toolcrib test repo_scan web_search --live
 toolcrib test --replay tests/cassettes/examples.json

@@ -93,6 +93,12 @@ class Bound:
         """The description of the tool."""
         raise NotImplementedError
 
+    @property
+    def may_repeat(self) -> bool:
+        """True if a call may run again although nobody knows what its first run did."""
+        hints = self.tool.annotations
+        return bool(hints.idempotent or hints.read_only or self.retries_timeouts)
+
     @cached_property
     def output(self) -> Output:
         """The form of the tool's output."""
@@ -173,7 +179,7 @@ class FunctionTool(Bound):
 
     @cached_property
     def tool(self) -> Tool:
-        options, function = self._options, self._shape.function
+        options, function = self._options, self._shape.origin
         schema = options.output_schema or self._shape.output_schema()
         return Tool(
             name=self.name,
@@ -193,6 +199,12 @@ class FunctionTool(Bound):
             tags=tuple(options.tags),
             version=options.version,
         )
+
+    @cached_property
+    def arguments(self) -> ArgumentCheck:
+        schema = self.tool.input_schema
+        settled = self._shape.settled(schema) if self._options.input_schema is None else None
+        return ArgumentCheck(schema, lenient=self.lenient, settled=settled)
 
     @cached_property
     def executor(self) -> Executor:

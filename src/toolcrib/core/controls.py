@@ -8,7 +8,7 @@ from typing import Any
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
 from toolcrib.core.results import Mask
-from toolcrib.errors import ApprovalRequired, UsageError
+from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
 from toolcrib.spec import Caller, Result, Tool
 from toolcrib.spec.record import record
 
@@ -46,6 +46,8 @@ class Controls:
     """Record that the call starts, once nothing else can refuse it; the tool runs next."""
     mask: Mask | None = None
     """Masks secrets in every result, refusal and progress message."""
+    hide: Callable[[ToolcribError, Caller | None], None] | None = None
+    """Shorten the paths in the error of a recorded call for a caller who may not know them, in place."""
     keep: Callable[[Context, Result], None] | None = None
     """Keep what a masked result cannot contain, and note in it where that is."""
     record: Callable[[Context, Result], None] | None = None

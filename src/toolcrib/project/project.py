@@ -80,7 +80,7 @@ class Project(DurableParts):
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
         self.redact, self.hides, self.outputs = steps.secrets.mask, steps.access.hides, steps.outputs
         """Masks secrets in a JSON value; returns True if a caller may not see every tool; keeps artifacts."""
-        self._program = program
+        self.folders, self._program = steps.folders, program
         self.toolset = Toolset(timeout_ms=config.timeout_ms) if program is None else program.toolset
         """Every tool. Functions registered here get the project's guard and audit too."""
         self.toolset.govern(

@@ -433,7 +433,7 @@ def worker(shop: Shop) -> Forked:
 
 
 def test_a_durable_call_survives_its_worker(office: Shop) -> None:
-    submitted = office("submit", "app.py", "report", "month=7")
+    submitted = office("calls", "submit", "app.py", "report", "month=7")
     call = submitted.out.strip()
     assert submitted.err == f"To wait for its result: toolcrib calls wait {call} --root {office.file}\n"
     with worker(office) as first:
@@ -453,7 +453,7 @@ def test_a_durable_call_survives_its_worker(office: Shop) -> None:
 
 def test_who_waits_runs_the_call_and_prints_its_result_alone(office: Shop) -> None:
     office.ledger.with_name("done").touch()
-    call = office("submit", "app.py", "report", "month=8").out.strip()
+    call = office("calls", "submit", "app.py", "report", "month=8").out.strip()
     waited = office("calls", "wait", call, "--root", "app.py")
     assert (waited.out, "writing" in waited.err) == ("report 8\n", True)
 

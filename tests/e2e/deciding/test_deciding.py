@@ -290,7 +290,7 @@ def test_no_token_has_a_call_of_another_caller_run_again(shop: Crib, own: dict[s
     shop.tool("mine", "command", {"entrypoint": "false"})
     admin = own | {"TOOLCRIB_TOKEN": Tokens(Vault(shop.root)).create("chief", ["admin"], owner="ann")}
     for tool, env, retried in (("fail", own, 5), ("mine", admin, 0)):
-        assert cli(shop, "submit", tool, env=env).code == 0
+        assert cli(shop, "calls", "submit", tool, env=env).code == 0
         assert cli(shop, "calls", "wait", "--last", env=env).code == 1
         done = cli(shop, "calls", "retry", "--last", env=admin)
         assert (done.code, "error[denied]" in done.err) == (retried, retried == 5), done.err

@@ -29,7 +29,7 @@ from toolcrib.errors import (
 from toolcrib.guard import Tokens
 from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
-from toolcrib.project.durable.calls import Concurrency
+from toolcrib.project.durable.served import ServedTools
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.serve.auth import Client
@@ -299,7 +299,7 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
 
     tools = Stale()
     tools.register("here", lambda: 1, description="Stay.")
-    assert Concurrency(tools, 3)() == {"here": 3}
+    assert ServedTools(tools, 3)().tools == {"here": 3}
 
 
 async def test_a_project_closes_whatever_has_ended_its_worker(

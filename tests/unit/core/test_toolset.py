@@ -131,7 +131,7 @@ async def co(a: int) -> int:
 
 
 def with_context(ctx: Context) -> None: ...
-def untyped(a) -> None: ...  # type: ignore[no-untyped-def]
+def opaque(a: Toolset) -> None: ...
 
 
 def local() -> Any:
@@ -148,7 +148,7 @@ ONE = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [
     [
         (lambda: 1, {}, "cannot be the name of a tool"),
         (functools.partial(add, 1), {}, "cannot be the name of a tool"),
-        (untyped, {}, "'a' has no type annotation"),
+        (opaque, {}, "'a': the type Toolset has no JSON Schema"),
         (add, {"isolation": "fork"}, "there is no isolation 'fork'"),
         (add, {"isolation": "async"}, "'async' does not fit"),
         (co, {"isolation": "thread"}, "'thread' does not fit"),
@@ -191,7 +191,7 @@ def test_a_good_tool_is_not_lost_to_a_bad_one() -> None:
     tools = Toolset()
     tools.register(add)
     with pytest.raises(DefinitionError):
-        tools.register(untyped)
+        tools.register(opaque)
 
     assert tools.call_sync("add", {"a": 1}).value == 2
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from toolcrib.core.context import Context
@@ -81,6 +82,7 @@ class ProjectTrust:
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
+        self._home = setup.place.home
         self._accepted = False
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
@@ -150,6 +152,24 @@ class ProjectTrust:
         if not self._asks_for(tool) or (ctx.is_own and not reasons):
             return None, made
         return self._why("this tool", "its calls may", tool, reasons), made
+
+    def why_not_here(self, tool: Tool) -> str | None:
+        """Return why the durable calls of a tool are left to other machines; None if they may run here.
+
+        What needs a digest of the tool's code is found at its first call.
+        """
+        if tool.source is None:
+            waits = self.servers is not None and self.servers.why_waits(tool)
+            return f"{waits}: toolcrib trust {tool.name}" if waits else None
+        if not self.given:
+            return "nobody has accepted this project here: toolcrib trust"
+        # Each call of what an agent has made may be approved by itself.
+        if not self._asks_for(tool) or self.maker(tool) is not None:
+            return None
+        source, reasons = self.ledger.known().get((subject_of(tool), tool.bundle)), self.reasons(tool)
+        if not reasons or source in ("", tool.source.sha256) or (source is not None and self.holds(tool)):
+            return None
+        return f"{self._why('this tool', 'its calls may', tool, reasons)}: toolcrib trust {tool.name}"
 
     def _asks_for(self, tool: Tool) -> bool:
         """Return True if trust is asked for. To accept a project as a whole does not cover bundles."""
@@ -333,7 +353,8 @@ class ProjectTrust:
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
         own = [one for one in sheets if not is_served(one.tool)]
-        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
+        accepted = settings_rows(self._config, self._home) if settings else ()
+        rows = [*accepted, *(one.row for one in own), *more]
         if self.servers is not None:
             rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
@@ -401,11 +422,11 @@ class ProjectTrust:
         return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 
-def settings_rows(config: Config) -> list[Trusted]:
-    """Return the rows that accept a project's settings and its policy as they are."""
+def settings_rows(config: Config, home: Path | None = None) -> list[Trusted]:
+    """Return the rows that accept a project's settings and its policy as they are, in this home folder."""
     policy = config.policy_document
     digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
     return [
-        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started)}),
+        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started), "home": str(home)}),
         Trusted(POLICY, digest, shown={"policy": policy}),
     ]

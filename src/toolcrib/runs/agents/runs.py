@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from toolcrib.core.context import current_trace
 from toolcrib.errors import Cancelled, ConflictError, InvalidError, NotFoundError, ToolcribError, UsageError
+from toolcrib.runs import live_workers
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
@@ -18,14 +19,17 @@ from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStor
 from toolcrib.spec import Caller
 
 _CALLS = (
-    "SELECT calls.id, calls.state, calls.attempts, calls.ended_at,"
+    "SELECT calls.id, calls.state, calls.tool, calls.attempts, calls.ended_at,"
     " (SELECT MIN(began_at) FROM call_attempts WHERE call_attempts.call_id = calls.id) FROM calls"
     " JOIN run_uses ON run_uses.call_id = calls.id WHERE run_uses.run_id = ?"
 )
 
 
 def timeline(store: RunStore, run: Run) -> dict[str, Any]:
-    """Return a run as JSON with `iterations`: model, usage, times, `text` of the answer, `calls`."""
+    """Return a run as JSON with `iterations`: model, usage, times, `text` of the answer, `calls`.
+
+    A call that is ready has `served`: False if no live worker has its tool.
+    """
     texts = {
         message.iteration: _text(message)
         # Also what a retry has replaced: those iterations are shown, marked by `live`.
@@ -33,14 +37,17 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         if message.kind == "response" and message.iteration
     }
     calls = {row[0]: row for row in store.database.rows(_CALLS, run.id)}
+    served = _served(store) if any(row[1] == "ready" for row in calls.values()) else frozenset()
     children = {child.id: child for child in store.tree(run.id)}
     uses: dict[int, list[dict[str, Any]]] = {}
     for use in store.uses(run.id):
         shown: dict[str, Any] = {"name": use.name, "arguments": _arguments(use.arguments)}
         if use.call_id in calls:
-            _, state, attempts, ended_at, began_at = calls[use.call_id]
+            _, state, tool, attempts, ended_at, began_at = calls[use.call_id]
             shown |= {"call": use.call_id, "state": state, "attempts": attempts}
             shown |= {"began_at": began_at, "ended_at": ended_at}
+            if state == "ready":
+                shown["served"] = tool in served
         elif use.child_id in children:
             child = children[use.child_id]
             shown |= {"run": child.id, "agent": child.agent, "state": child.state}
@@ -58,6 +65,11 @@ def timeline(store: RunStore, run: Run) -> dict[str, Any]:
         for one in store.iterations(run.id)
     ]
     return {**run.document, "iterations": iterations}
+
+
+def _served(store: RunStore) -> frozenset[str]:
+    workers = live_workers(store.database, store.calls.lease_s)
+    return frozenset[str]().union(*(worker.tools for worker in workers))
 
 
 def _text(message: StoredMessage) -> str:

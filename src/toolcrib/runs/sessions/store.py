@@ -11,6 +11,7 @@ from typing import Any, cast
 from toolcrib.core.context import new_trace
 from toolcrib.errors import ConflictError, InvalidError, NotFoundError
 from toolcrib.runs.calls import DurableCalls
+from toolcrib.runs.dispatch import run_entry
 from toolcrib.runs.history import states_of
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
@@ -36,11 +37,6 @@ _MAX_VARIABLES = 256_000
 TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
 """It locks the session even if another run has it: so the end of that run sees the one that waits."""
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
-
-
-def run_entry(provider: str) -> str:
-    """Return the entry to which runs are sent whose model is of this provider."""
-    return f"run:{provider}"
 
 
 @record

@@ -55,7 +55,7 @@ Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
 _AS_IN_PATH = Annotated[str, Meta(description="As in the path, if it is given.")]
 
 
-_IGNORED = Meta(extra_json_schema={"readOnly": True})
+_IGNORED = Meta(description="Ignored.", extra_json_schema={"readOnly": True})
 
 
 def in_zone(moment: datetime) -> datetime:
@@ -164,7 +164,8 @@ def readable(form: type[Body], answer: type[Struct]) -> Any:
         for one in msgspec.structs.fields(answer)
         if one.encode_name not in own
     ]
-    return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True)
+    own_doc = {"__doc__": form.__doc__}
+    return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True, namespace=own_doc)
 
 
 BUNDLE_PUT: Any = readable(BundlePut, BundleAnswer)

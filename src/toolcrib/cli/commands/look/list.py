@@ -115,15 +115,15 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     Built-in tools that the team lists are on here, as they are for an agent that lists them. `named` is the
     team's file; None for the project's own.
     """
-    from toolcrib.manifest import ANY_FILE, check_team, failure, read, read_team
+    from toolcrib.manifest import ANY_FILE, check_team, failure, load_team
     from toolcrib.project import source_files
 
     path = named or str(project.root / "team.yaml")
     files = ANY_FILE if named else source_files(project.root, project.place.home)
     try:
-        team = read_team(path, read(path, files))
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
+        team = load_team(path, files)
+    except NotFoundError as error:
+        raise NotFoundError(error.message, hint="Give its path with --team.") from None
     project.catalog.builtins.switch_on(skill for one in team.members for skill in one.skills)
     findings = check_team(team, (name for name, _ in project.described()))
     if findings:

@@ -12,6 +12,8 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.run.sessions import command as sessions
+from toolcrib.cli.commands.run.sessions import created
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
@@ -33,6 +35,9 @@ def command() -> None:
 
     Runs are stored before they begin, and continue if a process dies.
     """
+
+
+command.add_command(sessions)
 
 
 @command.command("run")
@@ -290,11 +295,6 @@ def _tokens(run: Mapping[str, Any]) -> str:
     return f"{run['input_tokens'] + run['output_tokens']:,}"
 
 
-def created(run: Mapping[str, Any]) -> str:
-    """Return the time at which a run or session was created."""
-    return written(float(run["created_at"]))
-
-
 def _event_line(event: RunEvent, depth: int) -> str:
     detail = event.document["detail"]
     words = " ".join(f"{name}={_short(value)}" for name, value in detail.items() if value is not None)
@@ -322,7 +322,8 @@ def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str 
             times = call.get("ended_at"), call.get("began_at")
             spent = f" {times[0] - times[1]:.2f} s" if None not in times else ""
             shown = one_line(json.dumps(call["arguments"]))
-            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}"
+            waits = "" if call.get("served", True) else ": no worker has this tool"
+            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}{waits}"
             if call.get("run") in tree:
                 yield from _timeline(tree[call["run"]], tree, f"{indent}       ")
     if run["error"]:

@@ -1,16 +1,18 @@
-"""`toolcrib sessions`."""
+"""`toolcrib runs sessions`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from toolcrib.cli.caller import caller_of, seen_by
-from toolcrib.cli.commands.run.runs import created
 from toolcrib.cli.options import open_project, page_options, project_options
 from toolcrib.cli.output import print_shown
 from toolcrib.cli.table import print_listing
+from toolcrib.spec.moment import written
 
 
 @click.group("sessions")
@@ -50,3 +52,8 @@ def create_command(root: str | None, as_json: bool, metadata: str) -> None:
         raise click.BadParameter("must be a JSON object", param_hint="--metadata")
     session_id = project.runs.create_session(found, caller=caller)
     print_shown(as_json, project.runs.store.session(session_id).document, session_id)
+
+
+def created(run: Mapping[str, Any]) -> str:
+    """Return the time at which a run or session was created."""
+    return written(float(run["created_at"]))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from toolcrib.cli.confirm import is_person
-from toolcrib.cli.output import one_line, print_note
+from toolcrib.cli.output import cut_names, one_line, print_note
 from toolcrib.errors import ToolcribError
 
 if TYPE_CHECKING:
@@ -69,8 +69,15 @@ def _unserved(project: Project, tools: Callable[[], set[str] | None], here: str)
         start = f"Start `toolcrib worker{project.place.option}`"
         start += f", or continue it here: `{here}`." if here else "."
         return f"No process serves this project, so nothing continues. {start}"
-    missing = ", ".join(f"`{one_line(name)}`" for name in sorted(waited_for & set(status["unserved"])))
+    missing = waited_for & set(status["unserved"])
     if not missing:
         return ""
+    for worker in status["workers"]:
+        for reason, names in worker["refused"].items():
+            if refused := missing.intersection(names):
+                return f"{worker['name']} does not serve {cut_names(sorted(refused))}: {one_line(reason)}"
     start = f"toolcrib worker{project.place.option or ' --app MODULE:FUNCTION'}"
-    return f"No process that serves has {missing}. Start one that does; for tools of a program: `{start}`."
+    return (
+        f"No process that serves has {cut_names(sorted(missing))}. Start one that does;"
+        f" for tools of a program: `{start}`."
+    )

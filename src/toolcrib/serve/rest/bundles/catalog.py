@@ -116,8 +116,8 @@ def list_tools(request: RestRequest) -> Answer:
 def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
-    The best come first: beginnings of words, whole words, then, where fewer than five match these, words
-    with typing errors; in each class the names before tags, descriptions and names of arguments.
+    The best come first: beginnings of words, whole words, then words with typing errors; in each class the
+    names before tags, descriptions and names of arguments.
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(

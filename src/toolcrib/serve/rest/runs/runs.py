@@ -315,6 +315,8 @@ class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """`embedded`: a process that has opened the project for something else."""
     tools: list[str]
     """The tools whose calls it takes."""
+    refused: dict[str, list[str]]
+    """The tools that it has and does not run, by reason: nobody has trusted them on its machine."""
     running: int
     began_at: str
     seen_at: str
