@@ -164,11 +164,12 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
     return int(bool(failed))
 
 
-def accepted_project(root: str | None, *, ask: bool) -> Project:
-    """Open a project to run its tools. If it is not accepted and somebody is at the terminal, ask first."""
+def accepted_project(root: str | None, *, ask: bool, load: bool = True) -> Project:
+    """Open a project as `open_project` does. If it is not accepted and somebody is at the terminal, ask
+    first."""
     from toolcrib.project import Project
 
-    project = open_project(root)
+    project = open_project(root, load=load)
     if not ask or project.trust.given or given_token() is not None or not at_terminal():
         return project
     state = TrustState(Project.inspect(root))
