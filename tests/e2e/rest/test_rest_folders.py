@@ -31,9 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
     crib.tool("granted", "command", {"entrypoint": "true"}, permissions={"fs": {"read": ["no-such"]}})
     crib.tool("asks", "command", {"entrypoint": "true"}, approval={"required": True, "reason": "It asks."})
     crib.write(".toolcrib/tools/broken/tool.yml", "name: broken\n")
-    crib.write(
-        ".toolcrib/agents/a.yml", "name: a\ndescription: Does.\nmodel: test:a\ninstructions: Do.\n"
-    )
+    crib.write(".toolcrib/agents/a.yml", "name: a\ndescription: Does.\nmodel: test:a\ninstructions: Do.\n")
     crib.write(".toolcrib/agents/b.yml", "name: b\n")
     with http_server(crib.root) as running:
         running.send("PUT", f"/tools/bundles/{BUNDLE}", {"slug": "mine"})
