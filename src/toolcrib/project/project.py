@@ -110,7 +110,7 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
-        self.trust.settle = self._settle
+        self.trust.settle, self.trust.withdraw = self._settle, self._withdraw
         self.trust.found = lambda: [
             *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
         ]  # fmt: skip
@@ -298,6 +298,10 @@ class Project(DurableParts):
         if self.has_state:
             with suppress(StateUnavailable):
                 self.approval_service.settle(rows, by, channel)
+
+    def _withdraw(self, subjects: Collection[str]) -> None:
+        if self.has_state:
+            self.approval_service.withdraw(subjects)
 
     @property
     def elicitation(self) -> Elicitation | None:

@@ -6,7 +6,7 @@ Where the settings allow that channel, the user of the calling client is asked t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -255,10 +255,18 @@ class ApprovalService:
                 self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
                 self.approvals.approve(one.id, by)
 
-    def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
-        """End the approval of a tool that has changed, and write that down."""
+    def withdraw(self, subjects: Collection[str]) -> None:
+        """End the approvals that trust in these subjects, or in any, has given and no call has used yet."""
+        for sheet in self.list("approved", _MOST_SETTLED):
+            one = sheet.approval
+            is_meant = not subjects or {f"tool:{one.tool}", f"server:{one.bundle}"}.intersection(subjects)
+            if one.rule == TRUST and is_meant:
+                self.void(one.id, "its trust was revoked")
+
+    def void(self, id: str, why: str = "the tool has changed") -> Approval:  # noqa: A002 - the field's name
+        """End an approval, and write down why."""
         approval = self.approvals.void(id)
-        self._record("APPROVAL_VOID", approval, reason="the tool has changed")
+        self._record("APPROVAL_VOID", approval, reason=why)
         return approval
 
     def _tool(self, approval: Approval) -> Tool | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -93,6 +93,8 @@ class ProjectTrust:
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
         self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
         """Answers the calls that wait for trust in these."""
+        self.withdraw: Callable[[Collection[str]], None] = lambda _subjects: None
+        """Ends the approvals that trust in these subjects, or in all, has given and no call has used."""
 
     # -- the project ---------------------------------------------------------------------------------
 
@@ -408,9 +410,12 @@ class ProjectTrust:
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
         if not subjects:
             self._accepted = False
-            return self.ledger.revoke()
-        ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
-        return ended + sum(self.ledger.revoke(f"server:{name}") for name in servers)
+            ended = self.ledger.revoke()
+        else:
+            ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+            ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
+        self.withdraw(subjects)
+        return ended
 
     def forget(
         self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None
