@@ -28,7 +28,7 @@ _OPEN: dict[str, Scope] = {
     ), "invoke"),
 }  # fmt: skip
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
-_WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
+_WITHOUT_PROJECT = ("doctor",)
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
     "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls", "connect",

@@ -203,7 +203,7 @@ class FunctionTool(Bound):
     @cached_property
     def arguments(self) -> ArgumentCheck:
         schema = self.tool.input_schema
-        settled = self._shape.settled(schema) if self._options.input_schema is None else None
+        settled = self._shape.settled() if self._options.input_schema is None else None
         return ArgumentCheck(schema, lenient=self.lenient, settled=settled)
 
     @cached_property

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -31,7 +30,6 @@ _ABSENT: Any = dataclasses.MISSING
 """The default of a parameter that may be left out and has none, or none in JSON."""
 _UNNAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 _EXTRA = inspect.Parameter.VAR_KEYWORD
-_ANY = Plain({})
 _WITHOUT_SCHEMA = (_EMPTY, None, type(None), Any, object, str, bytes, Outcome)
 """Return annotations without a schema of the value; text and binary data are not structured."""
 
@@ -40,8 +38,8 @@ class FunctionShape:
     """The parameters of one function, their schema and conversion."""
 
     __slots__ = (
-        "_docs", "_plain", "_rest", "_typed", "_wire", "context_parameter", "extra", "function", "origin",
-        "parameters", "returns", "struct"
+        "_docs", "_plain", "_read", "context_parameter", "extra", "function", "origin", "parameters",
+        "returns", "struct"
     )  # fmt: skip
 
     def __init__(
@@ -62,17 +60,10 @@ class FunctionShape:
         """The `**kwargs` of the function, if it has one."""
         self.struct: str | None = None
         """The only parameter, if its fields are the arguments."""
-        self._plain: dict[str, Plain] = {}
-        for parameter in parameters:
-            found = _ANY if parameter.annotation is _EMPTY else plain(parameter.annotation)
-            if found is not None and not _is_field(parameter.default):
-                self._plain[parameter.name] = found
-        self._rest = _ANY if extra is None or extra.annotation is _EMPTY else plain(extra.annotation)
-        """The type of further arguments; None if pydantic reads it."""
-        self._typed: Annotation | None = None
-        """All parameters that pydantic reads, or the only one."""
-        self._wire: dict[str, str] = {}
-        """Name to name in JSON, of the parameters that pydantic reads."""
+        everything = parameters if extra is None else [*parameters, extra]
+        self._plain = {one.name: _plain(one) for one in everything}
+        self._read: Annotation | None = None
+        """The type of all arguments, if not all are plain."""
         self._docs: Docs | None = None
 
     @property
@@ -88,58 +79,46 @@ class FunctionShape:
     @property
     def is_plain(self) -> bool:
         """True if no parameter needs pydantic."""
-        return len(self._plain) == len(self.parameters) and self._rest is not None
+        return None not in self._plain.values()
 
     def read_types(self, *, strictly: bool, flat: bool = True) -> None:
-        """Let pydantic read the types that are not plain. `DefinitionError` names a parameter without schema.
+        """Let pydantic read the types. `DefinitionError` names a parameter without schema.
 
         If not `strictly`, values of such a parameter stay as they are. If `flat`, the fields of a single
         structure are the arguments.
         """
         from toolcrib.schema.annotations import Annotation, arguments_type
 
-        self.struct = None
-        if flat and len(self.parameters) == 1 and self.extra is None and _is_struct(self.parameters[0]):
-            self._annotation(self.parameters[0])
-            self._typed = Annotation(self.parameters[0].annotation)
-            if self._typed.schema.get("type") == "object":
-                self.struct = self.parameters[0].name
+        self.struct, parameters, extra = None, self.parameters, self.extra
+        if flat and len(parameters) == 1 and extra is None and _is_struct(parameters[0]):
+            self._alone(parameters[0])
+            self._read = Annotation(parameters[0].annotation)
+            if self._read.schema.get("type") == "object":
+                self.struct = parameters[0].name
                 return
-        unread = [parameter for parameter in self.parameters if parameter.name not in self._plain]
-        if self._rest is None and self.extra is not None:
-            unread.append(self.extra)
         if not strictly:
-            unread = [parameter for parameter in unread if self._is_readable(parameter)]
-        if not unread:
-            return
-        fields = {one.name: _kind(one) for one in unread}
-        optional = {one.name for one in unread if one.default is not _EMPTY and not _is_field(one.default)}
-        rest = fields.pop(self.extra.name, None) if self.extra is not None else None
+            parameters = [self._readable(parameter) for parameter in parameters]
+            extra = extra and self._readable(extra)
         try:
-            self._typed = Annotation(arguments_type(fields, optional, rest))
+            self._read = Annotation(arguments_type(parameters, extra))
         except DefinitionError:
-            for parameter in unread:
-                self._annotation(parameter)
+            for parameter in parameters if extra is None else [*parameters, extra]:
+                self._alone(parameter)
             raise
-        self._wire = dict(zip(fields, self._typed.schema.get("properties", {}), strict=True))
 
-    def _is_readable(self, parameter: inspect.Parameter) -> bool:
+    def _readable(self, parameter: inspect.Parameter) -> inspect.Parameter:
         try:
-            return bool(self._annotation(parameter))
+            self._alone(parameter)
         except DefinitionError:
-            if parameter is self.extra:
-                self._rest = _ANY
-            else:
-                self._plain[parameter.name] = _ANY
-            return False
+            return parameter.replace(annotation=Any)
+        return parameter
 
-    def _annotation(self, parameter: inspect.Parameter) -> Annotation:
-        """Return the type of an argument object with this parameter only."""
+    def _alone(self, parameter: inspect.Parameter) -> Annotation:
+        """Return the type of an argument object with this parameter only. The error names it."""
         from toolcrib.schema.annotations import Annotation, arguments_type, name_of
 
-        kind = _kind(parameter)
         try:
-            return Annotation(arguments_type({parameter.name: kind}, name=name_of(kind)))
+            return Annotation(arguments_type([parameter], None, name_of(parameter.annotation)))
         except DefinitionError as error:
             raise DefinitionError(
                 f"{title(self.function)}: the parameter {parameter.name!r}: {error.message}",
@@ -149,69 +128,56 @@ class FunctionShape:
 
     def schema(self) -> dict[str, Any]:
         """Return the input schema. A single structured parameter is the arguments object itself."""
-        read = {} if self._typed is None else self._typed.schema
-        if self.struct is not None:
-            return read
-        rule: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-        required = []
-        for parameter in self.parameters:
-            name = self._wire.get(parameter.name, parameter.name)
-            rule["properties"][name] = self._property(parameter, read.get("properties", {}).get(name))
-            needed = parameter.default is _EMPTY if name in self._plain else name in read.get("required", ())
-            if needed:
-                required.append(name)
-        if required:
-            rule["required"] = required
-        if self.extra is not None:
-            inner = read["additionalProperties"] if self._rest is None else self._rest.rule
-            rule["additionalProperties"] = inner or True
-        if "$defs" in read:
-            rule["$defs"] = read["$defs"]
+        if self.struct is not None and self._read is not None:
+            return self._read.schema
+        rule = self._plain_schema() if self._read is None else self._read.schema
+        # The order of both is the same, but names may differ: a field may have an alias.
+        for parameter, part in zip(self.parameters, rule["properties"].values(), strict=True):
+            text = described(unwrapped(parameter.annotation)[1]) or self.docs.parameters.get(parameter.name)
+            if text:
+                part.setdefault("description", text)
+            default = self._default(parameter)
+            if default is not _ABSENT:
+                part["default"] = default
         return rule
 
-    def _property(self, parameter: inspect.Parameter, read: dict[str, Any] | None) -> dict[str, Any]:
-        rule = dict(read if read is not None else self._plain[parameter.name].rule)
-        text = described(unwrapped(parameter.annotation)[1]) or self.docs.parameters.get(parameter.name)
-        if text:
-            rule.setdefault("description", text)
-        default = self._faithful_default(parameter)
-        if default is not _ABSENT:
-            rule["default"] = default
-        return rule
+    def _plain_schema(self) -> dict[str, Any]:
+        rules = {name: dict(found.rule) for name, found in self._plain.items() if found is not None}
+        others = False if self.extra is None else rules.pop(self.extra.name) or True
+        rule = {"type": "object", "properties": rules, "additionalProperties": others}
+        required = [one.name for one in self.parameters if one.default is _EMPTY]
+        return {**rule, "required": required} if required else rule
 
-    def _faithful_default(self, parameter: inspect.Parameter) -> Any:
-        """Return the default as JSON if converting it back gives the same value, else `_ABSENT`."""
+    def _default(self, parameter: inspect.Parameter) -> Any:
+        """Return the default as JSON if converting it back gives the same value, else `_ABSENT`.
+
+        A default that JSON would change must come from the function itself, so the schema does not name it.
+        """
         default = parameter.default
         if default is _EMPTY or default is _ABSENT or _is_field(default):
             return _ABSENT
-        if isinstance(default, float) and not math.isfinite(default):
-            return _ABSENT
         try:
-            written = to_json(default)
-            # A default that JSON would change must come from the function itself, so the schema does not
-            # name it.
-            found = self._plain.get(parameter.name)
-            if found is None:
-                alone = self._annotation(parameter)
+            back = written = to_json(default)
+            if self._plain[parameter.name] is None:
+                alone = self._alone(parameter)
                 (back,) = alone.read(dict.fromkeys(alone.schema["properties"], written)).values()
-            else:
-                back = written if found.convert is None else found.convert(written)
             return written if bool(back == default) else _ABSENT
         except (TypeError, ValueError, InvalidInput):
             return _ABSENT
 
-    def settled(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the part of the input schema whose defaults and whole numbers are settled before the call.
+    def settled(self) -> dict[str, Any] | None:
+        """Return the part of the schema whose defaults are filled in before the call; None for all of it.
 
         Pydantic fills in the fields of a structure itself: it distinguishes a default from a given value.
         """
-        if self.struct is not None:
-            return {}
-        properties = {
-            name: rule if name in self._plain else {word: rule[word] for word in ("default",) if word in rule}
-            for name, rule in schema["properties"].items()
+        if self._read is None:
+            return None
+        properties = {} if self.struct is not None else self._read.schema["properties"]
+        return {
+            "properties": {
+                name: {"default": part["default"]} for name, part in properties.items() if "default" in part
+            }
         }
-        return {"properties": properties, "additionalProperties": self._rest.rule if self._rest else {}}
 
     def output_schema(self) -> dict[str, Any] | None:
         """Return the schema of what the function returns; None if its annotation does not say, or text."""
@@ -230,45 +196,32 @@ class FunctionShape:
 
     def adapter(self) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
         """Return the conversion of checked arguments to keyword arguments; None if none is needed."""
-        read = None if self._typed is None else self._typed.read
-        if self.struct is not None and read is not None:
-            name = self.struct
-            return lambda arguments: {name: read(arguments)}
-        converters = {name: found.convert for name, found in self._plain.items()}
-        rest = None if self._rest is None else self._rest.convert
-        if read is None and rest is None and not any(converters.values()):
-            return None
-        typed, all_others = frozenset(self._wire.values()), self._rest is None
-        return _adapting(
-            converters, rest, lambda name: name in typed or (all_others and name not in converters), read
-        )
+        if self._read is not None:
+            read, struct = self._read.read, self.struct
+            return read if struct is None else lambda arguments: {struct: read(arguments)}
+        converters = {name: found.convert for name, found in self._plain.items() if found and found.convert}
+        others = None if self.extra is None else converters.pop(self.extra.name, None)
+        return _adapting(converters, others) if converters or others else None
 
 
 def _adapting(
-    converters: dict[str, Converter | None],
-    rest: Converter | None,
-    is_typed: Callable[[str], bool],
-    read: Callable[[Any], dict[str, Any]] | None,
+    converters: dict[str, Converter], others: Converter | None
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     def adapt(arguments: dict[str, Any]) -> dict[str, Any]:
-        adapted: dict[str, Any] = {}
-        typed: dict[str, Any] = {}
-        for name, value in arguments.items():
-            if read is not None and is_typed(name):
-                typed[name] = value
-            else:
-                convert = converters.get(name, rest)
-                adapted[name] = value if convert is None else convert(value)
-        return adapted if read is None else {**adapted, **read(typed)}
+        adapted = dict(arguments)
+        for name in converters if others is None else arguments:
+            convert = converters.get(name, others)
+            if name in adapted and convert is not None:
+                adapted[name] = convert(adapted[name])
+        return adapted
 
     return adapt
 
 
-def _kind(parameter: inspect.Parameter) -> Any:
-    """Return the annotation for pydantic, with the constraints of a default such as `Field(ge=1)`."""
-    if _is_field(parameter.default):
-        return typing.Annotated[parameter.annotation, parameter.default]
-    return parameter.annotation
+def _plain(parameter: inspect.Parameter) -> Plain | None:
+    if parameter.annotation is _EMPTY:
+        return None if _is_field(parameter.default) else Plain({})
+    return None if _is_field(parameter.default) else plain(parameter.annotation)
 
 
 def _is_field(default: Any) -> bool:

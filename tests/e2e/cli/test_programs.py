@@ -140,7 +140,7 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
 
 def test_bash_completes_what_the_printed_function_returns(program: Path) -> None:
     script = f"""
-        eval "$({TOOLCRIB} completion bash)"
+        eval "$({TOOLCRIB} --completion bash)"
         for typed in "ru" "help ser" "nosuch x" "servers a"; do
             COMP_WORDS=(toolcrib $typed); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
             _toolcrib_completion {TOOLCRIB}
@@ -158,14 +158,14 @@ def test_summaries_are_completed_in_whole(program: Path) -> None:
     asked = {"COMP_WORDS": "toolcrib run", "COMP_CWORD": "run", "_TOOLCRIB_COMPLETE": "fish_complete"}
     summary = "Run agents, and follow, cancel, retry and fork their runs."
     assert f"plain,runs\t{summary}" in cli(program, env=asked).out
-    assert 'string split --max 1 ","' in cli(program, "completion", "fish").out
+    assert 'string split --max 1 ","' in cli(program, "--completion", "fish").out
 
 
 def test_help_completion_and_colours(program: Path) -> None:
     assert cli(program, "help", "run").out == cli(program, "run", "--help").out
     assert cli(program, "help").out == cli(program, "--help").out
     for shell in ("bash", "zsh", "fish"):
-        assert "_TOOLCRIB_COMPLETE" in cli(program, "completion", shell).out
+        assert "_TOOLCRIB_COMPLETE" in cli(program, "--completion", shell).out
     assert "init or new" in cli(program, "create").err
     assert cli(program, "--root", "/nowhere", "list").code == 3
     assert "\x1b[" in cli(program, "create", env={"FORCE_COLOR": "1"}).err

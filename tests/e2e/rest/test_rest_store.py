@@ -109,14 +109,14 @@ ROWS: list[Row] = [
     ("missing", "PUT", "bundle", {"slug": "a_b"}, 400, "invalid_slug"),
     ("missing", "PUT", "bundle", {"slug": ""}, 400, "missing_field"),
     ("missing", "PUT", "bundle", {"displayName": "x"}, 400, "missing_field"),
-    ("missing", "PUT", "bundle", {**BUNDLE, "colour": "red"}, 400, "invalid"),
-    ("missing", "PUT", "bundle", {**BUNDLE, "isEnabled": 1}, 400, "invalid"),
-    ("missing", "PUT", "bundle", [], 400, "invalid"),
-    ("missing", "PUT", "bundle", b"{", 400, "invalid"),
-    ("missing", "PUT", "bundle", b'{"slug": "a", "slug": "b"}', 400, "invalid"),
-    ("missing", "PUT", "bundle", b"", 400, "invalid"),
+    ("missing", "PUT", "bundle", {**BUNDLE, "colour": "red"}, 400, "invalid_input"),
+    ("missing", "PUT", "bundle", {**BUNDLE, "isEnabled": 1}, 400, "invalid_input"),
+    ("missing", "PUT", "bundle", [], 400, "invalid_input"),
+    ("missing", "PUT", "bundle", b"{", 400, "invalid_input"),
+    ("missing", "PUT", "bundle", b'{"slug": "a", "slug": "b"}', 400, "invalid_input"),
+    ("missing", "PUT", "bundle", b"", 400, "invalid_input"),
     ("bundle", "PATCH", "bundle", {"isEnabled": False}, 200, ""),
-    ("bundle", "PATCH", "bundle", {"isEnabled": False, "slug": "x"}, 400, "invalid"),
+    ("bundle", "PATCH", "bundle", {"isEnabled": False, "slug": "x"}, 400, "invalid_input"),
     ("bundle", "PATCH", "bundle", {}, 400, "missing_field"),
     ("missing", "PATCH", "bundle", {"isEnabled": False}, 404, "not_found"),
     ("deleted", "PATCH", "bundle", {"isEnabled": False}, 410, "bundle_deleting"),
@@ -138,15 +138,15 @@ ROWS: list[Row] = [
     ("bundle", "PUT", "tool", {"type": "http", "impl": {}}, 400, "missing_field"),
     ("bundle", "PUT", "tool", {"type": "http", "displayName": "x"}, 400, "missing_field"),
     ("bundle", "PUT", "tool", {"displayName": "x", "impl": {}}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {**HTTP, "type": "ftp"}, 400, "invalid"),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "ftp://a.example"}}, 400, "invalid"),
+    ("bundle", "PUT", "tool", {**HTTP, "type": "ftp"}, 400, "invalid_input"),
+    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "ftp://a.example"}}, 400, "invalid_input"),
     ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "https://"}}, 400, "invalid_manifest"),
     ("bundle", "PUT", "tool", {**HTTP, "argSchema": {"type": "string"}}, 400, "invalid_manifest"),
-    ("bundle", "PUT", "tool", {**HTTP, "tags": ["a", "a"]}, 400, "invalid"),
-    ("bundle", "PUT", "tool", {**HTTP, "tags": ["1"]}, 400, "invalid"),
+    ("bundle", "PUT", "tool", {**HTTP, "tags": ["a", "a"]}, 400, "invalid_input"),
+    ("bundle", "PUT", "tool", {**HTTP, "tags": ["1"]}, 400, "invalid_input"),
     ("full", "PATCH", "tool", {"isEnabled": False}, 200, ""),
-    ("full", "PATCH", "tool", {"isEnabled": False, "description": "x"}, 400, "invalid"),
-    ("full", "PATCH", "tool", {"isEnabled": "yes"}, 400, "invalid"),
+    ("full", "PATCH", "tool", {"isEnabled": False, "description": "x"}, 400, "invalid_input"),
+    ("full", "PATCH", "tool", {"isEnabled": "yes"}, 400, "invalid_input"),
     ("bundle", "PATCH", "tool", {"isEnabled": False}, 404, "tool_not_found"),
     ("off", "PATCH", "tool", {"isEnabled": False}, 409, "bundle_disabled"),
     ("full", "DELETE", "tool", None, 204, ""),
@@ -243,11 +243,11 @@ def test_what_is_read_can_be_written(bundle: Bundle) -> None:
 def test_a_body_that_names_another_record_than_the_path_is_refused(bundle: Bundle) -> None:
     record = bundle.send("GET").json
     reply = bundle.send("PUT", {**record, "id": new_id()})
-    assert (reply.status, reply.code) == (400, "invalid")
+    assert (reply.status, reply.code) == (400, "invalid_input")
     other = {"bundleID": new_id(), "slug": "climate", "version": "v2"}
     for names in (["bundleID"], ["slug"], ["version"], ["bundleID", "slug", "version"]):
         reply = bundle.send_tool("PUT", {**HTTP, **{name: other[name] for name in names}})
-        assert (reply.status, reply.code) == (400, "invalid")
+        assert (reply.status, reply.code) == (400, "invalid_input")
         assert [one["path"] for one in reply.json["error"]["violations"]] == [f"$.{name}" for name in names]
     same = {"bundleID": bundle.id, "slug": "weather", "version": "v1"}
     assert bundle.send_tool("PUT", {**HTTP, **same}).status == 201
@@ -336,7 +336,7 @@ def test_a_native_manifest_is_put_by_its_content_type(bundle: Bundle) -> None:
     }
     assert bundle.send_tool("PUT", record, "word-count", "2").json["isEnabled"] is False
     wrong = bundle.send_tool("PUT", MANIFEST.encode(), "words", "1", headers=YAML)
-    assert (wrong.status, wrong.code) == (400, "invalid")
+    assert (wrong.status, wrong.code) == (400, "invalid_input")
     broken = MANIFEST.replace("kind: python", "kind: phyton")
     wrong = bundle.send_tool("PUT", broken.encode(), "word-count", "3", headers=YAML)
     assert (wrong.status, wrong.code) == (400, "invalid_manifest")
@@ -445,16 +445,16 @@ def test_disabled_bundles_are_listed_if_asked_for(bundle: Bundle) -> None:
 @pytest.mark.parametrize(
     ("query", "code"),
     [
-        ("pageToken=x", "usage"),
-        ("pageToken=" + "e30", "usage"),
-        ("pageToken=%00", "usage"),
-        ("pageSize=0", "invalid"),
-        ("pageSize=257", "invalid"),
-        ("pageSize=1.5", "invalid"),
-        ("pageSize=x", "invalid"),
-        ("includeDisabled=1", "invalid"),
-        ("bundleIDs=x", "invalid"),
-        ("pagesize=1", "invalid"),
+        ("pageToken=x", "invalid_input"),
+        ("pageToken=" + "e30", "invalid_input"),
+        ("pageToken=%00", "invalid_input"),
+        ("pageSize=0", "invalid_input"),
+        ("pageSize=257", "invalid_input"),
+        ("pageSize=1.5", "invalid_input"),
+        ("pageSize=x", "invalid_input"),
+        ("includeDisabled=1", "invalid_input"),
+        ("bundleIDs=x", "invalid_input"),
+        ("pagesize=1", "invalid_input"),
     ],
 )
 def test_wrong_queries_of_bundles(server: HttpServerProcess, query: str, code: str) -> None:
@@ -469,7 +469,7 @@ def test_a_page_token_is_bound_to_its_filters(server: HttpServerProcess) -> None
     token = server.send("GET", "/tools/bundles?pageSize=1").json["nextPageToken"]
     assert server.send("GET", f"/tools/bundles?pageSize=1&pageToken={token}").status == 200
     reply = server.send("GET", f"/tools/bundles?pageSize=1&includeDisabled=true&pageToken={token}")
-    assert (reply.status, reply.code) == (400, "usage")
+    assert (reply.status, reply.code) == (400, "invalid_input")
 
 
 # -- ETags -------------------------------------------------------------------------------------------
@@ -542,7 +542,7 @@ def test_every_violation_of_a_body_is_listed(bundle: Bundle) -> None:
 @pytest.mark.parametrize("number", ["18446744073709551616", "1e999", "NaN"])
 def test_numbers_that_would_be_rounded_are_refused(bundle: Bundle, number: str) -> None:
     text = f'{{"type": "go", "displayName": "x", "impl": {{"goFunc": "f"}}, "argSchema": {{"x": {number}}}}}'
-    assert bundle.send_tool("PUT", text.encode()).code == "invalid"
+    assert bundle.send_tool("PUT", text.encode()).code == "invalid_input"
 
 
 # -- scopes, processes ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from toolcrib import get_run_context, must_get_variable
 from toolcrib.errors import (
     BudgetExceeded,
     Cancelled,
-    InvalidError,
+    InvalidInput,
     NotFoundError,
     ToolCancel,
     ToolDiscard,
@@ -91,7 +91,7 @@ def test_run_sync_gives_variables_to_tools_and_not_to_the_model(crib: Crib) -> N
         assert run.session_id == session
         everything = [message.content for message in project.runs.store.messages(run.id)]
         assert b"limit" not in b"".join(everything)
-        with pytest.raises(InvalidError):
+        with pytest.raises(InvalidInput):
             project.runs.start(session, "a", "x", {"bad": object()})
     finally:
         asyncio.run(project.aclose())

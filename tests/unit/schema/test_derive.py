@@ -63,8 +63,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 def called(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call the function the way a call does: checked, settled, converted."""
     shape = shape_of(function)
-    schema = shape.schema()
-    checked = ArgumentCheck(schema, settled=shape.settled(schema)).check(arguments)
+    checked = ArgumentCheck(shape.schema(), settled=shape.settled()).check(arguments)
     adapt = shape.adapter()
     return function(**(checked if adapt is None else adapt(checked)))
 
@@ -398,7 +397,8 @@ def test_a_type_without_schema_is_taken_where_a_schema_is_given() -> None:
     shape = shape_of(unknown_type, typed=False)
 
     assert [p.name for p in shape.parameters] == ["a", "b"]
-    assert shape.adapter() is None
+    adapt = shape.adapter()
+    assert adapt({"a": 1, "b": [2]}) == {"a": 1, "b": [2]}
 
 
 @dataclasses.dataclass

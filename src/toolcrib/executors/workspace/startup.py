@@ -55,9 +55,9 @@ def startup_place(path: str, folder: str) -> str | None:
 def startup_use(path: str) -> str:
     """Return what to do about one that a call has created."""
     program = STARTUP.get(path.rpartition("/")[2])
-    return "Check it before you use it." if program is None else f"Check it: {program} may do what it says."
+    return "check it before you use it" + ("" if program is None else f": {program} may do what it says")
 
 
 def startup_warning(path: str) -> str:
     """Return the warning about one that a call has created."""
-    return f"{path} was created while the tool ran. {startup_use(path)}"
+    return f"{path} was created while the tool ran: {startup_use(path)}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from toolcrib.errors import PermissionDenied
 from toolcrib.sandbox.files.paths import SETTLED_NS
 
-MOST_FOLDERS = 100_000
+MOST_FOLDERS = 50_000
 
 
 class _Listing(NamedTuple):

@@ -19,7 +19,7 @@ from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 from toolcrib.project.catalog import stored_search
 from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.spec.identifier import new_id
@@ -120,7 +120,7 @@ async def test_a_wrong_search_is_refused_before_there_is_a_bundle(
     async with Project.open(root) as project:
         assert not (data / "bundles").exists()
         assert found(project.bundles, "a") == []
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidInput):
             project.bundles.search(query, page=page)
 
 

@@ -106,6 +106,7 @@ def _check(state: TrustState, *, as_json: bool) -> int:
     else:
         for line in (*state.waiting_lines(), *(f"toolcrib.lock: {one}" for one in differs)):
             print_result(line)
+        state.print_created()
         if state.waits:
             print_note("To see and accept it: toolcrib trust")
         if differs:

@@ -120,16 +120,17 @@ class TrustState:
                 print_result(line)
         for error in self.errors:
             print_error(error)
-        self._print_created()
+        self.print_created()
         if not self.waits:
             print_note("Nothing waits for trust." if not self.names else "It is trusted as it is.")
 
-    def _print_created(self) -> None:
+    def print_created(self) -> None:
+        """Print the files that were created; a person at the terminal has seen them then."""
         from toolcrib.executors.workspace.startup import startup_use
 
         for file in self.created:
-            made = f"{file.path} was created by {file.tool} on {written(file.at)}."
-            print_note(one_line(f"{made} {startup_use(file.path)}"))
+            made = f"{file.path} was created by {file.tool} on {written(file.at)}"
+            print_note(one_line(f"{made}: {startup_use(file.path)}"))
         if self.created and at_terminal():
             self.project.trust.ledger.drop_created(file.path for file in self.created)
 

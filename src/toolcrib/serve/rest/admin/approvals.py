@@ -131,7 +131,7 @@ class Deny(Body, kw_only=True):
     """The reason. The caller gets it."""
 
 
-@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, UsageError, NotFoundError, query=ApprovalsQuery)
+@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, NotFoundError, query=ApprovalsQuery)
 def list_approvals(request: RestRequest) -> Answer:
     """List calls that wait for a person, and decisions, the newest first.
 
@@ -220,7 +220,7 @@ def deny_call(request: RestRequest) -> Answer:
     return Answer(msgspec.convert(sheet.document, ApprovalAnswer))
 
 
-@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, UsageError, query=PageQuery)
+@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, query=PageQuery)
 def list_grants(request: RestRequest) -> Answer:
     """List the decisions that are in force, the newest first.
 
