@@ -13,7 +13,7 @@ from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
@@ -286,6 +286,18 @@ class Project(DurableParts):
         return ApprovalService(
             approvals, self.get, self.trust, self.audit, self.redact, self.config, complete=complete
         )
+
+    @property
+    def recorded(self) -> RecordedCalls:
+        """The results of what was asked for with an idempotency key."""
+        return self._steps.store.recorded
+
+    def check(self) -> None:
+        """Raise StateUnavailable or AuditUnavailable if no call could run here now."""
+        self.audit.ensure()
+        if self.has_state:
+            with self._steps.store.state.read() as tx:
+                tx.one("SELECT 1")
 
     @property
     def has_state(self) -> bool:

@@ -253,6 +253,28 @@ def test_a_body_that_names_another_record_than_the_path_is_refused(bundle: Bundl
     assert bundle.send_tool("PUT", {**HTTP, **same}).status == 201
 
 
+def test_a_put_that_is_sent_again_with_its_key_has_the_first_answer(server: HttpServerProcess) -> None:
+    one, key = Bundle(server, new_id()), {"Idempotency-Key": new_id()}
+    first = one.send("PUT", BUNDLE, headers=key)
+    again = one.send("PUT", BUNDLE, headers=key)
+    assert (first.status, again.status, again.body) == (201, 201, first.body)
+    assert again.headers["ETag"] == first.headers["ETag"]
+    other = one.send("PUT", {**BUNDLE, "description": "other"}, headers=key)
+    assert (other.status, other.code) == (409, "idempotency_conflict")
+    key = {"Idempotency-Key": new_id()}
+    refused = one.send_tool("PUT", {**HTTP, "tags": ["1"]}, headers=key)
+    assert refused.code == "invalid_input"
+    made = one.send_tool("PUT", HTTP, headers=key)  # A refusal leaves the key free.
+    again = one.send_tool("PUT", HTTP, headers=key)
+    assert (made.status, again.status, again.body) == (201, 201, made.body)
+    assert one.send_tool("PUT", HTTP).code == "conflict"
+    assert one.send_tool("PUT", HTTP, "other", "v1", headers=key).code == "idempotency_conflict"
+    theirs = server.create_token("another", "admin")
+    assert one.send_tool("PUT", HTTP, headers=key, token=theirs).code == "conflict"
+    for wrong in ("", "x" * 256, "a\tb"):
+        assert one.send("PUT", BUNDLE, headers={"Idempotency-Key": wrong}).code == "invalid_input"
+
+
 def test_a_change_of_a_bundle_that_was_changed_meanwhile_is_refused(bundle: Bundle) -> None:
     old = bundle.send("GET").headers["ETag"]
     now = bundle.send("PUT", {**BUNDLE, "description": "ours"}, headers={"If-Match": old}).headers["ETag"]
