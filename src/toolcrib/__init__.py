@@ -28,8 +28,10 @@ if TYPE_CHECKING:
         ToolDiscard,
         ToolSnooze,
     )
+    from toolcrib.manifest.team import load_team
     from toolcrib.project import Project
     from toolcrib.runs.agents import Agent, Budgets
+    from toolcrib.runs.workflows import Workflow
     from toolcrib.spec import Call, Content, McpForms, Result, Retry, Tool
     from toolcrib.toolset import Toolset
 
@@ -41,8 +43,10 @@ _HOMES = {
         "get_variable_or", "get_variables", "must_get_variable",
     ),
     "toolcrib.errors": ("RetryableError", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError"),
+    "toolcrib.manifest.team": ("load_team",),
     "toolcrib.project": ("Project",),
     "toolcrib.runs.agents": ("Agent", "Budgets"),
+    "toolcrib.runs.workflows": ("Workflow",),
     "toolcrib.spec": ("Call", "Content", "McpForms", "Result", "Retry", "Tool"),
     "toolcrib.toolset": ("Toolset",),
 }  # fmt: skip
@@ -50,8 +54,8 @@ _HOMES = {
 __all__ = [
     "Agent", "Budgets", "Call", "Content", "Context", "McpForms", "Project", "Result", "Retry",
     "RetryableError", "RunContext", "Tool", "ToolCancel", "ToolDiscard", "ToolSnooze", "ToolcribError",
-    "Toolset", "get_run_context", "get_run_id", "get_session_id", "get_variable", "get_variable_or",
-    "get_variables", "must_get_variable",
+    "Toolset", "Workflow", "get_run_context", "get_run_id", "get_session_id", "get_variable",
+    "get_variable_or", "get_variables", "load_team", "must_get_variable",
 ]  # fmt: skip
 
 

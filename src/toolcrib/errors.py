@@ -135,61 +135,56 @@ class BundleDeleting(NotFoundError):
     status = 410
 
 
-class InvalidError(ToolcribError):
-    """A value does not have the form that it must have."""
+class InvalidInput(ToolcribError):
+    """Arguments, a body or a query do not have the form that they must have; nothing ran."""
 
-    code = "invalid"
     status = 400
     exit_code = 4
 
 
-class DefinitionError(InvalidError):
+class DefinitionError(InvalidInput):
     """A tool is defined in a way that cannot be described or called."""
 
     code = "invalid_definition"
 
 
-class ManifestError(InvalidError):
+class ManifestError(InvalidInput):
     """A manifest cannot be read or breaks a rule of the format."""
 
     code = "invalid_manifest"
 
 
-class ConfigError(InvalidError):
+class ConfigError(InvalidInput):
     """The project's configuration cannot be read or breaks a rule."""
 
     code = "invalid_config"
 
 
-class InvalidInput(InvalidError):
-    """The arguments do not match the tool's input schema; nothing ran."""
-
-
-class InvalidId(InvalidError):
+class InvalidId(InvalidInput):
     """The id is not a UUID of version 7."""
 
 
-class InvalidSlug(InvalidError):
+class InvalidSlug(InvalidInput):
     """The slug or version has characters or a length that are not allowed."""
 
 
-class MissingField(InvalidError):
+class MissingField(InvalidInput):
     """A field that the record needs is missing."""
 
 
-class TooLarge(InvalidError):
+class TooLarge(InvalidInput):
     """The body of the HTTP request is larger than the limit."""
 
     status = 413
 
 
-class UnsupportedMediaType(InvalidError):
+class UnsupportedMediaType(InvalidInput):
     """The body of the HTTP request is not of a supported type."""
 
     status = 415
 
 
-class InvalidArchive(InvalidError):
+class InvalidArchive(InvalidInput):
     """The archive is not a bundle as `toolcrib bundle export` writes it; nothing of it was imported."""
 
 

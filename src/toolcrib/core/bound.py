@@ -21,9 +21,6 @@ from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
 from toolcrib.template import Values
 
-_WITHOUT_FILE = ("http", "command", "file", "sql")
-"""Kinds of tools that are stored without a manifest, such as records of bundles."""
-
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan as JSON, with the names of secrets in place of their values.
@@ -31,10 +28,9 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     Only URLs are encoded, and values in shell lines quoted.
     """
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
-    document = reread(tool)
-    if document is None and tool.kind not in _WITHOUT_FILE:
+    document, kind = reread(tool), kind_of(tool)
+    if document is None and not kind.templated:
         return plan
-    kind = kind_of(tool)
     block = kind.write(tool.config) if document is None else document.data["exec"][tool.kind]
     if kind.confined:
         names = (*tool.permissions.env, *(secret.name for secret in tool.permissions.secrets))
@@ -87,10 +83,21 @@ class Bound:
             if limit is not None and limit < self.timeout_ms:
                 self.timeout_ms, self.timeout_source = limit, "the tool's limit"
 
+    def cap(self, timeout_ms: int) -> None:
+        """Lower the limit of one attempt to that of the project."""
+        if timeout_ms < self.timeout_ms:
+            self.timeout_ms, self.timeout_source = timeout_ms, "the project's limit"
+
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
         raise NotImplementedError
+
+    @property
+    def may_repeat(self) -> bool:
+        """True if a call may run again although nobody knows what its first run did."""
+        hints = self.tool.annotations
+        return bool(hints.idempotent or hints.read_only or self.retries_timeouts)
 
     @cached_property
     def output(self) -> Output:
@@ -165,6 +172,10 @@ class FunctionTool(Bound):
         self._set_rules(self._approval, options.retry, retry)
         self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
         self.idle_ms = options.idle_ms
+
+    def again(self, make: Callable[[str, FunctionShape, Options], FunctionTool]) -> FunctionTool:
+        """Return what `make` makes of the same function."""
+        return make(self.name, self._shape, self._options)
 
     @cached_property
     def tool(self) -> Tool:

@@ -72,6 +72,8 @@ class Context(Call):
     """The receiver of the events of the call while it runs."""
     chunks: Chunks | None = field(default=None, init=False)
     """Masks the chunks of this attempt."""
+    created: tuple[str, ...] = field(default=(), init=False)
+    """Paths of what the call has created that starts other programs of the user."""
     replayed: bool = field(default=False, init=False)
     """True if the result is that of an earlier call with the same key."""
     single: bool = field(default=False, init=False)

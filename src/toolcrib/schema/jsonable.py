@@ -35,7 +35,7 @@ def to_json_text(value: Any) -> bytes:
 
 def _plain(value: Any) -> Any:
     if hasattr(type(value), "__pydantic_serializer__"):
-        from toolcrib.schema.annotations import write
+        from toolcrib.schema.adapters import write
 
         return write(value)
     if isinstance(value, (datetime.date, datetime.time)):

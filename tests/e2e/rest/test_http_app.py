@@ -152,8 +152,8 @@ def test_every_error_has_the_one_shape_and_an_id(server: HttpServerProcess) -> N
         ("GET", "/nothing", 404, "not_found"),
         ("PUT", "/session", 405, "method_not_allowed"),
         ("GET", "/login", 400, "missing_field"),
-        ("GET", "/login?code=a&code=b", 400, "invalid"),
-        ("GET", "/login?cod=a", 400, "invalid"),
+        ("GET", "/login?code=a&code=b", 400, "invalid_input"),
+        ("GET", "/login?cod=a", 400, "invalid_input"),
     ):
         reply = server.send(method, path, headers={"X-Request-Id": "mine-1"})
         assert (reply.status, reply.code) == (status, code)

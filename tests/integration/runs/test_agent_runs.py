@@ -13,7 +13,7 @@ from toolcrib import get_run_context, must_get_variable
 from toolcrib.errors import (
     BudgetExceeded,
     Cancelled,
-    InvalidError,
+    InvalidInput,
     NotFoundError,
     ToolCancel,
     ToolDiscard,
@@ -91,10 +91,40 @@ def test_run_sync_gives_variables_to_tools_and_not_to_the_model(crib: Crib) -> N
         assert run.session_id == session
         everything = [message.content for message in project.runs.store.messages(run.id)]
         assert b"limit" not in b"".join(everything)
-        with pytest.raises(InvalidError):
+        with pytest.raises(InvalidInput):
             project.runs.start(session, "a", "x", {"bad": object()})
     finally:
         asyncio.run(project.aclose())
+
+
+class Desk:
+    """A tool that must be opened."""
+
+    name = "desk"
+    description = "Return how often it was opened and closed."
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}  # noqa: RUF012 - the form of a tool
+
+    def __init__(self) -> None:
+        self.opened = self.closed = 0
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    async def execute(self, _arguments: dict[str, Any]) -> list[int]:
+        return [self.opened, self.closed]
+
+
+def test_tools_are_open_while_code_without_an_event_loop_waits(crib: Crib) -> None:
+    project, desk = crib.open(), Desk()
+    project.toolset.register(desk)
+    project.agents.add(scripted("a", call("desk"), {"text": "{{result}}"}, tools=("desk",)))
+    assert project.runs.run_sync(None, "a", "go").answer == "[1,0]"
+    assert project.calls.wait_sync(project.submit("desk"), 30).outcome().value == [2, 1]
+    assert (desk.opened, desk.closed) == (2, 2)
+    asyncio.run(project.aclose())
 
 
 async def test_calls_of_one_step_run_side_by_side(crib: Crib) -> None:

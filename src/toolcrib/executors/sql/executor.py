@@ -13,15 +13,14 @@ from toolcrib.errors import PermissionDenied, ToolUnavailable
 from toolcrib.executors.output import (
     facts,
     log_streams,
-    masked,
     place_warnings,
     places_reported,
+    run_job,
     timed_out,
 )
 from toolcrib.executors.python.executor import confined_python, interpreter, job_text, returned
 from toolcrib.executors.workspace.grants import ProjectFiles, links_on
 from toolcrib.executors.workspace.workspace import Workspace
-from toolcrib.sandbox import run
 from toolcrib.sandbox.files.paths import within
 from toolcrib.spec import Call, CallContext, Outcome, SqlExec, Tool
 from toolcrib.template import MISSING, Namespaces, Values, parse, render_value
@@ -68,7 +67,7 @@ class SqlExecutor:
             stdin=stdin,
             **workspace.network(tool).job,
         )
-        done = masked(ctx, await run(job))
+        done = await run_job(ctx, job)
         with places_reported(done):
             if done.timed_out:
                 raise timed_out(ctx, done)

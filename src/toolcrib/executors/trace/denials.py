@@ -106,7 +106,7 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
     if verdict == "closed":
         return Denial(name, access, None)
     if verdict == "missing":
-        return Denial(name, access, reach.written(reach.repository(place) or name))
+        return Denial(name, access, reach.written(reach.to_name(place) or name))
     return None
 
 

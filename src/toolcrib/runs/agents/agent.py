@@ -11,6 +11,14 @@ from toolcrib.runs.sessions import Usage
 from toolcrib.spec.record import record
 
 _USUAL_COST_USD = 10.0
+_FAMILIES = {"claude-": "anthropic", "gemini-": "google", "gpt-": "openai"}
+"""Beginnings of the names of models to their provider."""
+
+
+def full_model(name: str) -> str:
+    """Return PROVIDER:MODEL for the name of a well-known model; any other name as it is."""
+    providers = (provider for start, provider in _FAMILIES.items() if name.startswith(start))
+    return next((f"{provider}:{name}" for provider in providers), name)
 
 
 @record

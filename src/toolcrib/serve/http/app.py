@@ -22,7 +22,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError
-from toolcrib.serve.auth import Access
+from toolcrib.serve.auth import Access, Client
 from toolcrib.serve.http.problems import no_such_method, problem
 from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
@@ -120,15 +120,24 @@ class _Address:
         if route is None:
             response = no_such_method(self._methods)
         else:
-            answer = await self._handled(route, http)
+            client = self._client(route, http)
+            try:
+                answer = await self._handled(route, http, client)
+            except ToolcribError as error:
+                if client is not None:
+                    self._access.hide(error, client.identity)
+                raise
             response = answer if isinstance(answer, Response) else _response(answer, http)
         await response(scope, receive, send)
 
-    async def _handled(self, route: Route, http: Request) -> Handled:
-        client = None
-        if route.scope is not None:
-            client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
-            client.require(route.scope)
+    def _client(self, route: Route, http: Request) -> Client | None:
+        if route.scope is None:
+            return None
+        client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
+        client.require(route.scope)
+        return client
+
+    async def _handled(self, route: Route, http: Request, client: Client | None) -> Handled:
         query = read_query(http.query_params.multi_items(), route.query)
         # The body is read last: who has no right here cannot make the server hold a large one in memory.
         data, media_type = b"", ""

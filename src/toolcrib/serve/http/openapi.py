@@ -15,7 +15,7 @@ import msgspec
 
 from toolcrib.errors import (
     DeniedError,
-    InvalidError,
+    InvalidInput,
     InvalidToken,
     PreconditionFailed,
     SlowRequest,
@@ -75,7 +75,7 @@ def errors_of(route: Route) -> list[type[ToolcribError]]:
     if route.scope is not None:
         found |= {InvalidToken, StateUnavailable}
     if route.query is not None or route.body is not None or route.raw:
-        found.add(InvalidError)
+        found.add(InvalidInput)
     if route.body is not None or route.raw:
         found |= {SlowRequest, TooLarge, UnsupportedMediaType}
     return sorted(found, key=lambda kind: (kind.status, kind.code))

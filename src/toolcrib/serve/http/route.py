@@ -65,11 +65,11 @@ class HttpRequest(Generic[S]):
         return parameters
 
     def body(self) -> Any:
-        """Read the JSON body as the type that the route names. Raises InvalidError and MissingField."""
+        """Read the JSON body as the type that the route names. Raises InvalidInput and MissingField."""
         return read_body(self.data, self.route.body)
 
     def json(self) -> Any:
-        """Read the JSON body as it is. Raises InvalidError."""
+        """Read the JSON body as it is. Raises InvalidInput."""
         return read_json(self.data)
 
 

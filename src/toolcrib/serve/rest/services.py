@@ -83,6 +83,12 @@ def covers(request: RestRequest, tool: str) -> bool:
     return identity is None or identity.covers(tool)
 
 
+def shown(request: RestRequest, text: str | None) -> str | None:
+    """Return a text as the client may see it: without folders of this machine."""
+    found: str | None = request.services.project.folders.shown(text, request.client.identity)
+    return found
+
+
 def sees(request: RestRequest) -> Callable[[str], bool] | None:
     """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
     return None if covers_all(request) else partial(covers, request)

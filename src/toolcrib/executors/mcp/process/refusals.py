@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from toolcrib.errors import ToolcribError
+from toolcrib.executors.output import created_in
 from toolcrib.executors.trace.denials import denial_of
 from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.workspace.network import CallNetwork
@@ -68,6 +69,14 @@ class LocalProcess:
     network: CallNetwork
     _reported: int = 0
     """Refused hosts that an error has named."""
+    _created: frozenset[str] = frozenset()
+
+    def created(self) -> tuple[str, ...]:
+        """Return what was created since the last look that starts other programs of the user."""
+        found = created_in(self.job)
+        new = tuple(path for path in found if path not in self._created)
+        self._created = frozenset(found)
+        return new
 
     def explain(self, error: ToolcribError, text: str, arguments: Any = ()) -> ToolcribError:
         """Add to an error the permission that its text lacks, if there is one."""

@@ -21,7 +21,6 @@ from toolcrib.errors import (
     ConflictError,
     HostNotAllowed,
     IdempotencyConflict,
-    InvalidError,
     InvalidInput,
     NotFoundError,
     PolicyDenied,
@@ -29,7 +28,6 @@ from toolcrib.errors import (
     ToolDisabled,
     ToolNotFound,
     UnavailableError,
-    UsageError,
 )
 from toolcrib.runs import CallState as StoredState
 from toolcrib.serve.http import Answer, Routes
@@ -295,7 +293,7 @@ def _wait_s(prefer: str) -> float | None:
     return 0.0 if "respond-async" in prefer.lower() else None
 
 
-@ROUTES.add("GET", _CALLS, "read", {200: Calls}, UsageError, query=CallsQuery)
+@ROUTES.add("GET", _CALLS, "read", {200: Calls}, query=CallsQuery)
 async def list_calls(request: RestRequest) -> Answer:
     """List the calls whose end was not waited for, and those that this server runs.
 
@@ -333,7 +331,7 @@ async def show_call(request: RestRequest) -> Answer:
     return Answer(msgspec.structs.replace(state, history=history))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, InvalidError, NotFoundError)
+@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, InvalidInput, NotFoundError)
 async def stream_call_events(request: RestRequest) -> Response:
     """Follow a call by server-sent events: `started`, `progress`, `chunk`, `approval`, and `result` at last.
 

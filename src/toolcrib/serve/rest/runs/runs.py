@@ -14,7 +14,7 @@ from toolcrib.core.context import read_trace
 from toolcrib.errors import (
     ApprovalRequired,
     ConflictError,
-    InvalidError,
+    InvalidInput,
     NotFoundError,
     NotTrusted,
     UnavailableError,
@@ -29,7 +29,7 @@ from toolcrib.spec.moment import written
 
 ROUTES = Routes()
 _ONE = "/runs/{runID}"
-_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted, ApprovalRequired)
+_NEW = (NotFoundError, InvalidInput, UnavailableError, NotTrusted, ApprovalRequired)
 _RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 
@@ -144,7 +144,7 @@ def get_agent(request: RestRequest) -> Answer:
     return Answer(request.services.project.agents.find(request.path["agent"]).document)
 
 
-@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidError, body=NewSession)
+@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidInput, body=NewSession)
 def create_session(request: RestRequest) -> Answer:
     """Create a session, in which runs see those before them."""
     store = _runs(request).store
@@ -152,7 +152,7 @@ def create_session(request: RestRequest) -> Answer:
     return Answer(_session(store.session(made)), status=201)
 
 
-@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidError, query=PageQuery)
+@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidInput, query=PageQuery)
 def list_sessions(request: RestRequest) -> Answer:
     """List sessions, the newest first. A token sees its own; an administrator sees all."""
     query: PageQuery = request.query
@@ -189,7 +189,7 @@ def create_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})
 
 
-@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidError, query=RunsQuery)
+@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidInput, query=RunsQuery)
 def list_runs(request: RestRequest) -> Answer:
     """List the runs that no agent called, the newest first. A token sees its own; an administrator all."""
     query: RunsQuery = request.query
@@ -211,33 +211,33 @@ def list_runs(request: RestRequest) -> Answer:
 
 
 # Before the routes of one run: `events` would be taken for an id there.
-@ROUTES.add("GET", "/runs/events", "admin", {200: EVENT_STREAM}, InvalidError)
+@ROUTES.add("GET", "/runs/events", "admin", {200: EVENT_STREAM}, InvalidInput)
 async def stream_all_run_events(request: RestRequest) -> Response:
     """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
     events = _runs(request).events(None, last_event_id(request))
     return event_stream(request, _written(events))
 
 
-@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidError)
+@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidInput)
 def get_run(request: RestRequest) -> Answer:
     """Return a run, with its answer or error once it has ended."""
     return Answer(_run(_found(request)))
 
 
-@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidInput)
 def get_run_tree(request: RestRequest) -> Answer:
     """Return a run and those of the agents below it, each after the one that called it."""
     tree = _runs(request).tree(_found(request).id)
     return Answer(Runs(runs=[_run(one) for one in tree]))
 
 
-@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: dict[str, Any]}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: dict[str, Any]}, NotFoundError, InvalidInput)
 def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
     return Answer(_runs(request).timeline(_found(request).id))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, NotFoundError, InvalidInput)
 async def stream_run_events(request: RestRequest) -> Response:
     """Follow a run and those below it by server-sent events, up to its end.
 
@@ -315,6 +315,8 @@ class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """`embedded`: a process that has opened the project for something else."""
     tools: list[str]
     """The tools whose calls it takes."""
+    refused: dict[str, list[str]]
+    """The tools that it has and does not run, by reason: nobody has trusted them on its machine."""
     running: int
     began_at: str
     seen_at: str
