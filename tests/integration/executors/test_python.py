@@ -241,7 +241,8 @@ COUNTED = """
 
 def test_retries_and_snoozes(crib: Crib) -> None:
     allowed: Any = {"permissions": {"fs": {"write": [".toolcrib/scratch"]}}}
-    snooze = "    if n < 2: raise ToolSnooze(0.01)\n    return n"
+    wait = "__import__('datetime').timedelta(seconds=0.01)"
+    snooze = f"    if n < 2: raise ToolSnooze([0.01, {wait}][n])\n    return n"
     crib.python(f"{SIGNALS}\ndef run():{COUNTED}{snooze}", **allowed)
     result = crib.call("py")
     assert (result.value, result.snoozes, result.attempts) == (2, 2, 1)

@@ -99,6 +99,7 @@ def answer(job: dict) -> bytes:  # type: ignore[type-arg]
 def failure(error: BaseException) -> bytes:
     """An exception by its name, so that the tool needs nothing of Toolcrib to raise one of the signals."""
     names = [kind.__name__ for kind in type(error).__mro__]
+    delay = getattr(error, "delay", None)
     try:
         message = str(error)
     except Exception:  # a tool's own __str__
@@ -107,7 +108,7 @@ def failure(error: BaseException) -> bytes:
         "error": names[0],
         "message": message,
         "signal": next((name for name in names if name in SIGNALS), None),
-        "delay": getattr(error, "delay", None),
+        "delay": delay.total_seconds() if hasattr(delay, "total_seconds") else delay,
         "cause": cause(error),
     }
     return json.dumps(found, default=str, ensure_ascii=False).encode(errors="replace")

@@ -44,8 +44,8 @@ class ServedTools:
                 # A worker asks in a thread, while the event loop may remove tools.
                 with suppress(ToolcribError):
                     bound = self._toolset.bound(name)
-                    # A registered function has no limit of its own, and its description is made at first use.
-                    own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
+                    own = bound.limits.concurrent_calls
+                    # The description of a registered function is made at first use.
                     why = self._why_not(bound.tool) if isinstance(bound, BoundTool) else None
                     if why is not None:
                         refused[name] = why
