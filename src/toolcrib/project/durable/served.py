@@ -15,8 +15,8 @@ from toolcrib.spec import Tool
 class ServedTools:
     """Returns what is served of a toolset. `most` is how many calls of each tool may run at a time.
 
-    `why_not` returns why a tool does not run on this machine; `trusts` changes whenever that may have.
-    `providers` are those of models whose runs are advanced.
+    `why_not` returns why a tool does not run on this machine; `providers` are those of models whose
+    runs are advanced; `trusts` changes whenever either may have.
     """
 
     def __init__(
