@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 
 class Violation(NamedTuple):
@@ -399,13 +402,17 @@ class ToolDiscard(ToolSignal):
 
 
 class ToolSnooze(ToolSignal):
-    """Not now: try again after `delay` seconds, 0 to a day, without using up an attempt."""
+    """Not now: try again after `delay`, 0 to a day, without using up an attempt.
+
+    The delay is a number of seconds or a `timedelta`.
+    """
 
     MAX_DELAY_S = 86_400
 
-    def __init__(self, delay: float, reason: str | BaseException = "") -> None:
+    def __init__(self, delay: float | timedelta, reason: str | BaseException = "") -> None:
         super().__init__(reason)
-        self.delay = float(min(max(0, delay), self.MAX_DELAY_S))
+        seconds = delay if isinstance(delay, int | float) else delay.total_seconds()
+        self.delay = float(min(max(0, seconds), self.MAX_DELAY_S))
 
     def __reduce__(self) -> tuple[type[ToolSnooze], tuple[float, str]]:
         return type(self), (self.delay, self.reason)

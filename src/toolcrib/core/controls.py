@@ -9,6 +9,7 @@ from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context
 from toolcrib.core.results import Mask
 from toolcrib.errors import ApprovalRequired, ToolcribError, UsageError
+from toolcrib.middleware.rates import Rates
 from toolcrib.spec import Caller, Result, Tool
 from toolcrib.spec.record import record
 
@@ -56,7 +57,16 @@ class Controls:
 
 def plain_controls() -> Controls:
     """Return the controls of a toolset outside of a project."""
-    return Controls(require=(_require_approver,))
+    rates = Rates()
+
+    def rated(proceed: Proceed) -> Proceed:
+        async def counted(ctx: Context) -> Result:
+            with rates.counted(ctx.tool, ctx.bound.limits):
+                return await proceed(ctx)
+
+        return lambda ctx: (counted if ctx.bound.limits.are_rates else proceed)(ctx)
+
+    return Controls(require=(_require_approver,), approve=(rated,))
 
 
 def _require_approver(ctx: Context) -> None:

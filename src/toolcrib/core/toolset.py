@@ -139,9 +139,10 @@ class Toolset:
         `description`, `input_schema` and `execute`. Options: `description`,
         `input_schema` (instead of the derived one), `output_schema` (likewise), `isolation` (`thread`,
         `inline`, `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a
-        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `approval` (the reason
-        why a person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not
-        match its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
+        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `limits` (`Limits`:
+        both of these, the rate of calls, and the size of the text for a model), `approval` (the reason why a
+        person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not match
+        its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
         `replace` (take the place of a tool of this name). Raises `DefinitionError` when the function cannot
         be described, `ConflictError` when the name is taken.
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import pytest
 from pydantic import BaseModel, Field, computed_field
 
-from toolcrib import Context, McpForms, Retry, Toolset
+from toolcrib import Context, Limits, McpForms, Retry, Toolset
 from toolcrib.core.bound import Bound, BoundTool, ToolOptions
 from toolcrib.errors import ConflictError, DefinitionError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.schema.providers import wire_names
@@ -157,6 +157,9 @@ ONE = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": [
         (local(), {"isolation": "process"}, "at the top level of a module"),
         (add, {"timeout_ms": 0}, "timeout_ms must be a whole number of at least 1"),
         (add, {"timeout_ms": "5s"}, "not '5s'"),
+        (add, {"limits": Limits(idle_ms=0)}, "idle_ms must be a whole number of at least 1"),
+        (add, {"limits": Limits(memory_bytes=1)}, "limits.memory_bytes does not hold for a function"),
+        (add, {"limits": {"idle_ms": 5}}, "limits must be of type Limits"),
         (add, {"retry": Retry(max_attempts=0)}, "max_attempts of at least 1"),
         (add, {"retry": Retry(jitter=1.5)}, "a jitter from 0 to 1"),
         (add, {"output_schema": {"type": "strin"}}, "not a valid JSON Schema"),
@@ -175,6 +178,39 @@ def test_a_bad_definition_fails_where_it_is_written(function: Any, options: Any,
         tools.register(function, **options)
 
     assert tools.names == []
+
+
+async def test_the_limits_of_a_function() -> None:
+    tools = Toolset()
+    limits = Limits(timeout_ms=900, output_bytes=10, calls_per_minute=2)
+    tools.register(add, limits=limits, idle_ms=500)
+    tools.register("other", add)
+
+    assert tools.get("add").limits == dataclasses.replace(limits, idle_ms=500)
+    bound = tools.bound("add")
+    assert (bound.timeout_ms, bound.idle_ms, bound.text_limit) == (900, 500, 10)
+    results = [await tools.call("add", {"a": 1}) for _ in range(3)]
+    # A part of the toolset counts the same calls.
+    results.append(await tools.filter("add").call("add", {"a": 1}))
+    assert [result.error and result.error.code for result in results] == [None, None, *["rate_limited"] * 2]
+    assert (await tools.call("other", {"a": 1})).ok
+
+
+async def test_a_limit_of_calls_at_a_time() -> None:
+    tools = Toolset()
+    started = asyncio.Event()
+
+    async def wait() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    tools.register(wait, limits=Limits(concurrent_calls=1))
+    first = asyncio.ensure_future(tools.call("wait"))
+    await started.wait()
+    refused = (await tools.call("wait")).error
+    assert refused is not None
+    assert refused.code == "rate_limited"
+    first.cancel()
 
 
 def test_an_unknown_option_is_refused() -> None:

@@ -173,11 +173,11 @@ class RateStep:
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
-        every_tool = _is_rated(self._limits)
+        every_tool = self._limits.are_rates
 
         def step(ctx: Context) -> Awaitable[Result]:
             limits = ctx.bound.tool.limits
-            is_limited = every_tool or _is_rated(limits)
+            is_limited = every_tool or limits.are_rates
             return self._limited(ctx, limits, proceed) if is_limited else proceed(ctx)
 
         return step
@@ -195,10 +195,6 @@ class RateStep:
             return await proceed(ctx)
         finally:
             await ask(self._store.state, lease.release)
-
-
-def _is_rated(own: Limits) -> bool:
-    return (own.calls_per_minute, own.min_interval_ms, own.concurrent_calls) != (None, None, None)
 
 
 def _smaller(*limits: int | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
+from toolcrib.spec.model_provider import program_models
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class DurableParts:
             toolset,
             most,
             trust.why_not_here,
-            lambda: trust.ledger.revision,
+            lambda: (trust.ledger.revision, *program_models),
             # A run goes on with what this user has accepted, or elsewhere.
             lambda: self.advance.providers if trust.given else (),
         )
