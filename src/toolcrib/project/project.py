@@ -110,7 +110,7 @@ class Project(DurableParts):
         catalog.load()
         self.servers = catalog.servers
         """The MCP servers that the project names; None if it names none."""
-        self.trust.settle, self.trust.withdraw = self._settle, self._withdraw
+        self.trust.settle = self._settle
         self.trust.found = lambda: [
             *catalog.every(stored=False), *self.agents.as_tools(), *self.workflows.as_tools()
         ]  # fmt: skip
@@ -304,16 +304,12 @@ class Project(DurableParts):
         """True if calls may wait here, or were recorded with a key."""
         return self._steps.store.exists
 
-    def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    def _settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Sequence[str]) -> None:
         # Without a database nothing waits, and to look must not make one. Trust counts also where the
         # database cannot be reached now: the calls that wait there are looked at again when they are shown.
         if self.has_state:
             with suppress(StateUnavailable):
-                self.approval_service.settle(rows, by, channel)
-
-    def _withdraw(self, subjects: Collection[str]) -> None:
-        if self.has_state:
-            self.approval_service.withdraw(subjects)
+                self.approval_service.settle(rows, by, channel, revoked)
 
     @property
     def elicitation(self) -> Elicitation | None:

@@ -232,11 +232,17 @@ class ApprovalService:
         self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant
 
-    def settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    def settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Collection[str] = ()) -> None:
         """Answer the calls that wait for trust in these: those about this version go on, others are void.
 
-        Those of a server's tool that still waits are left as they are.
+        Those of a server's tool that still waits are left as they are. Approvals that trust gave in a
+        subject of `revoked`, or in any if that is `all`, end too if no call has used them.
         """
+        for sheet in self.list("approved", _MOST_SETTLED) if revoked else ():
+            one = sheet.approval
+            given = {"all", f"tool:{one.tool}", f"server:{one.bundle}"}
+            if one.rule == TRUST and given.intersection(revoked):
+                self.void(one.id, "its trust was revoked")
         subjects = {(row.subject, row.bundle): row.digest for row in rows}
         servers = {row.subject for row in rows}
         for sheet in self.list("pending", _MOST_SETTLED):
@@ -254,14 +260,6 @@ class ApprovalService:
             with suppress(ConflictError, NotFoundError):  # Another process has decided it meanwhile.
                 self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
                 self.approvals.approve(one.id, by)
-
-    def withdraw(self, subjects: Collection[str]) -> None:
-        """End the approvals that trust in these subjects, or in any, has given and no call has used yet."""
-        for sheet in self.list("approved", _MOST_SETTLED):
-            one = sheet.approval
-            is_meant = not subjects or {f"tool:{one.tool}", f"server:{one.bundle}"}.intersection(subjects)
-            if one.rule == TRUST and is_meant:
-                self.void(one.id, "its trust was revoked")
 
     def void(self, id: str, why: str = "the tool has changed") -> Approval:  # noqa: A002 - the field's name
         """End an approval, and write down why."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -91,10 +91,8 @@ class ProjectTrust:
         self._edited: Callable[[TrustSheet], None] | None = None
         self._waited: dict[str, str] = {}
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
-        self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
-        """Answers the calls that wait for trust in these."""
-        self.withdraw: Callable[[Collection[str]], None] = lambda _subjects: None
-        """Ends the approvals that trust in these subjects, or in all, has given and no call has used."""
+        self.settle: Callable[[Sequence[Trusted], str, str, Sequence[str]], None] = lambda *_: None
+        """Answers the calls that wait for trust in these; ends what trust gave in revoked subjects."""
 
     # -- the project ---------------------------------------------------------------------------------
 
@@ -369,7 +367,7 @@ class ProjectTrust:
         stored = self.ledger.accept(rows, by, channel, texts)
         if self.servers is not None:
             self.servers.reread()
-        self.settle(stored, by, channel)
+        self.settle(stored, by, channel, ())
 
     def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
         """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
@@ -414,7 +412,7 @@ class ProjectTrust:
         else:
             ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
             ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
-        self.withdraw(subjects)
+        self.settle((), by, channel, subjects or ["all"])
         return ended
 
     def forget(

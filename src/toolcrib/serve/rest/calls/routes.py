@@ -30,9 +30,9 @@ from toolcrib.errors import (
     UnavailableError,
 )
 from toolcrib.runs import CallState as StoredState
-from toolcrib.serve.http import Answer, Routes
+from toolcrib.serve.http import EVENT_STREAM, Answer, Routes
 from toolcrib.serve.http.route import Handled
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
+from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.refusals import NO_BUNDLE
 from toolcrib.serve.rest.running import CallStatus, OpenCall

@@ -21,8 +21,8 @@ from toolcrib.errors import (
 )
 from toolcrib.runs.agents.runs import AgentRuns
 from toolcrib.runs.sessions import Run, RunEvent, Session
-from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
+from toolcrib.serve.http import EVENT_STREAM, Answer, Routes
+from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.services import RestRequest, location
 from toolcrib.spec.moment import written
