@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -73,7 +74,7 @@ class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
 class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One version of a tool in a bundle."""
 
-    id: str
+    id: str = field(name="toolID")
     """UUIDv7, made by the store."""
     bundle_id: str = field(name="bundleID")
     slug: str
@@ -91,6 +92,14 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     modified_at: str
     """The last change of anything but the switch."""
     schema_version: str = SCHEMA_VERSION
+
+
+class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
+    """One version of a tool as it is read: its record, and if it can be called here."""
+
+    availability: Literal["available", "unavailable"]
+    unavailable_because: str | None
+    """For example that its function is not registered in this server."""
 
 
 class Switches(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -112,9 +121,12 @@ MIGRATIONS: dict[str, Migration] = {}
 
 
 def decode_json(data: bytes, form: type[_Form]) -> _Form:
-    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text."""
+    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text.
+
+    It may begin with a byte order mark, as some editors write one.
+    """
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(data.removeprefix(BOM_UTF8), type=form)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, get_args
@@ -101,7 +102,7 @@ async def receive_body(
 def read_json(data: bytes) -> Any:
     """Read a body as strict JSON. Raises InvalidError."""
     try:
-        return decode_value(data)
+        return decode_value(data.removeprefix(BOM_UTF8))
     except InvalidInput as error:
         listed = "; ".join(f"{one.path} {one.message}" for one in error.violations)
         raise InvalidError(f"the body cannot be used: {listed}", violations=error.violations) from None

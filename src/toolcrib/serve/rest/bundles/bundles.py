@@ -8,11 +8,10 @@ from functools import partial
 from msgspec import Struct, field
 
 from toolcrib.bundles import BundleBody, BundleRecord
-from toolcrib.bundles.records import SCHEMA_VERSION
 from toolcrib.errors import BuiltInReadOnly, BundleNotEmpty, InvalidId, MissingField, UsageError
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
-from toolcrib.serve.rest.records import BundleId, BundlePut, Switch, refuse_ours
+from toolcrib.serve.rest.records import BUNDLE_PUT, BundleId, BundlePut, Switch, require_same
 from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, PUT
 from toolcrib.serve.rest.services import RestRequest
 
@@ -60,24 +59,23 @@ def get_bundle(request: RestRequest) -> Answer:
     return Answer(request.services.store.bundle(request.path["bundleID"]), etag=True)
 
 
-@ROUTES.add("PUT", _ONE, "admin", {201: BundleRecord, 200: BundleRecord}, InvalidId, *PUT, body=BundlePut)
+@ROUTES.add(
+    "PUT",
+    _ONE,
+    "admin",
+    {201: BundleRecord, 200: BundleRecord},
+    InvalidId,
+    *PUT,
+    body=BUNDLE_PUT,
+)
 def put_bundle(request: RestRequest) -> Answer:
     """Create or replace a bundle; restore one that was deleted."""
     body: BundlePut = request.body()
     bundle_id = request.path["bundleID"]
 
+    require_same(body, id=bundle_id)
     # The store calls this under its lock, so nobody changes the bundle between the check and the write.
-    def check(before: object) -> None:
-        check_preconditions(request.http.headers, before)
-        ours = {
-            "id": bundle_id,
-            "is_built_in": False,
-            "schema_version": SCHEMA_VERSION,
-            "soft_deleted_at": None,
-        }
-        times = () if before is None else ("created_at", "modified_at")
-        refuse_ours(body, ours | {name: getattr(before, name) for name in times})
-
+    check = partial(check_preconditions, request.http.headers)
     content = BundleBody(**{name: getattr(body, name) for name in BundleBody.__struct_fields__})
     bundle, new = request.services.store_for(request).put_bundle(bundle_id, content, check)
     return Answer(bundle, 201 if new else 200, etag=True)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from toolcrib.bundles import RecordedChange, Revision, ToolBody, ToolRecord, read_manifest, require_one_name
 from toolcrib.bundles.forms import PutTool, require_usable
-from toolcrib.bundles.records import SCHEMA_VERSION, check_slug, check_tool_body, check_version
+from toolcrib.bundles.records import ToolAnswer, check_slug, check_tool_body, check_version
 from toolcrib.errors import (
     AuditUnavailable,
     BundleDisabled,
@@ -22,7 +22,15 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
-from toolcrib.serve.rest.records import NativeTool, Switch, ToolPut, refuse_ours, tool_body
+from toolcrib.serve.rest.records import (
+    TOOL_PUT,
+    GoTool,
+    HttpTool,
+    NativeTool,
+    Switch,
+    require_same,
+    tool_body,
+)
 from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, NO_TOOL, PUT
 from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers
 
@@ -30,14 +38,6 @@ ROUTES = Routes()
 _YAML = "application/yaml"
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
-
-
-class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
-    """One version of a tool in a bundle, and if it can be called here."""
-
-    availability: Literal["available", "unavailable"]
-    unavailable_because: str | None
-    """For example that its function is not registered in this server."""
 
 
 class Versions(Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ def list_changes(request: RestRequest) -> Answer:
     *NO_BUNDLE,
     *PUT,
     *(ManifestError, ConflictError, BundleDisabled, BundleFull),
-    body=ToolPut,
+    body=TOOL_PUT,
     raw={_YAML: "A native manifest, whose name gives the slug."},
 )
 def put_tool(request: RestRequest) -> Answer:
@@ -141,9 +141,8 @@ def put_tool(request: RestRequest) -> Answer:
     return Answer(_answer(request.services, made), 201, etag=True)
 
 
-def _from_record(put: ToolPut, bundle_id: str, slug: str, version: str) -> ToolBody:
-    ours = {"bundle_id": bundle_id, "slug": slug, "version": version}
-    refuse_ours(put, {**ours, "is_built_in": False, "schema_version": SCHEMA_VERSION})
+def _from_record(put: GoTool | HttpTool | NativeTool, bundle_id: str, slug: str, version: str) -> ToolBody:
+    require_same(put, bundle_id=bundle_id, slug=slug, version=version)
     if isinstance(put, NativeTool):
         body = read_manifest(put.impl.manifest.encode(), f"{slug}.yml", slug=slug, version=version).body
         return msgspec.structs.replace(body, is_enabled=put.is_enabled)
