@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 
 # Raised with every change of the fields or the state: an index of another form is made again.
-_FORM = 6
+_FORM = 7
 _WAIT_S = 1.0
 _HEAP = 50_000_000
 """Bytes in memory of a writer."""
 TYPE = "type:"
 """The beginning of a type among the kinds of a document."""
+_MOST_TEXT = 200
+"""Words of a description behind its first sentence that say what a tool is about."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -168,18 +170,20 @@ class SearchIndex:
 
 def _document(key: str, rank: int, entry: SearchEntry) -> dict[str, Any]:
     """Return the fields of one tool; see `_schema`."""
+    first, *rest = map(indexed_words, _SENTENCE.split(entry.description, maxsplit=1))
     parts = {
         "name": [indexed_words(name) for name in entry.names],
         "tags": [indexed_words(tag) for tag in entry.tags],
-        "description": [indexed_words(entry.description)],
+        "description": [list(chain(first, *rest))],
         "arguments": [indexed_words(argument) for argument in entry.arguments],
     }
-    texts = {f"start_{field}": [" ".join(part) for part in found] for field, found in parts.items()}
-    words = {field: " ".join(texts[f"start_{field}"]) for field in parts}
-    begun = {f"begun_{field}": list(dict.fromkeys(chain(*found))) for field, found in parts.items()}
+    words = {field: list(dict.fromkeys(chain(*found))) for field, found in parts.items()}
+    begun = {f"begun_{field}": found for field, found in words.items()}
+    starts = {
+        f"start_{field}": [" ".join(part[:START_LENGTH]) for part in found] for field, found in parts.items()
+    }
     whole = ["".join(words_of(name)) for name in entry.names]
-    first = _SENTENCE.split(entry.description, 1)
-    rest = indexed_words(first[1]) if len(first) > 1 else []
+    every = list(dict.fromkeys(chain(*words.values())))
     return {
         "key": key,
         "rank": rank,
@@ -188,12 +192,12 @@ def _document(key: str, rank: int, entry: SearchEntry) -> dict[str, Any]:
         "label": list(entry.labels),
         "whole": whole,
         "start_joined": whole,
-        "all": " ".join(words.values()),
-        "begun_all": list(dict.fromkeys(chain(*begun.values()))),
-        "heading": " ".join((words["name"], *indexed_words(first[0]))),
-        "text": " ".join((*rest, words["arguments"], words["tags"])),
-        **words,
-        **texts,
+        "all": " ".join(every),
+        "begun_all": every,
+        "heading": " ".join(chain(*parts["name"], first)),
+        "text": " ".join(chain(*parts["arguments"], *parts["tags"], *(part[:_MOST_TEXT] for part in rest))),
+        **{field: " ".join(found) for field, found in words.items()},
+        **starts,
         **begun,
     }
 
