@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from toolcrib.bundles.reading import DamagedTool
 from toolcrib.bundles.records import (
     ToolAnswer,
     ToolBody,
@@ -174,7 +175,8 @@ def require_one_name(slug: str, body: ToolBody | NamedTool, others: Iterable[Nam
     # `a_b` and `a-b` have one slug: a version of one would count as a newer version of the other.
     name = _name(slug, body.type, body.impl)
     for other in others:
-        if other.slug == slug and (taken := _name(slug, other.type, other.impl)) != name:
+        same = other.slug == slug and not isinstance(other, DamagedTool)
+        if same and (taken := _name(slug, other.type, other.impl)) != name:
             raise ConflictError(
                 f"{name!r} and {taken!r} would both have the slug {slug!r} in this bundle",
                 hint="Give one of them another name.",

@@ -94,10 +94,21 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     schema_version: str = SCHEMA_VERSION
 
 
+Availability = Literal["available", "unavailable"]
+
+
+class BundleAnswer(BundleRecord, frozen=True, kw_only=True, rename="camel"):
+    """A bundle as it is read."""
+
+    availability: Availability
+    unavailable_because: str | None
+    """The reason if its record cannot be read: then it counts as disabled until it is put again."""
+
+
 class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
     """One version of a tool as it is read: its record, and if it can be called here."""
 
-    availability: Literal["available", "unavailable"]
+    availability: Availability
     unavailable_because: str | None
     """For example that its function is not registered in this server."""
 

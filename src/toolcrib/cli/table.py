@@ -77,8 +77,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _brief(entry: Mapping[str, Any]) -> str:
-    """Return the first line of a description, cut if it is long; without one, the name that people see."""
-    text = entry["description"] or entry.get("displayName") or ""
+    """Return the first line of a description, cut if it is long; without one, the name that people see.
+
+    Of what cannot be used it is the reason.
+    """
+    text = entry.get("unavailableBecause") or entry["description"] or entry.get("displayName") or ""
     line = next(iter(text.strip().splitlines()), "")
     return line if len(line) <= _BRIEF else line[: _BRIEF - 1].rstrip() + "…"
 

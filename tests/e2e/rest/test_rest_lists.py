@@ -121,7 +121,7 @@ def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store:
     own = {"name": item["name"]}
     assert item == own | {key: record[key] for key in record if key in item}
     assert item["name"].endswith("@1")
-    details = {"argSchema", "outputSchema", "impl", "schemaVersion", "unavailableBecause"}
+    details = {"argSchema", "outputSchema", "impl", "schemaVersion"}
     assert set(record) - set(item) == details
 
 

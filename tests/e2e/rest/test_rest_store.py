@@ -24,7 +24,7 @@ HTTP: dict[str, Any] = {
 }
 BUNDLE = {"slug": "shop", "displayName": "Shop"}
 FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
-          "softDeletedAt", "schemaVersion"}  # fmt: skip
+          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -216,25 +216,74 @@ def test_a_bundle_has_our_ids_and_times_and_keeps_its_creation(bundle: Bundle) -
     assert (after["modifiedAt"] > before["modifiedAt"], after["displayName"]) == (True, "New")
 
 
-@pytest.mark.parametrize(
-    "field", ["id", "isBuiltIn", "createdAt", "modifiedAt", "softDeletedAt", "schemaVersion"]
-)
-def test_what_is_ours_is_refused_where_it_differs(bundle: Bundle, field: str) -> None:
+def test_what_is_read_can_be_written(bundle: Bundle) -> None:
+    read = bundle.send("GET").json
+    reply = bundle.send("PUT", {**read, "description": "new", "createdAt": "2001-01-01T00:00:00Z"})
+    assert (reply.status, reply.json["description"]) == (200, "new")
+    assert reply.json["createdAt"] == read["createdAt"]
+    tool = bundle.send_tool("PUT", {**HTTP, "tags": ["a"], "isEnabled": False}).json
+    reply = bundle.send_tool("PUT", {**tool, "version": "v2", "description": "new"}, "weather", "v2")
+    assert (reply.status, reply.json["description"]) == (201, "new")
+    same = ("displayName", "tags", "type", "isEnabled", "argSchema", "outputSchema", "impl")
+    assert {name: reply.json[name] for name in same} == {name: tool[name] for name in same}
+    assert reply.json["toolID"] != tool["toolID"]
+    manifest = bundle.send_tool("PUT", MANIFEST.encode(), "word-count", "1", headers=YAML).json
+    manifest["impl"]["manifest"] = MANIFEST.replace("version: 1", "version: 2")
+    again = bundle.send_tool("PUT", {**manifest, "version": "2"}, "word-count", "2")
+    assert (again.status, again.json["impl"]) == (201, manifest["impl"])
+
+
+def test_a_body_that_names_another_record_than_the_path_is_refused(bundle: Bundle) -> None:
     record = bundle.send("GET").json
-    reply = bundle.send("PUT", {**BUNDLE, field: True})
+    reply = bundle.send("PUT", {**record, "id": new_id()})
     assert (reply.status, reply.code) == (400, "invalid")
-    assert [one["path"] for one in reply.json["error"]["violations"]] == [f"$.{field}"]
-    assert bundle.send("GET").json == record
-    assert bundle.send("PUT", {**record, "description": "new"}).status == 200  # a whole record, read before
-
-
-@pytest.mark.parametrize(
-    "field", ["id", "bundleID", "slug", "version", "isBuiltIn", "createdAt", "modifiedAt", "schemaVersion"]
-)
-def test_what_is_ours_of_a_tool_is_refused_where_it_differs(bundle: Bundle, field: str) -> None:
-    assert bundle.send_tool("PUT", {**HTTP, field: True}).code == "invalid"
-    same = {"bundleID": bundle.id, "slug": "weather", "version": "v1", "isBuiltIn": False}
+    other = {"bundleID": new_id(), "slug": "climate", "version": "v2"}
+    for names in (["bundleID"], ["slug"], ["version"], ["bundleID", "slug", "version"]):
+        reply = bundle.send_tool("PUT", {**HTTP, **{name: other[name] for name in names}})
+        assert (reply.status, reply.code) == (400, "invalid")
+        assert [one["path"] for one in reply.json["error"]["violations"]] == [f"$.{name}" for name in names]
+    same = {"bundleID": bundle.id, "slug": "weather", "version": "v1"}
     assert bundle.send_tool("PUT", {**HTTP, **same}).status == 201
+
+
+def test_a_change_of_a_bundle_that_was_changed_meanwhile_is_refused(bundle: Bundle) -> None:
+    old = bundle.send("GET").headers["ETag"]
+    now = bundle.send("PUT", {**BUNDLE, "description": "ours"}, headers={"If-Match": old}).headers["ETag"]
+    stale = bundle.send("PUT", {**BUNDLE, "description": "stale"}, headers={"If-Match": old})
+    assert (stale.status, stale.code) == (412, "precondition_failed")
+    assert bundle.send("GET").json["description"] == "ours"
+    assert bundle.send("GET").headers["ETag"] == now
+
+
+def test_a_record_that_was_cut_off_is_listed_replaced_and_deleted(bundle: Bundle) -> None:
+    assert bundle.send_tool("PUT", {**HTTP, "description": "whole"}, "other", "v1").status == 201
+    listed = f"/tools?includeDisabled=true&bundleIDs={bundle.id}"
+
+    def broken(path: str = listed) -> dict[str, str]:
+        found = pages(bundle.server, path, "tools")
+        return {
+            one["slug"]: one["unavailableBecause"] for one in found if one["availability"] == "unavailable"
+        }
+
+    for change in (lambda: bundle.send_tool("PUT", HTTP), lambda: bundle.send_tool("DELETE")):
+        assert bundle.send_tool("PUT", HTTP).status == 201 or not broken()
+        (file,) = (
+            path
+            for path in (bundle.server.data / "bundles" / bundle.id / "tools").iterdir()
+            if json.loads(path.read_bytes())["slug"] == "weather"
+        )
+        file.write_bytes(file.read_bytes()[:100])
+        assert broken().keys() == {"weather"}
+        assert broken(listed.replace("?", "/search?q=weather&")) == broken()
+        assert str(bundle.server.data) not in broken()["weather"]
+        shown = bundle.send_tool("GET").json
+        assert (shown["availability"], shown["unavailableBecause"]) == ("unavailable", broken()["weather"])
+        assert bundle.send_tool("PATCH", {"isEnabled": True}).code == "state_unavailable"
+        call = bundle.server.send("POST", f"{bundle.tool()}/invoke", {"args": {}})
+        assert (call.status, call.code) == (503, "tool_unavailable")
+        assert change().status in (201, 204)
+        assert not broken()
+    assert bundle.send_tool("GET", None, "other", "v1").json["description"] == "whole"
 
 
 def test_a_tool_is_stored_as_it_was_put(bundle: Bundle, store: Store) -> None:
@@ -319,9 +368,9 @@ def test_a_conflict_leaves_the_stored_bytes(full: Bundle) -> None:
 
 
 def test_a_deleted_tool_can_be_put_again_and_gets_a_new_id(full: Bundle) -> None:
-    before = full.send_tool("GET").json["id"]
+    before = full.send_tool("GET").json["toolID"]
     assert full.send_tool("DELETE").status == 204
-    assert full.send_tool("PUT", HTTP).json["id"] != before
+    assert full.send_tool("PUT", HTTP).json["toolID"] != before
 
 
 def test_a_switch_does_not_count_as_a_change(full: Bundle) -> None:

@@ -184,7 +184,12 @@ class Bundles:
         after = None if page is None else HitPlace(*read_page_token(page, key, int, int))
         if not self.exist:
             return ToolHits([], None, 0)
-        found = self.index.find(wanted, Filter(bundles, include_disabled, sees), limit, after)
+        within = Filter(bundles, include_disabled, sees)
+        found = self.index.find(wanted, within, limit, after)
+        with self.stored.lock:
+            changed = self.stored.listing.notice(hit.tool for hit in found.hits)
+        if changed:
+            found = self.index.find(wanted, within, limit, after)
         following = page_token(key, [*found.hits[-1].place]) if found.more else None
         return ToolHits(found.hits, following, found.total, found)
 

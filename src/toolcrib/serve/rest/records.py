@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.bundles import BundleRecord, ToolBody
-from toolcrib.bundles.records import ToolAnswer
+from toolcrib.bundles import ToolBody
+from toolcrib.bundles.records import BundleAnswer, ToolAnswer
 from toolcrib.errors import InvalidError, Violation
 
 Slug = Annotated[
@@ -156,7 +156,7 @@ def readable(form: type[Body], answer: type[Struct]) -> Any:
     return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True)
 
 
-BUNDLE_PUT: Any = readable(BundlePut, BundleRecord)
+BUNDLE_PUT: Any = readable(BundlePut, BundleAnswer)
 TOOL_PUT: Any = (
     readable(GoTool, ToolAnswer) | readable(HttpTool, ToolAnswer) | readable(NativeTool, ToolAnswer)
 )

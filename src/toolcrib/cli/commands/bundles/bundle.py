@@ -13,7 +13,6 @@ from toolcrib.cli.commands.bundles.chosen import (
     document_of,
     find_bundle,
     open_store,
-    print_damaged,
     store_options,
 )
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
@@ -77,7 +76,6 @@ def create_command(
 def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
     """List the bundles, the newest first."""
     store = open_store(data)
-    print_damaged(store)
     found = [one for one in store.bundles() if (one.soft_deleted_at is not None) == deleted]
 
     def tools(bundle: Mapping[str, Any]) -> int:
@@ -99,7 +97,6 @@ def show_command(bundle: str, data: str | None, as_json: bool) -> None:
     """Show a bundle and its tools."""
     store = open_store(data)
     found = find_bundle(store, bundle)
-    print_damaged(store, found.id)
     tools = store.tools(found.id)
     if as_json:
         print_json({**document_of(found), "tools": document_of(tools)})

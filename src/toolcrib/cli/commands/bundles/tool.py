@@ -103,7 +103,7 @@ def versions_command(tool: str, data: str | None, as_json: bool) -> None:
         as_json,
         "versions",
         document_of(versions),
-        ("VERSION", ENABLED, ("CREATED", "createdAt"), "ID", DESCRIPTION),
+        ("VERSION", ENABLED, ("CREATED", "createdAt"), ("ID", "toolID"), DESCRIPTION),
         bundle=document_of(bundle),
     )
 
@@ -123,7 +123,7 @@ def revisions_command(tool: str, data: str | None, as_json: bool) -> None:
         as_json,
         "revisions",
         document_of(found),
-        (("CHANGED", "changedAt"), "CHANGE", ("BY", "changedBy"), ("ID", lambda one: one["tool"]["id"])),
+        (("CHANGED", "changedAt"), "CHANGE", ("BY", "changedBy"), ("ID", lambda one: one["tool"]["toolID"])),
         empty=f"{slug}@{version} has not changed since it was put.",
         bundle=document_of(bundle),
     )
@@ -156,7 +156,7 @@ def history_command(tool: str, data: str | None, as_json: bool) -> None:
         as_json,
         "changes",
         document_of(found),
-        (("TIME", "at"), "EVENT", "VERSION", "BY", "ID"),
+        (("TIME", "at"), "EVENT", "VERSION", "BY", ("ID", "toolID")),
         empty=f"No change of {slug} is recorded.",
         bundle=document_of(bundle),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from msgspec import Struct, field
 
 from toolcrib.bundles import BundleBody, BundleRecord
+from toolcrib.bundles.reading import DamagedBundle
+from toolcrib.bundles.records import BundleAnswer
 from toolcrib.errors import BuiltInReadOnly, BundleNotEmpty, InvalidId, MissingField, UsageError
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
@@ -31,7 +32,7 @@ class BundlesQuery(PageQuery, kw_only=True):
 class BundlePage(Struct, frozen=True, kw_only=True, rename="camel"):
     """A page of bundles, the newest first."""
 
-    bundles: list[BundleRecord]
+    bundles: list[BundleAnswer]
     next_page_token: str | None
 
 
@@ -50,20 +51,20 @@ def list_bundles(request: RestRequest) -> Answer:
         and (before is None or (bundle.created_at, bundle.id) < before)
     ]
     page, token = page_of(found, query, question, lambda one: [one.created_at, one.id])
-    return Answer(BundlePage(bundles=page, next_page_token=token))
+    return Answer(BundlePage(bundles=[_answer(one) for one in page], next_page_token=token))
 
 
-@ROUTES.add("GET", _ONE, "read", {200: BundleRecord, 304: None}, *NO_BUNDLE)
+@ROUTES.add("GET", _ONE, "read", {200: BundleAnswer, 304: None}, *NO_BUNDLE)
 def get_bundle(request: RestRequest) -> Answer:
     """Return one bundle."""
-    return Answer(request.services.store.bundle(request.path["bundleID"]), etag=True)
+    return Answer(_answer(request.services.store.bundle(request.path["bundleID"])), etag=True)
 
 
 @ROUTES.add(
     "PUT",
     _ONE,
     "admin",
-    {201: BundleRecord, 200: BundleRecord},
+    {201: BundleAnswer, 200: BundleAnswer},
     InvalidId,
     *PUT,
     body=BUNDLE_PUT,
@@ -74,27 +75,45 @@ def put_bundle(request: RestRequest) -> Answer:
     bundle_id = request.path["bundleID"]
 
     require_same(body, id=bundle_id)
-    # The store calls this under its lock, so nobody changes the bundle between the check and the write.
-    check = partial(check_preconditions, request.http.headers)
     content = BundleBody(**{name: getattr(body, name) for name in BundleBody.__struct_fields__})
-    bundle, new = request.services.store_for(request).put_bundle(bundle_id, content, check)
-    return Answer(bundle, 201 if new else 200, etag=True)
+    bundle, new = request.services.store_for(request).put_bundle(bundle_id, content, _check(request))
+    return Answer(_answer(bundle), 201 if new else 200, etag=True)
 
 
-@ROUTES.add("PATCH", _ONE, "admin", {200: BundleRecord}, *NO_BUNDLE, *CHANGE, MissingField, body=Switch)
+@ROUTES.add("PATCH", _ONE, "admin", {200: BundleAnswer}, *NO_BUNDLE, *CHANGE, MissingField, body=Switch)
 def patch_bundle(request: RestRequest) -> Answer:
     """Turn a bundle on or off."""
     store, bundle_id = request.services.store_for(request), request.path["bundleID"]
     enabled = read_switch(request, lambda: store.bundle(bundle_id).is_built_in)
-    check = partial(check_preconditions, request.http.headers)
-    return Answer(store.switch_bundle(bundle_id, enabled=enabled, check=check), etag=True)
+    return Answer(_answer(store.switch_bundle(bundle_id, enabled=enabled, check=_check(request))), etag=True)
 
 
-@ROUTES.add("DELETE", _ONE, "admin", {202: BundleRecord}, *NO_BUNDLE, *CHANGE, BundleNotEmpty)
+@ROUTES.add("DELETE", _ONE, "admin", {202: BundleAnswer}, *NO_BUNDLE, *CHANGE, BundleNotEmpty)
 def delete_bundle(request: RestRequest) -> Answer:
     """Delete an empty bundle. PUT restores it within 48 hours."""
-    check = partial(check_preconditions, request.http.headers)
-    return Answer(request.services.store_for(request).delete_bundle(request.path["bundleID"], check), 202)
+    store = request.services.store_for(request)
+    return Answer(_answer(store.delete_bundle(request.path["bundleID"], _check(request))), 202)
+
+
+def _answer(bundle: BundleRecord) -> BundleAnswer:
+    own = {name: getattr(bundle, name) for name in BundleRecord.__struct_fields__}
+    why = bundle.unavailable_because if isinstance(bundle, DamagedBundle) else None
+    return BundleAnswer(
+        **own, availability="available" if why is None else "unavailable", unavailable_because=why
+    )
+
+
+def _check(request: RestRequest) -> Callable[[object], None]:
+    """Return the check of the preconditions against a bundle as GET answers it.
+
+    The store calls it under its lock, so nobody changes the bundle between the check and the write.
+    """
+
+    def check(bundle: object) -> None:
+        current = _answer(bundle) if isinstance(bundle, BundleRecord) else None
+        check_preconditions(request.http.headers, current)
+
+    return check
 
 
 def read_switch(request: RestRequest, built_in: Callable[[], bool]) -> bool:

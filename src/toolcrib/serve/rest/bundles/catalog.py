@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
+from toolcrib.bundles.records import Availability
 from toolcrib.errors import UsageError
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
@@ -48,7 +49,7 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
 
     name: str
     """The name to call it by: `bundle/slug@version`."""
-    id: str
+    tool_id: str = field(name="toolID")
     bundle_id: str = field(name="bundleID")
     slug: str
     version: str
@@ -58,8 +59,10 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
     tags: tuple[str, ...]
     is_enabled: bool
     """Of the tool itself. If its bundle is disabled, so is the tool."""
-    availability: Literal["available", "unavailable"]
-    """`unavailable` if its function is not registered in this server: then it counts as disabled."""
+    availability: Availability
+    """`unavailable` if its function is not registered in this server, or its record cannot be read: then it
+    counts as disabled."""
+    unavailable_because: str | None
     is_built_in: bool
     created_at: str
     modified_at: str
@@ -150,7 +153,7 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
     return [
         ToolItem(
             name=stored.full_name(tool),
-            id=tool.id,
+            tool_id=tool.id,
             bundle_id=tool.bundle,
             slug=tool.slug,
             version=tool.version,
@@ -159,7 +162,8 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
             type=tool.type,
             tags=tool.tags,
             is_enabled=tool.enabled,
-            availability="available" if listing.has_function(tool) else "unavailable",
+            availability="available" if listing.is_whole(tool) else "unavailable",
+            unavailable_because=stored.why_not_whole(tool),
             is_built_in=tool.bundle in bundles and bundles[tool.bundle].is_built_in,
             created_at=tool.created,
             modified_at=tool.modified,

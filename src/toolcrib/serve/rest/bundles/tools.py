@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -187,9 +186,10 @@ def _covers(request: RestRequest, bundle_id: str, slug: str, version: str) -> bo
 
 def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:
     why = services.project.bundles.stored.why_unavailable(tool)
-    fields = {name: getattr(tool, name) for name in tool.__struct_fields__}
-    availability: Literal["available", "unavailable"] = "available" if why is None else "unavailable"
-    return ToolAnswer(**fields, availability=availability, unavailable_because=why)
+    own = {name: getattr(tool, name) for name in ToolRecord.__struct_fields__}
+    return ToolAnswer(
+        **own, availability="available" if why is None else "unavailable", unavailable_because=why
+    )
 
 
 def _check(request: RestRequest) -> Callable[[object], None]:
