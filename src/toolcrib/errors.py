@@ -237,6 +237,10 @@ class BuiltInReadOnly(DeniedError):
     code = "builtin_read_only"
 
 
+class BundleReadOnly(DeniedError):
+    """The tools of a project or server are defined there; a bundle of them can only be switched on and off."""
+
+
 class BudgetExceeded(DeniedError):
     """The run of an agent has used up one of its budgets."""
 

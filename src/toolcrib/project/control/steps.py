@@ -60,13 +60,15 @@ class ProjectSteps:
         self.pins = pins = Pins(root, fingerprint, config.started)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
-        self.access = AccessControl(config.policy, store.tokens)
+        self.access = AccessControl(config.policy, store.tokens, store.switches)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
         self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask, whole=whole)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
-        audit = CallAudit(log, self.secrets)
+        self.count: Callable[[Context, Result], None] = lambda _ctx, _result: None
+        """Counts a call that has ended."""
+        self._audit = audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
         self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets)
         self.controls = Controls(
@@ -86,8 +88,12 @@ class ProjectSteps:
             start=audit.start,
             mask=mask,
             keep=self.outputs.keep,
-            record=audit.record,
+            record=self._record,
         )
+
+    def _record(self, ctx: Context, result: Result) -> None:
+        self.count(ctx, result)
+        self._audit.record(ctx, result)
 
 
 class IdempotencyStep:
