@@ -193,29 +193,33 @@ class Bundles:
 
     def all(self, wish: Wish = EVERYTHING) -> list[ToolItem]:
         """Return every tool, by name."""
-        sees = self.sees(wish)
-        with self.stored.lock:
-            while True:
-                listing = self.stored.listing
-                order = listing.ordered("name", self._ids(listing, wish), wish.tags)
-                tools = [tool for _, tool in self._among(listing, wish, sees, enumerate(order))]
-                if self._checked(tools):
-                    break
+        tools = self._every(wish)
         return self.entries.items(tools, self._used(tools), wish.caller, wish.identity, models=wish.models)
+
+    def names(self, wish: Wish = EVERYTHING) -> list[str]:
+        """Return the name of every tool, in their order; some may prove unusable when they are used."""
+        return [self.stored.full_name(one) for one in self._every(wish, check=False)]
 
     def described(
         self, wish: Wish = EVERYTHING, start: int = 0, count: int | None = None
     ) -> list[tuple[str, str]]:
         """Return name and description of usable tools in the order of their names, from a number on."""
-        sees, full_name = self.sees(wish), self.stored.full_name
-        while True:
-            with self.stored.lock:
+        tools, full_name = self._every(wish, start, count), self.stored.full_name
+        return [(full_name(one), self.entries.text(one, models=wish.models)) for one in tools]
+
+    def _every(
+        self, wish: Wish, start: int = 0, count: int | None = None, *, check: bool = True
+    ) -> list[ListedTool]:
+        """Return tools by name, from a number on."""
+        sees = self.sees(wish)
+        with self.stored.lock:
+            while True:
                 listing = self.stored.listing
                 order = listing.ordered("name", self._ids(listing, wish), wish.tags)
-                every = self._among(listing, wish, sees, enumerate(order))
-            found = [tool for _, tool in every[start:][:count]]
-            if self._checked(found):
-                return [(full_name(one), self.entries.text(one, models=wish.models)) for one in found]
+                found = self._among(listing, wish, sees, enumerate(order))[start:][:count]
+                tools = [tool for _, tool in found]
+                if not check or self._checked(tools):
+                    return tools
 
     def search(
         self, query: str, wish: Wish = EVERYTHING, *, limit: int = 25, page: str | None = None
@@ -268,11 +272,7 @@ class Bundles:
             within = self._within(wish)
             found = self._parts.search.find(wanted, within, 1, None, lambda found: list(found.every()))
         else:
-            sees = self.sees(wish)
-            with self.stored.lock:
-                listing = self.stored.listing
-                order = listing.ordered("createdAt", self._ids(listing, wish), wish.tags)
-                found = [tool for _, tool in self._among(listing, wish, sees, enumerate(order))]
+            found = self._every(wish, check=False)
         sources = self.store.sources
         tags, bundles = (
             Counter(tag for one in found for tag in one.tags),

@@ -131,7 +131,7 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
     project.catalog.builtins.switch_on(skill for one in team.members for skill in one.skills)
-    findings = check_team(team, (name for name, _ in project.described()))
+    findings = check_team(team, project.bundles.names())
     if findings:
         raise failure(findings)
     members = team.members if member is None else (team.member(member),)
