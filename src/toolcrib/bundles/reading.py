@@ -16,33 +16,36 @@ from toolcrib.spec.moment import written
 
 # O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WHY = "its record cannot be read: "
 _Form = TypeVar("_Form")
 
 
 class NotARecord(StateUnavailable):
-    """A file in the place of a record is none of this store."""
+    """A file in the place of a record is none of this store, or cannot be read at all."""
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(
             f"{path} is not a record of this store: {reason}",
-            hint="Restore the file from a backup, put the record again, or delete it.",
+            hint="Put the record again, delete it, or restore the file from a backup.",
             details={"path": str(path)},
         )
-        self.reason = f"its record cannot be read: {reason}"
+        self.path, self.reason = str(path), reason
 
 
 class DamagedBundle(BundleRecord, frozen=True, kw_only=True):
     """The place of a bundle whose record cannot be read."""
 
     unavailable_because: str
+    path: str
+    """The path of its file."""
 
 
 class DamagedTool(ToolRecord, frozen=True, kw_only=True):
     """The place of a tool whose record cannot be read."""
 
     unavailable_because: str
-    file: str
-    """The name of its file."""
+    path: str
+    """The path of its file."""
 
 
 def read_file(path: Path | str, form: type[_Form]) -> _Form | None:
@@ -68,14 +71,15 @@ def _read(path: Path | str) -> bytes:
 
 def damaged_bundle(error: NotARecord, id: str, slug: str | None) -> DamagedBundle:  # noqa: A002
     """Return what is shown of a bundle in the place of its record. It counts as disabled."""
-    changed = written(mark_of(error.details["path"]) / 1e9)
+    changed = written(mark_of(error.path) / 1e9)
     return DamagedBundle(
         id=id,
         slug=slug or id,
         is_enabled=False,
         created_at=changed,
         modified_at=changed,
-        unavailable_because=error.reason,
+        unavailable_because=f"{_WHY}{error.reason}",
+        path=error.path,
     )
 
 
@@ -85,7 +89,7 @@ def damaged_tool(error: NotARecord, bundle_id: str, file: str, label: tuple[str,
     `label` is its slug and version; without one it has the name of its file and version `1`.
     """
     slug, version = label or (file.removesuffix(".json"), "1")
-    changed = written(mark_of(error.details["path"]) / 1e9)
+    changed = written(mark_of(error.path) / 1e9)
     return DamagedTool(
         id=file_of(file, bundle_id).removesuffix(".json"),
         bundle_id=bundle_id,
@@ -96,19 +100,25 @@ def damaged_tool(error: NotARecord, bundle_id: str, file: str, label: tuple[str,
         is_enabled=False,
         created_at=changed,
         modified_at=changed,
-        unavailable_because=error.reason,
-        file=file,
+        unavailable_because=f"{_WHY}{error.reason}",
+        path=error.path,
     )
 
 
-def with_text(tool: ToolRecord, path: Path) -> ToolRecord:
+def require_whole(record: BundleRecord | ToolRecord) -> None:
+    """Raise NotARecord for the place of a damaged record."""
+    if isinstance(record, DamagedBundle | DamagedTool):
+        raise NotARecord(record.path, record.unavailable_because.removeprefix(_WHY))
+
+
+def with_text(tool: ToolRecord) -> ToolRecord:
     """Return a record to be kept; of a damaged one with the text of its file. Raises StateUnavailable."""
     if not isinstance(tool, DamagedTool):
         return tool
     try:
-        return msgspec.structs.replace(tool, impl={"text": _read(path).decode(errors="replace")})
+        return msgspec.structs.replace(tool, impl={"text": _read(tool.path).decode(errors="replace")})
     except OSError as error:  # Then it may be whole.
-        raise NotARecord(path, error.strerror or type(error).__name__) from None
+        raise NotARecord(tool.path, error.strerror or type(error).__name__) from None
 
 
 def mark_of(path: str) -> int:

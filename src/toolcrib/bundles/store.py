@@ -25,13 +25,13 @@ from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_f
 from toolcrib.bundles.history import REVISIONS, History, RecordedChange, Revision, ToolChange
 from toolcrib.bundles.journal import Journal, Position
 from toolcrib.bundles.reading import (
-    DamagedBundle,
     DamagedTool,
     NotARecord,
     damaged_bundle,
     damaged_tool,
     mark_of,
     read_file,
+    require_whole,
     visible,
     with_text,
 )
@@ -171,7 +171,7 @@ class Store:
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
-            _require_whole(bundle)
+            require_whole(bundle)
             self._history.ensure()
             bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
             self._replace_bundle(bundle)
@@ -205,9 +205,9 @@ class Store:
         self.require_own(id)
         with self._lock.alone():
             bundle, tools = self.bundle(id), self.tools(id)
-            _require_whole(bundle)
+            require_whole(bundle)
             for tool in tools:
-                _require_whole(tool)
+                require_whole(tool)
             return bundle, tools
 
     def put_together(
@@ -351,8 +351,9 @@ class Store:
                     hint="Put it with another version, or delete this one first.",
                 )
             self._keep(before, "replaced")
-            self.journal.add(tool.bundle_id, before.file)
-            replace_file(self._file(tool), tool)
+            file = self._file(before)
+            self.journal.add(tool.bundle_id, file.name)
+            replace_file(file, tool)
             self._history.tool("TOOL_PUT", tool, self._by)
 
     def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
@@ -377,7 +378,7 @@ class Store:
         return self._history.of_tool(bundle_id, slug)
 
     def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
-        self._history.keep(with_text(tool, self._file(tool)), change, self._by, *self.now())
+        self._history.keep(with_text(tool), change, self._by, *self.now())
 
     def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
         """Return the tool in a file, as `files` and the journal name it; None if it is gone."""
@@ -415,7 +416,7 @@ class Store:
             self._require_enabled(bundle_id)
             tool = self.tool(bundle_id, slug, version)
             check(tool)
-            _require_whole(tool)
+            require_whole(tool)
             self._history.ensure()
             if tool.is_enabled != enabled:
                 self._keep(tool, "enabled" if enabled else "disabled")
@@ -509,8 +510,9 @@ class Store:
             raise read_only(self.sources[id].bundle())
 
     def _file(self, tool: ToolRecord) -> Path:
-        name = tool.file if isinstance(tool, DamagedTool) else file_of(tool.slug, tool.version)
-        return self._folder / tool.bundle_id / "tools" / name
+        if isinstance(tool, DamagedTool):
+            return Path(tool.path)
+        return self._folder / tool.bundle_id / "tools" / file_of(tool.slug, tool.version)
 
 
 def _no_tool(bundle_id: str, slug: str, version: str) -> ToolNotFound:
@@ -521,12 +523,3 @@ def _revision(path: Path) -> Revision | None:
     with suppress(StateUnavailable):  # One damaged file does not hide the others.
         return read_file(path, Revision)
     return None
-
-
-def _require_whole(record: BundleRecord | ToolRecord) -> None:
-    """Raise StateUnavailable for the place of a damaged record."""
-    if isinstance(record, DamagedBundle | DamagedTool):
-        raise StateUnavailable(
-            f"{record.slug}: {record.unavailable_because}",
-            hint="Put it again, delete it, or restore its file from a backup.",
-        )

@@ -15,8 +15,8 @@ import click
 from toolcrib.cli.caller import given_token
 from toolcrib.cli.output import print_note
 from toolcrib.errors import ApprovalRequired, InvalidToken, ToolcribError
+from toolcrib.manifest.touches import may_touch
 from toolcrib.spec import Call, Tool
-from toolcrib.spec.tools.tool import may_touch
 from toolcrib.state import Decision, load_user_settings, user_name, user_settings_file
 
 if TYPE_CHECKING:

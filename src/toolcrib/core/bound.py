@@ -21,9 +21,6 @@ from toolcrib.spec.naming import nearest
 from toolcrib.spec.tools.kinds import FunctionExec
 from toolcrib.template import Values
 
-_WITHOUT_FILE = ("http", "command", "file", "sql")
-"""Kinds of tools that are stored without a manifest, such as records of bundles."""
-
 
 def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the plan as JSON, with the names of secrets in place of their values.
@@ -31,10 +28,9 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     Only URLs are encoded, and values in shell lines quoted.
     """
     plan: dict[str, Any] = {"tool": tool.name, "kind": tool.kind, "arguments": arguments}
-    document = reread(tool)
-    if document is None and tool.kind not in _WITHOUT_FILE:
+    document, kind = reread(tool), kind_of(tool)
+    if document is None and not kind.templated:
         return plan
-    kind = kind_of(tool)
     block = kind.write(tool.config) if document is None else document.data["exec"][tool.kind]
     if kind.confined:
         names = (*tool.permissions.env, *(secret.name for secret in tool.permissions.secrets))

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from toolcrib.errors import StateUnavailable
 from toolcrib.runs.calls import ClaimedCall, DurableCalls, entry_of
 from toolcrib.runs.ending import Ending, HandedBack, Lost, record_ending
+from toolcrib.runs.leases import BEAT_S
 from toolcrib.runs.serving import Take, Work, note_found, note_lost, whole
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.record import json_form, record
@@ -248,7 +249,8 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._calls.lease_s / 5)
+            # A short lease, as in a test, is renewed more often.
+            await asyncio.sleep(min(BEAT_S, self._calls.lease_s / 5))
             await whole(self._beat_in_thread())
 
     async def _beat_in_thread(self) -> None:

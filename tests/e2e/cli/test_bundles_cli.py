@@ -145,18 +145,23 @@ def test_the_lines_for_people(bundles: Bundles) -> None:
     assert bundles("bundle", "disable", "weather").err == "weather is disabled.\n"
 
 
-def test_a_damaged_record_is_named_and_not_left_out_in_silence(bundles: Bundles) -> None:
+def test_a_damaged_record_is_listed_with_its_reason_and_can_be_put_again(bundles: Bundles) -> None:
     bundles.ok("bundle", "create", "weather")
     bundles.put("weather")
     (record,) = bundles.data.glob("bundles/*/tools/*.json")
     record.write_bytes(record.read_bytes()[:20])
-    for words in ("bundle", "list"), ("bundle", "show", "weather"):
-        done = bundles(*words, "--json")
-        assert done.code == 0
-        assert done.document
-        assert f"warning: {record} is not a record of this store" in done.err
-        assert "hint: Restore the file from a backup, or move it away." in done.err
-    assert bundles("bundle", "show", "builtin").err == ""
+    (tool,) = bundles.ok("bundle", "show", "weather")["tools"]
+    assert (tool["slug"], tool["isEnabled"], tool["path"]) == ("forecast", False, str(record))
+    assert tool["unavailableBecause"] in bundles("bundle", "show", "weather").out
+    message = bundles.refused(1, "state_unavailable", "tool", "get", "weather/forecast")
+    assert str(record) in message
+    bundles.put("weather")
+    assert bundles.ok("tool", "get", "weather/forecast")["displayName"] == RECORD["displayName"]
+    (about,) = bundles.data.glob("bundles/*/bundle.json")
+    about.write_text("")
+    listed = bundles.ok("bundle", "list")["bundles"]
+    assert ("weather", False) in [(one["slug"], one["isEnabled"]) for one in listed]
+    bundles.refused(7, "bundle_disabled", "tool", "disable", "weather/forecast")
 
 
 def test_the_built_in_tools_are_a_bundle_with_switches_only(bundles: Bundles) -> None:
@@ -258,7 +263,7 @@ def test_get_prints_what_put_takes(bundles: Bundles) -> None:
         made = bundles.ok("tool", "put", "b", name)
         first = bundles.ok("tool", "get", f"a/{slug}")
         changed = {key for key in made if made[key] != first[key]}
-        assert changed == {"id", "bundleID", "createdAt", "modifiedAt"}
+        assert changed == {"toolID", "bundleID", "createdAt", "modifiedAt"}
         assert made["bundleID"] == other["id"]
     assert bundles("tool", "get", "b/read-notes").out == MANIFEST
     assert bundles("tool", "put", "b", "-", "--manifest", stdin=MANIFEST.encode()).code == 7
@@ -267,11 +272,7 @@ def test_get_prints_what_put_takes(bundles: Bundles) -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "path"),
     [
-        ({"id": new_id()}, "invalid", "$.id"),
-        ({"createdAt": "2024-05-14T13:44:00Z"}, "invalid", "$.createdAt"),
-        ({"schemaVersion": "xyz"}, "invalid", "$.schemaVersion"),
         ({"bundleID": new_id()}, "invalid", "$.bundleID"),
-        ({"isBuiltIn": True}, "invalid", "$.isBuiltIn"),
         ({"colour": "red"}, "invalid", "colour"),
         ({"argSchema": 3}, "invalid", "$.argSchema"),
         ({"type": "grpc"}, "invalid", "$.type"),
@@ -291,19 +292,32 @@ def test_a_record_that_is_wrong_is_refused(
     assert bundles.ok("bundle", "show", "a")["tools"] == []
 
 
-def test_fields_that_are_missing_or_the_store_would_set_the_same(bundles: Bundles) -> None:
+def test_fields_that_are_missing_or_that_the_store_sets(bundles: Bundles) -> None:
     bundle = bundles.ok("bundle", "create", "a")
     for gone in ("slug", "version", "type", "impl"):
         record = json.dumps({key: value for key, value in RECORD.items() if key != gone}).encode()
         assert gone in bundles.refused(4, "missing_field", "tool", "put", "a", "-", stdin=record)
     bare = {key: value for key, value in RECORD.items() if key not in ("slug", "version", "argSchema")}
-    text = json.dumps({**bare, "isBuiltIn": False, "bundleID": bundle["id"]}).encode()
+    ours = {
+        "toolID": new_id(),
+        "isBuiltIn": True,
+        "createdAt": "2024-05-14T13:44:00Z",
+        "schemaVersion": "xyz",
+    }
+    text = json.dumps({**bare, **ours, "bundleID": bundle["id"]}).encode()
     made = bundles.ok("tool", "put", "a", "-", "--slug", "x", "--version", "1.0", stdin=text)
     assert (made["slug"], made["version"], made["argSchema"]) == ("x", "1.0", {})
     assert "$.slug" in bundles.refused(
         4, "invalid", "tool", "put", "a", "-", "--slug", "y", stdin=json.dumps(RECORD).encode()
     )
-    assert "JSON object" in bundles.refused(4, "invalid", "tool", "put", "a", "-", stdin=b"name: x")
+    assert made["createdAt"] > "2026"
+    assert made["toolID"] != ours["toolID"]
+    read = json.dumps({**made, "version": "1.1"}).encode()
+    assert bundles.ok("tool", "put", "a", "-", stdin=read)["version"] == "1.1"
+    commented = b"// Mine\n" + json.dumps({**RECORD, "slug": "z"}).encode()
+    assert bundles.ok("tool", "put", "a", "-", stdin=commented)["slug"] == "z"
+    assert "JSON object" in bundles.refused(4, "invalid", "tool", "put", "a", "-", stdin=b"[]")
+    assert "not JSON" in bundles.refused(4, "invalid_manifest", "tool", "put", "a", "-", stdin=b"name: x")
 
 
 def test_a_manifest_with_an_error_is_refused_at_its_line(bundles: Bundles) -> None:
@@ -336,7 +350,7 @@ def test_a_bundle_goes_to_another_store_and_back(bundles: Bundles) -> None:
     assert (dry["dryRun"], dry["changes"], dry["tools"][0]["action"]) == (True, True, "add")
     assert bundles.own("--data", "other") == []
     made = bundles.ok("bundle", "import", "-", "--data", "other", stdin=first)
-    assert (made["bundleId"], made["isEnabled"], made["refused"]) == (bundle, False, None)
+    assert (made["bundleID"], made["isEnabled"], made["refused"]) == (bundle, False, None)
     assert bundles.ok("bundle", "show", "weather", "--data", "other")["isEnabled"] is False
     again = run(["bundle", "export", "weather", "-", "--data", "other"], bundles.folder, ENVIRONMENT)
     assert again.stdout == first

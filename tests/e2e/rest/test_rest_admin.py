@@ -326,11 +326,11 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: 
     dry = server.send("POST", "/tools/import?onConflict=new-id&dryRun=true", archive.body, headers).json
     assert dry["changes"] is True
     copy = server.send("POST", "/tools/import?onConflict=new-id", archive.body, headers).json
-    assert copy["bundleId"] != bundle
-    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
-    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
+    assert copy["bundleID"] != bundle
+    assert server.send("GET", f"/tools/bundles/{copy['bundleID']}").json["isEnabled"] is False
+    assert server.send("GET", f"/tools/bundles/{copy['bundleID']}/tools/f/version/1").status == 200
     # What a token imports counts as made by an agent, as what it puts: a person sees it before it runs.
-    assert {"zipped/f@1", f"{copy['bundleId']}/f@1"} <= set(makers(server))
+    assert {"zipped/f@1", f"{copy['bundleID']}/f@1"} <= set(makers(server))
     elsewhere, other = Store(tmp_path), new_id()
     elsewhere.put_bundle(other, BundleBody(slug="boxed"))
     web = {"urlTemplate": "https://api.example.com/g"}

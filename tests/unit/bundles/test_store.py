@@ -16,7 +16,7 @@ from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody,
 from toolcrib.bundles.files import StoreLock
 from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
-from toolcrib.bundles.reading import DamagedBundle, DamagedTool
+from toolcrib.bundles.reading import DamagedBundle, DamagedTool, NotARecord
 from toolcrib.bundles.records import MIGRATIONS, SCHEMA_VERSION
 from toolcrib.bundles.store import REAP_AFTER_S
 from toolcrib.errors import (
@@ -276,8 +276,8 @@ def test_a_damaged_record_is_shown_in_its_place_can_be_replaced_and_deleted(
         assert found.unavailable_because.startswith("its record cannot be read: ")
         assert str(tmp_path) not in found.unavailable_because
         assert sorted(tool.slug for tool in store.tools(A)) == ["a", "b"]
-        refused(StateUnavailable, lambda: store.switch_tool(A, "b", "1", enabled=True))
-        refused(StateUnavailable, lambda: store.snapshot(A))
+        refused(NotARecord, lambda: store.switch_tool(A, "b", "1", enabled=True))
+        refused(NotARecord, lambda: store.snapshot(A))
         assert bad.read_bytes() == damage
         assert store.put_tool(A, "b", "1", TOOL) == store.tool(A, "b", "1")
         clock.now += 1
@@ -311,8 +311,8 @@ def test_an_unreadable_record_is_neither_replaced_nor_deleted(store: Store, tmp_
     whole = file.rename(tmp_path / "elsewhere")
     file.symlink_to(whole)  # O_NOFOLLOW: it cannot be read here, and may be whole
     assert isinstance(store.tool(A, "a", "1"), DamagedTool)
-    refused(StateUnavailable, lambda: store.put_tool(A, "a", "1", TOOL))
-    refused(StateUnavailable, lambda: store.delete_tool(A, "a", "1"))
+    refused(NotARecord, lambda: store.put_tool(A, "a", "1", TOOL))
+    refused(NotARecord, lambda: store.delete_tool(A, "a", "1"))
     assert file.is_symlink()
 
 
@@ -327,7 +327,7 @@ def test_a_damaged_bundle_counts_as_disabled_until_it_is_put_again(store: Store,
         B: ("y", False, DamagedBundle),
         C: (C, False, DamagedBundle),
     }
-    refused(StateUnavailable, lambda: store.switch_bundle(A, enabled=True))
+    refused(NotARecord, lambda: store.switch_bundle(A, enabled=True))
     refused(BundleDisabled, lambda: store.put_tool(A, "a", "1", TOOL))
     store.put_bundle(A, BundleBody(slug="x"))
     store.put_tool(A, "a", "1", TOOL)

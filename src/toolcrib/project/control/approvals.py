@@ -29,6 +29,7 @@ from toolcrib.guard import (
     may_decide,
     shown,
 )
+from toolcrib.manifest.kinds import is_served
 from toolcrib.project.config.policy import check_channel
 from toolcrib.project.config.settings import Config
 from toolcrib.project.control.steps import OWN
@@ -299,7 +300,7 @@ def _maker(tool: Tool, creator: str | None) -> str:
         return f"the agent {creator}"
     if tool.source is not None:
         return "a person, in the file " + tool.source.path
-    return f"the MCP server {tool.bundle}" if tool.kind == "mcp" else "the program that serves it"
+    return f"the MCP server {tool.bundle}" if is_served(tool) else "the program that serves it"
 
 
 def _runs(name: str, log: Path) -> tuple[int, str | None]:

@@ -19,6 +19,7 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import ApprovalRequired, Cancelled, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
 from toolcrib.project.control.store import DecisionStore
@@ -28,7 +29,7 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.spec import Call, Limits, Result, Tool
 from toolcrib.spec.record import record
-from toolcrib.spec.tools.tool import HINT_ASKED, may_touch
+from toolcrib.spec.tools.tool import HINT_ASKED
 from toolcrib.state import ask, take, user_name
 
 OWN = "approval.required"

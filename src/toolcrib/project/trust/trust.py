@@ -16,6 +16,8 @@ from typing import Literal, Protocol
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
+from toolcrib.manifest.kinds import is_function, is_served
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.project.integrity.pins import Pins
@@ -26,7 +28,6 @@ from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
-from toolcrib.spec.tools.tool import may_touch
 from toolcrib.state import user_name
 
 TRUST = "trust"
@@ -107,7 +108,7 @@ class ProjectTrust:
         """
         tool = ctx.bound.tool
         # Functions of the program itself are not of the project.
-        if self._accepted or (tool.source is None and tool.kind != "mcp"):
+        if self._accepted or is_function(tool):
             return
         if not self.given:
             raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
@@ -238,7 +239,7 @@ class ProjectTrust:
         A tool that needs no trust is itself.
         """
         if tool.source is None:
-            new = tool.kind == "mcp" and self.servers is not None and self.servers.is_new(tool.name)
+            new = is_served(tool) and self.servers is not None and self.servers.is_new(tool.name)
             return None if new else tool
         if not self.given:
             return None
@@ -283,7 +284,7 @@ class ProjectTrust:
 
     def sheet(self, tool: Tool, paths: Paths | None = None) -> TrustSheet:
         """Return a tool, agent or workflow as it is shown; `paths` keeps looks at paths for many of them."""
-        if tool.kind == "mcp" and self.servers is not None:
+        if is_served(tool) and self.servers is not None:
             return self.servers.sheet(tool)
         is_file = isinstance(tool.config, FileUse)
         digest, last = self._fingerprint(tool, paths), self.last(tool)
@@ -350,10 +351,10 @@ class ProjectTrust:
 
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
-        own = [one for one in sheets if one.tool.kind != "mcp"]
+        own = [one for one in sheets if not is_served(one.tool)]
         rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
         if self.servers is not None:
-            rows += self.servers.rows(one.tool.name for one in sheets if one.tool.kind == "mcp")
+            rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
             return
         subjects = [row.subject for row in rows]

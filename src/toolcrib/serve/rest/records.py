@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from toolcrib.bundles import ToolBody
 from toolcrib.bundles.answers import BundleAnswer, ToolAnswer
 from toolcrib.errors import InvalidError, Violation
+from toolcrib.manifest.native.schema import block_schema
 
 Slug = Annotated[
     str,
@@ -82,11 +83,18 @@ class BundlePut(Body, kw_only=True):
     id: _AS_IN_PATH | UnsetType = UNSET
 
 
+_Retry = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("retry"))]
+_Limits = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("limits"))]
+_Auth = Annotated[dict[str, Any] | list[dict[str, Any]], Meta(extra_json_schema=block_schema("auth"))]
+
+
 class GoImpl(Body, kw_only=True):
     """A Python function that the program has registered."""
 
     go_func: str
     """Its name, such as `github.com/acme/agent/tools.Weather`."""
+    retry: _Retry | UnsetType = UNSET
+    limits: _Limits | UnsetType = UNSET
 
 
 class HttpImpl(Body, kw_only=True):
@@ -105,6 +113,9 @@ class HttpImpl(Body, kw_only=True):
     extract_expr: str | UnsetType = UNSET
     """JSONPath if it begins with `$`, else a regular expression."""
     error_mode: Literal["fail", "empty"] | UnsetType = UNSET
+    auth: _Auth | UnsetType = UNSET
+    retry: _Retry | UnsetType = UNSET
+    limits: _Limits | UnsetType = UNSET
 
 
 class NativeImpl(Body, kw_only=True):

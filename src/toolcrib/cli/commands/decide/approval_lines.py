@@ -46,7 +46,7 @@ def lines_of_approval(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterato
 
 
 def _parts(sheet: ApprovalSheet, facts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    from toolcrib.spec.tools.tool import may_touch
+    from toolcrib.manifest.touches import may_touch
 
     document = sheet.document
     yield "tool", f"{document['tool']} of {document['bundle']}"

@@ -93,11 +93,13 @@ def _print_tools(
 
 def _waiting(project: Project, tools: Sequence[Tool]) -> dict[str, str]:
     """Return `new` or `changed` by the name of each tool that does not run before a person trusts it."""
+    from toolcrib.manifest.kinds import is_function
+
     if not project.trust.given:
-        return {tool.name: "new" for tool in tools if tool.source is not None or tool.kind == "mcp"}
+        return {tool.name: "new" for tool in tools if not is_function(tool)}
     found: dict[str, str] = {}
     for tool in tools:
-        if tool.source is None and tool.kind != "mcp":
+        if is_function(tool):
             continue
         with suppress(ToolcribError):
             sheet = project.trust.sheet(tool)

@@ -107,7 +107,7 @@ def _document(tool: Tool) -> dict[str, Any]:
 
 
 def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
-    from toolcrib.spec.tools.tool import may_touch
+    from toolcrib.manifest.touches import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()

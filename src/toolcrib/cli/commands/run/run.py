@@ -27,6 +27,7 @@ from toolcrib.cli.output import (
 from toolcrib.cli.programs import frames_of, is_program, load_program, printing_to_stderr
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import ApprovalRequired, NotFoundError, ToolcribError, UsageError
+from toolcrib.manifest.kinds import is_function
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Call, CallEvent, Result, Tool
 from toolcrib.spec.tools.tool import HINT_ASKED
@@ -206,7 +207,7 @@ def _waiting(project: Project, tool: Tool) -> list[TrustSheet]:
         return []
     try:
         parts = (tool, *project.parts_of(tool))
-        sheets = [project.trust.sheet(one) for one in parts if one.source or one.kind == "mcp"]
+        sheets = [project.trust.sheet(one) for one in parts if not is_function(one)]
     except ToolcribError:  # The call itself reports the error.
         return []
     return [sheet for sheet in sheets if sheet.waits]
