@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from toolcrib.errors import InvalidToken
+from toolcrib.errors import InvalidToken, UsageError
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -30,6 +30,12 @@ _OPEN: dict[str, Scope] = {
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
 _WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
 """Commands that neither read nor change anything of a project or of its user."""
+_OF_FILES = (
+    "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls", "connect",
+    "list", "run", "runs", "search", "serve", "sessions", "show", "status", "submit", "test", "token",
+    "worker", "workflows",
+)  # fmt: skip
+"""Commands, or groups of them, whose project may be a Python file."""
 _token: str | None = None
 
 
@@ -79,14 +85,24 @@ def _admits(command: click.Command) -> bool:
 
 
 def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str | None:
-    """Refuse a command that the token does not allow, before it begins. For the option `--root`."""
-    if _token is not None and not ctx.resilient_parsing:
+    """Refuse a command that the token or the project does not allow, before it begins. For `--root`."""
+    if ctx.resilient_parsing:
+        return root
+    # The words after the program's name, as `_OPEN` has them.
+    name, named = ctx.command_path.partition(" ")[2], root or os.environ.get("TOOLCRIB_ROOT")
+    if named and not {name, name.partition(" ")[0]} & {*_OF_FILES}:
+        from toolcrib.project.root import names_file
+
+        if names_file(named):
+            raise UsageError(
+                f"`toolcrib {name}` needs the folder of a project, and {named} is a Python file",
+                hint="Make a project around it: toolcrib init",
+            )
+    if _token is not None:
         from toolcrib.project import find
         from toolcrib.state import Vault
 
-        # The words after the program's name, as `_OPEN` has them.
-        name = ctx.command_path.partition(" ")[2]
-        scope, identity = _OPEN.get(name, "admin"), identity_of(Vault(find(root).root))
+        scope, identity = _OPEN.get(name, "admin"), identity_of(Vault(find(root).path))
         if identity is not None and not identity.may(scope):
             raise InvalidToken(
                 f"the token {identity.name!r} does not allow `toolcrib {name}`", details={"scope": scope}

@@ -15,7 +15,7 @@ import click
 from toolcrib import __version__
 from toolcrib.cli.caller import require_open, take_token
 from toolcrib.cli.examples import examples_of
-from toolcrib.cli.output import print_error, print_interrupted
+from toolcrib.cli.output import print_error, print_interrupted, results
 from toolcrib.errors import StateUnavailable, ToolcribError, UnavailableError, UsageError
 
 COMMANDS = {
@@ -137,15 +137,15 @@ class _Commands(click.Group):
         try:
             os.getcwd()  # Here, because all commands name files from it.
             code = super().main(words, *rest, **extra | {"standalone_mode": False})
-            sys.stdout.flush()
+            results().flush()
         except Exception as error:
             try:
                 code = _report(error, words, as_json=as_json)
-                sys.stdout.flush()
+                results().flush()
             except OSError:
                 # Nobody reads the output any more, or the disk is full, and that has been reported.
                 # Python writes what is left in its buffer at exit: that must not fail again.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
         except KeyboardInterrupt:
             code = print_interrupted(as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
@@ -236,7 +236,7 @@ def _is_of_output(error: OSError) -> bool:
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="toolcrib %(version)s")
-@click.option("--root", type=click.Path(file_okay=False), help="The project's folder, for every command.")
+@click.option("--root", type=click.Path(), help="The project, a folder or FILE.py, for every command.")
 def toolcrib(root: str | None) -> None:
     """The tool crib for AI agents: describe, check, confine and run their tools.
 

@@ -83,6 +83,11 @@ class Bound:
             if limit is not None and limit < self.timeout_ms:
                 self.timeout_ms, self.timeout_source = limit, "the tool's limit"
 
+    def cap(self, timeout_ms: int) -> None:
+        """Lower the limit of one attempt to that of the project."""
+        if timeout_ms < self.timeout_ms:
+            self.timeout_ms, self.timeout_source = timeout_ms, "the project's limit"
+
     @cached_property
     def tool(self) -> Tool:
         """The description of the tool."""
@@ -161,6 +166,10 @@ class FunctionTool(Bound):
         self._set_rules(self._approval, options.retry, retry)
         self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
         self.idle_ms = options.idle_ms
+
+    def again(self, make: Callable[[str, FunctionShape, Options], FunctionTool]) -> FunctionTool:
+        """Return what `make` makes of the same function."""
+        return make(self.name, self._shape, self._options)
 
     @cached_property
     def tool(self) -> Tool:

@@ -61,7 +61,8 @@ def _require_approver(ctx: Context) -> None:
     """Refuse calls that need an approval and name no approver: nobody can be asked here."""
     reason = ctx.bound.approval_reason
     if reason is not None and ctx.approved_by is None and not ctx.dry_run:
-        raise needs_approval(ctx.bound, reason, "Nobody can be asked here: the program says who approves it.")
+        hint = 'Ask a person, then pass who approves it: call(…, approved_by="NAME").'
+        raise needs_approval(ctx.bound, reason, hint)
     if ctx.idempotency_key is not None:
         raise UsageError("a toolset keeps no results of calls; a project does")
 

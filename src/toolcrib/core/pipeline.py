@@ -79,6 +79,14 @@ class Pipeline:
             handler = wrap(handler)
         self._handler = handler
 
+    def under(
+        self, controls: Controls, safe_retry: Retry, missing: Callable[[str], ToolcribError | None]
+    ) -> Pipeline:
+        """Return a path over the same tools under these controls, without middleware."""
+        return Pipeline(
+            self._bound, controls=controls, clock=self._clock, safe_retry=safe_retry, missing=missing
+        )
+
     def over(self, bound: Mapping[str, Bound]) -> Pipeline:
         """Return the same path, controls and middleware over another table of tools."""
         clock, retry = self._clock, self._safe_retry

@@ -17,7 +17,7 @@ from toolcrib.guard import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
-from toolcrib.spec import Annotations, Caller, McpForms, Outcome, Retry, Tool
+from toolcrib.spec import Annotations, Caller, Catalog, McpForms, Outcome, Retry, Tool
 
 _MOST = 500
 _NAME_WORDS = 2
@@ -103,6 +103,11 @@ _FORMS = {
 }
 """The meta-tools that are resources of every project."""
 _MOST_CALLS = 100
+
+
+def mcp_catalog(project: Project) -> Catalog:
+    """Return what MCP clients see of a project: of a Python file its functions, without meta-tools."""
+    return McpCatalog(project) if project.place.file is None else project
 
 
 class McpCatalog:

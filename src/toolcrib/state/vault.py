@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
@@ -91,6 +92,15 @@ class Vault:
                 details={"path": str(path)},
             )
         return name
+
+
+def known_projects() -> list[Path]:
+    """Return the paths of the projects that this user has data about; some may be gone."""
+    found = []
+    for label in sorted((data_home() / "projects").glob("*/root")):
+        with suppress(OSError), open_plain(label) as file:
+            found.append(Path(os.fsdecode(file.read().removesuffix(b"\n"))))
+    return found
 
 
 def _made_once(path: Path, size: int) -> str:

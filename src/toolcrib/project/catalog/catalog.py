@@ -59,8 +59,10 @@ class ProjectCatalog:
             path for facts in [*self.registry.facts.values()] for path in facts.write
         }
         self._external = ExternalTools(setup.config.sources, self.registry)
+        # The user's records are not of a file.
+        self._data = setup.vault.data if setup.place.file is None else setup.place.home
         self.bundles = Bundles(
-            setup.vault.data, self._parts, self._checked, self._kept, lambda: len(self.toolset.names)
+            self._data, self._parts, self._checked, self._kept, lambda: len(self.toolset.names)
         )
         """The catalogue: the tools of the project, of servers, the built-in ones, and the user's records."""
         steps.count = self._count
@@ -90,7 +92,7 @@ class ProjectCatalog:
         from toolcrib.project.catalog.stored import StoredTools
 
         stored = StoredTools(
-            self._setup.vault.data,
+            self._data,
             self.registry,
             self._know_stored,
             self.toolset.announce,
@@ -106,7 +108,7 @@ class ProjectCatalog:
             entries,
             self.sources,
             self.registry,
-            cache_folder(self._setup.place.root),
+            cache_folder(self._setup.place.path),
         )
         return Parts(stored, entries, search)
 
@@ -283,6 +285,8 @@ class ProjectCatalog:
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
         """Put changes of tools, sources and bundles into effect, as `Project.watch`."""
+        if self._setup.place.file is not None:
+            return
         self.bundles.start()
         if self._hot_reload is None:
             from toolcrib.project.catalog.reload import HotReload

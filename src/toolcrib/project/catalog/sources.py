@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from toolcrib.project.tools.servers import Servers
 
 _PACKAGE = Path(sys.modules["toolcrib.builtin"].__path__[0])
+PROJECT_BUNDLE = "project"
+"""The bundle of a project's own tools, and of those of a file."""
 _LONGEST = 64
 _DIGITS = 8
 """Digits of the hash in an address that the slug alone does not make unique."""
@@ -46,8 +48,9 @@ _DIGITS = 8
 class ProjectSource:
     """One source as a bundle (`SourceBundle`)."""
 
-    def __init__(self, sources: Sources, source: Source, name: str, file: Path) -> None:
+    def __init__(self, sources: Sources, source: Source, name: str, file: Path, display: str = "") -> None:
         self._sources, self.source, self.name, self.file = sources, source, name, file
+        self._display = display or name
         self.id = derived_id(str(sources.setup.vault.path), source, name)
         self.slug = _fitting(slug_of(name), name)
 
@@ -62,7 +65,7 @@ class ProjectSource:
         return BundleRecord(
             id=self.id,
             slug=self.slug,
-            display_name=self.name,
+            display_name=self._display,
             is_enabled=self._sources.switches.get(self.name) is not False,
             is_built_in=self.source == "builtin",
             created_at=changed,
@@ -118,7 +121,6 @@ class Sources:
         builtins: Builtins,
         servers: Servers | None,
         switches: Switches,
-        own: Source = "project",
     ) -> None:
         self.setup, self.switches = setup, switches
         self._registry, self._toolset, self._builtins, self._servers = registry, toolset, builtins, servers
@@ -126,9 +128,14 @@ class Sources:
         """Names of tools that are of no source, such as those that list the others."""
         place, shared = setup.place, setup.named_servers.shared
         in_file = shared.get("mcpServers", {}) if isinstance(shared, dict) else {}
-        self.own = ProjectSource(self, own, own, place.config if place.config.exists() else place.home)
         self.builtin = ProjectSource(self, "builtin", BUILTIN_BUNDLE, _PACKAGE / "names.py")
-        self.all = [self.own, self.builtin]
+        if place.file is None:
+            settings = place.config if place.config.exists() else place.home
+            self.own = ProjectSource(self, "project", PROJECT_BUNDLE, settings, place.root.name)
+            self.all = [self.own, self.builtin]
+        else:
+            self.own = ProjectSource(self, "file", PROJECT_BUNDLE, place.file, place.file.name)
+            self.all = [self.own]
         for spec in setup.named_servers.specs:
             file = place.root / FILE if spec.name in in_file else place.config
             self.all.append(ProjectSource(self, "server", spec.name, file))

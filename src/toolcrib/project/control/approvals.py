@@ -64,7 +64,8 @@ class ApprovalService:
     """The approvals of one project, for every interface.
 
     `find` returns a tool by name (or raises NotFoundError, ManifestError), `mask` masks secrets in a JSON
-    value. The settings say through which channels a person may approve; every channel may deny.
+    value. The settings say through which channels a person may approve; every channel may deny. `complete` is
+    False where the code of a Python file has not run: then its next call compares what was approved.
     """
 
     def __init__(
@@ -75,9 +76,11 @@ class ApprovalService:
         audit: AuditLog,
         mask: Callable[[Any], Any],
         config: Config,
+        *,
+        complete: bool = True,
     ) -> None:
         self.approvals = approvals
-        self._find, self._trust = find, trust
+        self._find, self._trust, self._complete = find, trust, complete
         self._audit, self._mask, self._config = audit, mask, config
 
     def list(
@@ -184,6 +187,8 @@ class ApprovalService:
                 hint="Make the call again: it then asks about the tool as it is now.",
                 details={"approval": approval.id},
             )
+        if arguments is not None and tool is None:
+            raise ConflictError(f"{approval.tool} is not known here, so its arguments cannot be changed")
         edited = None if arguments is None or tool is None else canonical(_checked(tool, arguments))
         # Unchanged arguments are not an edit: an edit can only be approved once, and is written down as one.
         if edited == approval.arguments:
@@ -266,7 +271,9 @@ class ApprovalService:
 
     def _is_same(self, approval: Approval, tool: Tool | None) -> bool:
         """Return True if the tool is still the one that was to be called."""
-        return tool is not None and self._trust.digest_of(tool) == approval.tool_digest
+        if tool is None:
+            return not self._complete
+        return self._trust.digest_of(tool) == approval.tool_digest
 
     def _sheet(self, approval: Approval, tool: Tool | None) -> ApprovalSheet:
         document = approval.as_dict()

@@ -7,6 +7,7 @@ those that mask and keep what is in a call are in `records`.
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -58,7 +59,9 @@ class ProjectSteps:
         config, log, root = setup.config, setup.audit, setup.place.root
         self.fingerprints = fingerprints = Fingerprints(root, parts)
         fingerprint = fingerprints.of
-        self.pins = pins = Pins(root, fingerprint, config.started)
+        # The lock of a project above a file pins nothing of the file.
+        lock = root if setup.place.file is None else setup.place.home
+        self.pins = pins = Pins(lock, fingerprint, config.started)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
         self.access = AccessControl(config.policy, store.tokens, store.switches)
@@ -71,7 +74,10 @@ class ProjectSteps:
         """Counts a call that has ended."""
         self._audit = audit = CallAudit(log, self.secrets)
         self.outputs = KeptOutputs(setup.vault)
-        self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets)
+        file = setup.place.file
+        named = "" if file is None else f" --root {shlex.quote(str(file))}"
+        last = f"toolcrib approvals approve --last{named}" if "cli" in config.approval_channels else ""
+        self.approval = ApprovalStep(self.access, trust, store, code, log, self.secrets, last)
         self.controls = Controls(
             visible=self.access.visible,
             authorise=(self.access.authorise, trust.require_project),
@@ -212,7 +218,11 @@ class Question:
 
 
 class ApprovalStep:
-    """Lets a call through once a person has answered every question about it."""
+    """Lets a call through once a person has answered every question about it.
+
+    `last` is the command that approves the newest call that waits; empty where the project takes no approval
+    on the command line.
+    """
 
     def __init__(
         self,
@@ -222,10 +232,11 @@ class ApprovalStep:
         code: ApprovedCode,
         log: AuditLog,
         secrets: SecretsStep,
+        last: str,
     ) -> None:
         self._access, self._trust = access, trust
         self._store, self._code, self._log = store, code, log
-        self._secrets = secrets
+        self._secrets, self._last = secrets, last
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
@@ -325,12 +336,12 @@ class ApprovalStep:
             if ctx.wait != "raise":
                 ctx.waits(answer.id, answer.reason)
             if ctx.wait == "pending":
-                return Result("pending", details=_details(answer), call_id=ctx.identify())
+                return Result("pending", details=self._details(ctx, answer), call_id=ctx.identify())
             if ctx.wait == "raise":
-                raise _refusal(ctx, answer)
+                raise self._refusal(ctx, answer)
             decided = await approvals.wait(answer.id)
             if decided.status in ("expired", "void"):
-                raise _refusal(ctx, decided)
+                raise self._refusal(ctx, decided)
             # Days may have passed: what was asked about must be what runs.
             self._code.require_same(ctx)
 
@@ -353,23 +364,27 @@ class ApprovalStep:
             durable=ctx.single,
         )
 
+    def _refusal(self, ctx: Context, approval: Approval) -> ApprovalRequired:
+        details = self._details(ctx, approval)
+        error = needs_approval(ctx.bound, approval.reason, details.pop("hint", HINT_ASKED))
+        error.details.update(details)
+        if approval.rule == TRUST:
+            error.message = f"{approval.tool} waits for trust: {approval.reason}"
+        if approval.status in ("expired", "void"):
+            late = approval.status == "expired"
+            why = "nobody decided in time" if late else "the tool has changed meanwhile"
+            error.message = f"{approval.tool} was not approved: {why}"
+            error.hint = "Make the call again to ask again."
+        return error
 
-def _refusal(ctx: Context, approval: Approval) -> ApprovalRequired:
-    error = needs_approval(ctx.bound, approval.reason, HINT_ASKED)
-    error.details.update(_details(approval))
-    if approval.rule == TRUST:
-        error.message = f"{approval.tool} waits for trust: {approval.reason}"
-        error.hint = error.details.pop("hint")
-    if approval.status in ("expired", "void"):
-        why = "nobody decided in time" if approval.status == "expired" else "the tool has changed meanwhile"
-        error.message = f"{approval.tool} was not approved: {why}"
-        error.hint = "Make the call again to ask again."
-    return error
-
-
-def _details(approval: Approval) -> dict[str, Any]:
-    found = approval.as_dict()
-    details = {"approval": approval.id, **{name: found[name] for name in ("status", "reason", "expires_at")}}
-    if approval.rule == TRUST:
-        details["hint"] = f"A person has to accept it: toolcrib trust {approval.tool}"
-    return details
+    def _details(self, ctx: Context, approval: Approval) -> dict[str, Any]:
+        found = approval.as_dict()
+        details = {
+            "approval": approval.id,
+            **{name: found[name] for name in ("status", "reason", "expires_at")},
+        }
+        if approval.rule == TRUST:
+            details["hint"] = f"A person has to accept it: toolcrib trust {approval.tool}"
+        elif self._last and ctx.caller == "cli" and ctx.identity is None:  # All others may be models.
+            details["hint"] = f"Approve it: {self._last}. Then make the same call again."
+        return details

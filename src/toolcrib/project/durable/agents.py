@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
-from toolcrib.errors import ConflictError, DeniedError
+from toolcrib.errors import DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.durable.calls import ProjectCalls
 from toolcrib.project.durable.trusted_files import TrustedFiles
@@ -36,24 +36,10 @@ class ProjectAgents(TrustedFiles[Agent]):
 
     def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
         super().__init__(place.agents, files, trust, _read)
-        self._added: dict[str, Agent] = {}
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
         return as_trusted("agent", one.name, one.description, document, use)
-
-    def add(self, agent: Agent) -> None:
-        """Add an agent. Raises `ConflictError` if there is one of this name."""
-        if agent.name in self.all():
-            raise ConflictError(f"there is an agent named {agent.name!r} already")
-        self._added[agent.name] = agent
-
-    def all(self) -> dict[str, Agent]:
-        """Return every agent by name; those in files first."""
-        return {**super().all(), **self._added}
-
-    def _find(self, name: str) -> tuple[Agent, Document | None]:
-        return (self._added[name], None) if name in self._added else super()._find(name)
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from toolcrib.project.durable.workflows import ProjectWorkflows
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
+T = TypeVar("T")
+
 
 class DurableParts:
     """A project as those see it who let its tools, agents and workflows run durably.
@@ -28,6 +30,8 @@ class DurableParts:
     _setup: Setup
     _steps: ProjectSteps
     catalog: ProjectCatalog
+    _names: Mapping[str, Any]
+    """What the module of the project's Python file contains."""
 
     @shared_property
     def calls(self) -> ProjectCalls:
@@ -46,8 +50,12 @@ class DurableParts:
     def agents(self) -> ProjectAgents:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
+        from toolcrib.runs.agents import Agent
 
-        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
+        agents = ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
+        for agent in self._named(Agent):
+            agents.add(agent)
+        return agents
 
     @shared_property
     def tasks(self) -> ProjectTasks:
@@ -63,9 +71,17 @@ class DurableParts:
     def workflows(self) -> ProjectWorkflows:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
+        from toolcrib.runs.workflows import Workflow
 
         place, catalog, trust = self._setup.place, self.catalog, self._steps.trust
-        return ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs)
+        workflows = ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs)
+        for workflow in self._named(Workflow):
+            workflows.add(workflow)
+        return workflows
+
+    def _named(self, kind: type[T]) -> Iterable[T]:
+        """Return each object of a kind that the project's Python file has, once."""
+        return {id(one): one for one in self._names.values() if isinstance(one, kind)}.values()
 
     @shared_property
     def runs(self) -> AgentRuns:

@@ -8,7 +8,7 @@ from typing import Any
 
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
-from toolcrib.manifest import Diagnostic, Document, SourceFiles
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, dump
 from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
@@ -22,7 +22,7 @@ from toolcrib.spec import Caller, Tool
 
 
 class ProjectWorkflows(TrustedFiles[Workflow]):
-    """The workflows in files."""
+    """The workflows in files, and those that a program adds."""
 
     kind = "workflow"
 
@@ -41,6 +41,10 @@ class ProjectWorkflows(TrustedFiles[Workflow]):
         others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))
         use = FileUse(tuple(one.callees("tool")), tuple(others))
         return as_trusted("workflow", one.name, one.description, document, use)
+
+    def add(self, one: Workflow) -> None:
+        """Add a workflow. Raises `ManifestError` with every misfit, and `ConflictError` for its name."""
+        super().add(read_workflow(f"{one.name}.yml", dump(one.document).encode())[0])
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""

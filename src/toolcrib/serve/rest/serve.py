@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from toolcrib.guard import Tokens
-from toolcrib.project import McpCatalog, Project
+from toolcrib.project import Project, mcp_catalog
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
 from toolcrib.serve.http import BODY_S, GRACE_S, create_app, open_socket, serve_app
 from toolcrib.serve.mcp import ServerSettings
@@ -90,7 +90,7 @@ async def rest_app(
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
         endpoint = McpEndpoint(
             rest,
-            McpCatalog(project),
+            mcp_catalog(project),
             access,
             ServerSettings.of_project(project),
             outside=None if oauth is None else OutsideTokens(oauth),

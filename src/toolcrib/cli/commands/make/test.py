@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import FileCommand, project_options
 from toolcrib.cli.output import print_diagnostics, print_json, print_note, print_result, printable, shown
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import InvalidError, NotFoundError, UsageError
@@ -23,7 +23,7 @@ _CASSETTE = click.Path(dir_okay=False, path_type=Path)
 _LABELS = {"passed": "ok     ", "failed": "FAILED ", "skipped": "skipped"}
 
 
-@click.command("test")
+@click.command("test", cls=FileCommand)
 @click.argument("names", nargs=-1)
 @project_options
 @click.option("--live", is_flag=True, help="Also run tools that use the network.")

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.options import root_option
+from toolcrib.cli.options import FileCommand, root_option
 from toolcrib.cli.output import count, print_note, print_warnings
 
 _MB = 1_048_576
 
 
-@click.command("worker")
+@click.command("worker", cls=FileCommand)
 @root_option
 @click.option("--app", metavar="MODULE:FUNCTION", help="Registers a program's tools: FUNCTION(project).")
 @click.option(
