@@ -238,7 +238,7 @@ class BuiltInReadOnly(DeniedError):
 
 
 class BundleReadOnly(DeniedError):
-    """The tools of a project or server are defined there; a bundle of them can only be switched on and off."""
+    """The tools of a project or server are defined there; their bundle can only be switched on and off."""
 
 
 class BudgetExceeded(DeniedError):

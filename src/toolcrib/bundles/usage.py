@@ -29,12 +29,14 @@ CREATE TABLE totals (
 ) WITHOUT ROWID;
 """,
 )
-_MORE = """
-DO UPDATE SET
+_ADD = """
+INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
 calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
 """
-_ADD = f"INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) {_MORE}"
-_ADD_TOTAL = f"INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (tool) {_MORE}"
+_ADD_TOTAL = """
+INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (tool) DO UPDATE SET
+calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
+"""
 """Lists show and sort by these: to add up the hours of all tools would take long."""
 _HOUR_S = 3600
 _FLUSH_S = 0.5
@@ -102,7 +104,8 @@ class UsageCounts:
         """Return the counts of every tool that was called, or of at most 500. Raises StateUnavailable."""
         self.flush()
         which = "" if tools is None else f" WHERE tool IN ({', '.join('?' * len(tools))})"
-        rows = self._database.rows(f"SELECT tool, calls, failures, last FROM totals{which}", *(tools or ()))
+        query = f"SELECT tool, calls, failures, last FROM totals{which}"  # noqa: S608 - marks alone
+        rows = self._database.rows(query, *(tools or ()))
         return {tool: UsageOfTool(calls, failures, last) for tool, calls, failures, last in rows}
 
     def series(self, tool: str, since: float) -> list[HourOfUse]:

@@ -11,11 +11,11 @@ import msgspec
 from toolcrib.bundles import ListedTool, ToolRecord
 from toolcrib.bundles.answers import Source, ToolAnswer, ToolItem
 from toolcrib.errors import ManifestError, ToolcribError
+from toolcrib.manifest.touches import may_touch
 from toolcrib.spec import Caller, HttpExec, Tool
 from toolcrib.spec import Source as ToolSource
 from toolcrib.spec.moment import written
 from toolcrib.spec.tools.kinds import FunctionExec
-from toolcrib.spec.tools.tool import may_touch
 
 if TYPE_CHECKING:
     from toolcrib.bundles.usage import UsageOfTool
