@@ -5,7 +5,6 @@ Nobody changes such a tool here: only its switch, and that of its bundle. Each s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -83,12 +82,6 @@ class SourceBundle(Protocol):
 
     def switch(self, tool: ListedTool | None, *, enabled: bool, by: str) -> None:
         """Turn a tool on or off; None: the bundle."""
-
-
-def derived_id(*parts: str) -> str:
-    """Return the same UUID of version 7 for the same texts, of which its time says nothing."""
-    text = hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()
-    return f"019b7a00-0000-7{text[:3]}-{'89ab'[int(text[3], 16) & 3]}{text[4:7]}-{text[7:19]}"
 
 
 def read_only(bundle: BundleRecord) -> DeniedError:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, ListedTool, Store, ToolRecord
     from toolcrib.bundles.answers import BundleAnswer, FoundTool, ToolAnswer, ToolItem
     from toolcrib.bundles.listing import Listing, Place, Sort
-    from toolcrib.bundles.usage import UsageCounts, UsageOfTool
     from toolcrib.project.catalog.entries import Entries
     from toolcrib.project.catalog.search import Filter, Search
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.catalog.stored_search import StoredSearch
+    from toolcrib.state.usage import UsageCounts, UsageOfTool
 
 _log = logging.getLogger(__name__)
 _MOST = 256
@@ -145,7 +145,7 @@ class Bundles:
     @shared_property
     def usage(self) -> UsageCounts:
         """Counts of calls by the id of the tool."""
-        from toolcrib.bundles.usage import UsageCounts
+        from toolcrib.state.usage import UsageCounts
 
         return UsageCounts(self._data / "usage.db")
 

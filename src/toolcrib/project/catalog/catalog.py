@@ -14,6 +14,7 @@ from toolcrib.errors import ToolcribError, ToolUnavailable
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.bundles import Bundles, Parts
 from toolcrib.project.catalog.external import ExternalTools
+from toolcrib.project.catalog.names import tool_id
 from toolcrib.project.catalog.registry import CatalogChange, ToolRegistry
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.integrity.programs import programs_of
@@ -68,6 +69,8 @@ class ProjectCatalog:
         steps.count = self._count
         self._ids: dict[str, tuple[Tool, str]] = {}
         self._followed = 0
+        self.hidden: frozenset[str] = frozenset()
+        """Names of tools that are of no source and in no list of the catalogue, as those that list others."""
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
         self._hot_reload: HotReload | None = None
@@ -83,8 +86,9 @@ class ProjectCatalog:
         from toolcrib.project.catalog.sources import Sources
 
         return Sources(
-            self._setup, self.registry, self.toolset, self.builtins, self.servers, self._steps.store.switches
-        )
+            self._setup, self.registry, self.toolset, self.builtins, self.servers,
+            self._steps.store.switches, lambda: self.hidden,
+        )  # fmt: skip
 
     def _parts(self) -> Parts:
         from toolcrib.project.catalog.entries import Entries
@@ -128,13 +132,14 @@ class ProjectCatalog:
 
     def _count(self, ctx: Context, result: Result) -> None:
         """Count a call of a tool that ran: what was refused is not one of the tool."""
-        if not ctx.started or ctx.tool in self.sources.hidden:
+        if not ctx.started or ctx.tool in self.hidden:
             return
         tool = ctx.bound.tool
         known = self._ids.get(ctx.tool)
         if known is None or known[0] is not tool:
             record = self.bundles.stored.id_of(ctx.tool) if tool.is_stored else None
-            self._ids[ctx.tool] = known = tool, record or self.sources.tool_id(tool)
+            own = tool_id(self._setup.vault, self._setup.place, tool) if record is None else record
+            self._ids[ctx.tool] = known = tool, own
         self.bundles.usage.count(known[1], failed=not result.ok)
 
     def load(self) -> None:

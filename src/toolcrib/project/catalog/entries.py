@@ -18,11 +18,11 @@ from toolcrib.spec.moment import written
 from toolcrib.spec.tools.kinds import FunctionExec
 
 if TYPE_CHECKING:
-    from toolcrib.bundles.usage import UsageOfTool
     from toolcrib.project.catalog.sources import Sources
     from toolcrib.project.catalog.stored import StoredTools
     from toolcrib.project.control.steps import ProjectSteps
     from toolcrib.project.tools.servers import Servers
+    from toolcrib.state.usage import UsageOfTool
 
 _BRIEF = 300
 """Characters of a description in a list."""

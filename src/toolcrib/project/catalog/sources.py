@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,13 @@ from toolcrib.builtin.names import FOLDER_OF, NAMES
 from toolcrib.bundles import BundleRecord, ListedTool, ToolRecord, label_of, slug_of
 from toolcrib.bundles.answers import Source
 from toolcrib.bundles.records import ToolType, file_of
-from toolcrib.bundles.sources import derived_id
 from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest import uncollected
 from toolcrib.manifest.native.writer import write_manifest
+from toolcrib.project.catalog.names import PROJECT_BUNDLE, source_id
 from toolcrib.project.config.mcp import FILE
 from toolcrib.spec import McpExec, Tool
+from toolcrib.spec.identifier import derived_id
 from toolcrib.spec.moment import written
 from toolcrib.spec.naming import stored_name
 from toolcrib.spec.tools.kinds import FunctionExec
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from toolcrib.project.tools.servers import Servers
 
 _PACKAGE = Path(sys.modules["toolcrib.builtin"].__path__[0])
-PROJECT_BUNDLE = "project"
-"""The bundle of a project's own tools, and of those of a file."""
 _LONGEST = 64
 _DIGITS = 8
 """Digits of the hash in an address that the slug alone does not make unique."""
@@ -51,7 +50,7 @@ class ProjectSource:
     def __init__(self, sources: Sources, source: Source, name: str, file: Path, display: str = "") -> None:
         self._sources, self.source, self.name, self.file = sources, source, name, file
         self._display = display or name
-        self.id = derived_id(str(sources.setup.vault.path), source, name)
+        self.id = source_id(sources.setup.vault, source, name)
         self.slug = _fitting(slug_of(name), name)
 
     @property
@@ -108,7 +107,7 @@ class ProjectSource:
 
 
 class Sources:
-    """All sources of one project.
+    """All sources of one project. `hidden` returns names that are of no source, as of tools that list others.
 
     Of a manifest that was not built yet only what the cache keeps of it is looked at.
     """
@@ -121,11 +120,10 @@ class Sources:
         builtins: Builtins,
         servers: Servers | None,
         switches: Switches,
+        hidden: Callable[[], Container[str]],
     ) -> None:
-        self.setup, self.switches = setup, switches
+        self.setup, self.switches, self._hidden = setup, switches, hidden
         self._registry, self._toolset, self._builtins, self._servers = registry, toolset, builtins, servers
-        self.hidden: frozenset[str] = frozenset()
-        """Names of tools that are of no source, such as those that list the others."""
         place, shared = setup.place, setup.named_servers.shared
         in_file = shared.get("mcpServers", {}) if isinstance(shared, dict) else {}
         self.builtin = ProjectSource(self, "builtin", BUILTIN_BUNDLE, _PACKAGE / "names.py")
@@ -156,11 +154,6 @@ class Sources:
         owner = None if self._servers is None else self._servers.owners.get(name)
         return self.own.name if owner is None else owner.spec.name
 
-    def tool_id(self, tool: Tool) -> str:
-        """Return the id of a tool that is no record."""
-        source = next((one for one in self.all if one.name == tool.bundle), self.own)
-        return derived_id(source.id, tool.name, str(tool.version))
-
     def definition(self, tool: ListedTool) -> Tool:
         """Return a tool, on or off. Raises ManifestError for one that cannot be read."""
         if tool.fault:
@@ -182,7 +175,7 @@ class Sources:
         facts = self._registry.facts
         for name in self._toolset.names:
             # A full name with a slash is that of a record.
-            if name not in self.hidden and "/" not in name:
+            if name not in self._hidden() and "/" not in name:
                 bundle = self.own.name if name in facts else self.bundle_of(name)
                 names.setdefault(bundle, []).append(name)
         names[BUILTIN_BUNDLE] = list(NAMES)
@@ -217,9 +210,10 @@ class Sources:
         else:
             tool = self._toolset.get(name)
             kind, version, tags = tool.kind, tool.version, tuple(tool.tags)
-            changed = _changed(source.file if kind == "mcp" else _file_of(tool))
+            is_remote = isinstance(tool.config, McpExec)
+            changed = _changed(source.file if is_remote else _file_of(tool))
             if tool.source is None:
-                type_ = "mcp" if kind == "mcp" else "go"
+                type_ = "mcp" if is_remote else "go"
         made = _entry(source, name, slug, version, type_, kind, tags, changed, enabled=switched is not False)
         self._known[source.name, name] = of, (slug, switched), made
         return made

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import SqliteDatabase
+from toolcrib.state.drivers.sqlite import SqliteDatabase
 
 _TABLES = (
     """
@@ -104,7 +104,7 @@ class UsageCounts:
         """Return the counts of every tool that was called, or of at most 500. Raises StateUnavailable."""
         self.flush()
         which = "" if tools is None else f" WHERE tool IN ({', '.join('?' * len(tools))})"
-        query = f"SELECT tool, calls, failures, last FROM totals{which}"  # noqa: S608 - marks alone
+        query = f"SELECT tool, calls, failures, last FROM totals{which}"
         rows = self._database.rows(query, *(tools or ()))
         return {tool: UsageOfTool(calls, failures, last) for tool, calls, failures, last in rows}
 
