@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Forked
-from toolcrib.state.usage import HourOfUse, UsageCounts
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.usage import HourOfUse, UsageCounts
 
 WORKER = """
 import sys
