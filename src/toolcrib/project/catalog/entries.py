@@ -93,8 +93,13 @@ class Entries:
             assert self._steps is not None
             if listed.full in kept:
                 return True
+            trust, name = self._steps.trust, self._stored.full_name(listed)
+            # What a record of these types may do is known without reading it.
+            if not listed.full and listed.type in ("go", "http") and trust.given:
+                known = (f"tool:{name}", self._stored.bundle_name(listed.bundle)) in trust.ledger.known()
+                return known or (listed.type == "go" and name not in trust.ledger.makers())
             try:
-                return self._steps.trust.offered(self.tool(listed)) is not None
+                return trust.offered(self.tool(listed)) is not None
             except ToolcribError:
                 return False
 
