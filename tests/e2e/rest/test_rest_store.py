@@ -29,7 +29,8 @@ RULES = {
 }
 BUNDLE = {"slug": "shop", "displayName": "Shop"}
 FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
-          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause"}  # fmt: skip
+          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause",
+          "source", "toolCount"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

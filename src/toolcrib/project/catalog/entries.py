@@ -12,6 +12,7 @@ from toolcrib.bundles import ListedTool, ToolRecord
 from toolcrib.bundles.answers import Source, ToolAnswer, ToolItem
 from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest.touches import may_touch
+from toolcrib.project.tools.binding import missing_function
 from toolcrib.spec import Caller, HttpExec, Tool
 from toolcrib.spec import Source as ToolSource
 from toolcrib.spec.moment import written
@@ -66,10 +67,18 @@ class Entries:
 
     def text(self, listed: ListedTool, *, models: bool) -> str:
         """Return the description of a tool; for `models` as it was trusted."""
-        tool = None if listed.description and not models else self._or_none(listed)[0]
+        own = listed.description or listed.name
+        if not listed.full and not (models and self._is_known(listed)):
+            return own
+        tool = self._or_none(listed)[0]
         if models and tool is not None and self._steps is not None:
             tool = self._steps.trust.offered(tool) or tool
-        return listed.name if tool is None else tool.description
+        return own if tool is None else tool.description
+
+    def _is_known(self, listed: ListedTool) -> bool:
+        """Return True if a person has trusted a version of a record."""
+        subject = f"tool:{self._stored.full_name(listed)}", self._stored.bundle_name(listed.bundle)
+        return self._steps is not None and subject in self._steps.trust.ledger.known()
 
     def visible(self, caller: str, identity: Caller | None) -> Callable[[ListedTool], bool] | None:
         """Return a function that says if a caller may see a tool; None for one who sees all.
@@ -93,11 +102,11 @@ class Entries:
             assert self._steps is not None
             if listed.full in kept:
                 return True
-            trust, name = self._steps.trust, self._stored.full_name(listed)
+            trust = self._steps.trust
             # What a record of these types may do is known without reading it.
             if not listed.full and listed.type in ("go", "http") and trust.given:
-                known = (f"tool:{name}", self._stored.bundle_name(listed.bundle)) in trust.ledger.known()
-                return known or (listed.type == "go" and name not in trust.ledger.makers())
+                made = self._stored.full_name(listed) in trust.ledger.makers()
+                return self._is_known(listed) or (listed.type == "go" and not made)
             try:
                 return trust.offered(self.tool(listed)) is not None
             except ToolcribError:
@@ -187,7 +196,8 @@ class Entries:
         why = listed.fault or fault or self._why_unavailable(listed, tool)
         fields: dict[str, Any] = {name: getattr(tool, name) for name in _SAME if tool is not None}
         touches = [] if tool is None else may_touch(tool)
-        text = listed.description or ("" if tool is None else tool.description)
+        # A record has the text that it was put with, and none if it has a name alone.
+        text = listed.description if tool is None or not (listed.full or models) else tool.description
         return {
             "owner": "",
             **fields,
@@ -227,17 +237,14 @@ class Entries:
             error = None if owner is None else owner.server.error
             return None if error is None else error.message
         if tool.source is not None and isinstance(tool.config, FunctionExec) and not tool.is_builtin:
-            return None if self._is_function(tool.config.reference) else _no_function(tool.config.reference)
+            reference = tool.config.reference
+            return None if self._is_function(reference) else missing_function(tool.name, reference).message
         return None
 
     def _asks(self, tool: Tool, caller: str, identity: Caller | None) -> str | None:
         if tool.approval.required:
             return tool.approval.reason or "no reason is given"
         return None if self._steps is None else self._steps.access.may_ask(tool, caller, identity)
-
-
-def _no_function(reference: str) -> str:
-    return f"the function {reference} is not registered here"
 
 
 def _cut(text: str, most: int) -> str:

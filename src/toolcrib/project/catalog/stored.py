@@ -27,12 +27,13 @@ from toolcrib.errors import (
 )
 from toolcrib.manifest import Diagnostic, Document, diagnostics_of
 from toolcrib.project.catalog.registry import ToolRegistry
+from toolcrib.project.tools.binding import missing_function
 from toolcrib.spec import Tool
 from toolcrib.spec.naming import parts_of, stored_name, wire_name
 from toolcrib.state import cache_folder
 
 _REAP_EVERY_S = 24 * 3600.0
-_UNUSABLE = "Put it again, delete it, or have its function registered in this process."
+_UNUSABLE = "Put it again, or delete it."
 
 
 class StoredTools:
@@ -222,8 +223,9 @@ class StoredTools:
             return ToolDisabled(f"{name} is disabled", hint="Enable the tool first.")
         if (why := self._broken.get(name)) is not None:
             return ConflictError(why)
-        why = self.why_unavailable(tool)
-        return None if why is None else ToolUnavailable(f"{name}: {why}", hint=_UNUSABLE)
+        if tool.fault:
+            return ToolUnavailable(f"{name}: {tool.fault}", hint=_UNUSABLE)
+        return None if self.listing.is_whole(tool) else missing_function(name, tool.function)
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -280,7 +282,7 @@ class StoredTools:
         """Return why a record cannot be called here though it is enabled, as far as that is known."""
         if tool.fault or self.listing.is_whole(tool):
             return tool.fault or self._broken.get(self.full_name(tool))
-        return f"the function {tool.function} is not registered here"
+        return missing_function(tool.slug, tool.function).message
 
     def reap(self) -> None:
         """Once a day, remove bundles that were deleted long ago, and what killed processes have left."""
