@@ -85,7 +85,8 @@ class Search:
         self, wanted: Wanted, within: Filter, limit: int, after: HitPlace | None, use: Callable[[Found], T]
     ) -> T:
         """Search, and return what `use` makes of the hits while nothing changes them."""
-        return self._ask(lambda parts: use(find(parts, wanted, limit, after)), within)
+        nothing = Found([], more=False, total=0, every=lambda: iter(()))
+        return self._ask(lambda parts: use(find(parts, wanted, limit, after) if parts else nothing), within)
 
     def suggest(self, question: str, limit: int, within: Filter) -> list[ListedTool]:
         """Return the tools that a question is about, the best first."""

@@ -31,15 +31,17 @@ def find_tool(project: Project, target: str) -> Tool:
 
     Raises ToolNotFound with the nearest name.
     """
-    if target not in project.toolset.names:
-        _, name, _ = parse_target(target)
-        if (found := project.bundles.stored.find(target)) is not None:
-            full = project.bundles.stored.full_name(found)
-            return project.get(full) if full in project.toolset else project.bundles.entries.tool(found)
-        tool = project.get(name)
-        has = f"{tool.bundle!r}, version {tool.version}"
-        raise ToolNotFound(f"there is no tool {target!r}; {name} is in {has}")
-    return project.get(target)
+    if target in project.toolset.names:
+        return project.get(target)
+    bundle, name, version = parse_target(target)
+    found = project.bundles.stored.find(target)
+    if found is not None and not (found.full and found.fault):
+        full = project.bundles.stored.full_name(found)
+        return project.get(full) if full in project.toolset else project.bundles.entries.tool(found)
+    tool = project.get(name)
+    if bundle is not None and bundle != tool.bundle:
+        raise ToolNotFound(f"there is no bundle {bundle!r} here; {name} is in {tool.bundle!r}")
+    raise ToolNotFound(f"{name} has no version {version!r}; there is version {tool.version}")
 
 
 def input_schema(project: Project, target: str) -> Mapping[str, Any]:
