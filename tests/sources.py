@@ -51,6 +51,9 @@ class MemorySource:
             for tool in self.tools
         ]
 
+    def find(self, slug: str, version: str) -> ListedTool | None:
+        return next((one for one in self.listed() if (one.slug, one.version) == (slug, version)), None)
+
     def record(self, tool: ListedTool) -> ToolRecord:
         return next(self._switched(one) for one in self.tools if one.id == tool.id)
 

@@ -24,6 +24,7 @@ from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.sources import ListedTool, Order, SourceBundle
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
+from toolcrib.manifest import uncollected
 from toolcrib.state.private import open_plain
 
 _Key = tuple[str, str]
@@ -127,7 +128,8 @@ class Listing:
             self._catch_up()
         for source, revision in list(self._changed_sources()):
             self._seen[source.id] = revision
-            self._replace(source.id, source.listed())
+            with uncollected():
+                self._replace(source.id, source.listed())
             self._set_bundles({**self.bundles, source.id: source.bundle()})
         return changed
 
@@ -187,6 +189,8 @@ class Listing:
 
     def find(self, bundle: str, slug: str, version: str) -> ListedTool | None:
         """Return one tool; None if there is none."""
+        if bundle in self._store.sources:
+            return self._store.sources[bundle].find(slug, version)
         names = (file_of(slug, version), f"{slug}.json", slug)
         found = (self._tools.get((bundle, name)) for name in names)
         return next((one for one in found if one and (one.slug, one.version) == (slug, version)), None)
@@ -320,8 +324,6 @@ class Listing:
         self._read_bundles()
 
     def _read_all(self) -> None:
-        from toolcrib.manifest import uncollected
-
         with uncollected():
             read = (
                 tool

@@ -77,6 +77,9 @@ class SourceBundle(Protocol):
     def listed(self) -> Sequence[ListedTool]:
         """Return its tools."""
 
+    def find(self, slug: str, version: str) -> ListedTool | None:
+        """Return the tool at an address; None if there is none."""
+
     def record(self, tool: ListedTool) -> ToolRecord:
         """Return one of them whole. Raises ManifestError for one that cannot be read."""
 

@@ -301,10 +301,9 @@ class Store:
         return found
 
     def _listed(self, bundle_id: str, slug: str, version: str) -> ListedTool:
-        for tool in self.sources[bundle_id].listed():
-            if (tool.slug, tool.version) == (slug, version):
-                return tool
-        raise _no_tool(bundle_id, slug, version)
+        if (tool := self.sources[bundle_id].find(slug, version)) is None:
+            raise _no_tool(bundle_id, slug, version)
+        return tool
 
     def put_tool(self, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
         """Create a version of a tool. Of many processes that put the same pair, exactly one succeeds.

@@ -18,7 +18,7 @@ from toolcrib.builtin.definition import BUILTIN_BUNDLE, BUILTIN_VERSION
 from toolcrib.builtin.names import FOLDER_OF, NAMES
 from toolcrib.bundles import BundleRecord, ListedTool, ToolRecord, label_of, slug_of
 from toolcrib.bundles.answers import Source
-from toolcrib.bundles.records import ToolType, file_of
+from toolcrib.bundles.records import ToolType
 from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest import uncollected
 from toolcrib.manifest.native.writer import write_manifest
@@ -26,7 +26,7 @@ from toolcrib.project.catalog.names import PROJECT_BUNDLE, source_id
 from toolcrib.project.config.mcp import FILE
 from toolcrib.spec import McpExec, Tool
 from toolcrib.spec.identifier import derived_id
-from toolcrib.spec.moment import written
+from toolcrib.spec.moment import written_ns
 from toolcrib.spec.naming import stored_name
 from toolcrib.spec.tools.kinds import FunctionExec
 
@@ -50,6 +50,7 @@ class ProjectSource:
     def __init__(self, sources: Sources, source: Source, name: str, file: Path, display: str = "") -> None:
         self._sources, self.source, self.name, self.file = sources, source, name, file
         self._display = display or name
+        self._addresses: tuple[object, Mapping[tuple[str, str], ListedTool]] = (None, {})
         self.id = source_id(sources.setup.vault, source, name)
         self.slug = _fitting(slug_of(name), name)
 
@@ -60,7 +61,7 @@ class ProjectSource:
 
     def bundle(self) -> BundleRecord:
         """Return its record."""
-        changed = written(_changed(self.file) / 1e9)
+        changed = written_ns(_changed(self.file))
         return BundleRecord(
             id=self.id,
             slug=self.slug,
@@ -74,6 +75,13 @@ class ProjectSource:
     def listed(self) -> Sequence[ListedTool]:
         """Return its tools."""
         return self._sources.tools()[self.name]
+
+    def find(self, slug: str, version: str) -> ListedTool | None:
+        """Return the tool at an address; None if there is none."""
+        tools = self.listed()
+        if self._addresses[0] is not tools:
+            self._addresses = tools, {(one.slug, one.version): one for one in tools}
+        return self._addresses[1].get((slug, version))
 
     def record(self, tool: ListedTool) -> ToolRecord:
         """Return one of them whole. Raises ManifestError for one that cannot be read."""
@@ -99,8 +107,11 @@ class ProjectSource:
 
     def switch(self, tool: ListedTool | None, *, enabled: bool, by: str) -> None:
         """Turn a tool on or off; None: the bundle. Raises AuditUnavailable and StateUnavailable."""
-        event = f"{'BUNDLE' if tool is None else 'TOOL'}_{'ENABLED' if enabled else 'DISABLED'}"
-        named = {} if tool is None else {"name": tool.name, "version": tool.version}
+        if tool is None:
+            event, named = "BUNDLE_ENABLED" if enabled else "BUNDLE_DISABLED", {}
+        else:
+            event = "TOOL_ENABLED" if enabled else "TOOL_DISABLED"
+            named = {"name": tool.name, "version": tool.version}
         # The log comes first: if it cannot be written, nothing is switched.
         self._sources.setup.audit.record(event, **named, bundle=self.name, caller=by)
         self._sources.switches.set(self.name, "" if tool is None else tool.name, enabled=enabled, by=by)
@@ -249,12 +260,11 @@ def _entry(
     tags: tuple[str, ...], changed_ns: int, *, enabled: bool,
 ) -> ListedTool:  # fmt: skip
     label = label_of(str(version)) or "1"
-    at = written(changed_ns / 1e9)
+    at, id_ = written_ns(changed_ns), derived_id(source.id, name, str(version))
     # By position, in its order: names take twice as long.
     return ListedTool(
-        source.id, file_of(slug, label), derived_id(source.id, name, str(version)), slug, label, name, "",
-        type, kind, enabled, at, at, tags, (), "", 0, "", name,
-    )  # fmt: skip
+        source.id, id_, id_, slug, label, name, "", type, kind, enabled, at, at, tags, (), "", 0, "", name
+    )
 
 
 def _fitting(slug: str, name: str, *, hashed: bool = False) -> str:
