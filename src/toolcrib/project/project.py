@@ -262,8 +262,9 @@ class Project(DurableParts):
     @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
-        approvals = self._steps.store.approvals
-        return ApprovalService(approvals, self.get, self.trust, self.audit, self.redact, self.config)
+        store = self._steps.store
+        parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
+        return ApprovalService(*parts, store.wake_decided)
 
     def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
         # Without a database nothing waits, and to look must not make one. Trust counts also where the

@@ -128,7 +128,11 @@ def test_code_that_differs_is_found_at_the_call_and_the_call_goes_on_elsewhere(
     mine, theirs = two
     for machine in two:
         tool = machine.root / ".toolcrib/tools/stamp/tool.yml"
-        tool.write_text(STAMP.replace('printf, args: ["%s stamped"', "sh, args: [stamp.sh"))
+        tool.write_text(
+            STAMP.replace('printf, args: ["%s stamped"', "sh, args: [stamp.sh").replace(
+                "fs: {", "fs: {read: [.], "
+            )
+        )
         (machine.root / "stamp.sh").write_text("echo $1 stamped\n")
         machine.trust()
     (theirs.root / "stamp.sh").write_text("echo $1 spoiled\n")

@@ -313,7 +313,7 @@ class ApprovalStep:
                 return None
             if ctx.wait != "raise":
                 ctx.waits(answer.id, answer.reason)
-            if ctx.wait == "pending":
+            if ctx.wait == "pending" or ctx.may_be_stored:
                 return Result("pending", details=_details(answer), call_id=ctx.identify())
             if ctx.wait == "raise":
                 raise _refusal(ctx, answer)

@@ -10,6 +10,7 @@ from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.options import open_project, project_options, timeout_option
 from toolcrib.cli.output import print_json, print_note, print_result, print_warnings
+from toolcrib.errors import ToolNotFound
 
 
 @call_command("submit")
@@ -38,7 +39,12 @@ def command(tool: str, arguments: tuple[str, ...], root: str | None, as_json: bo
     project = open_project(root)
     print_warnings(project)
     caller, identity = caller_of(project)
-    found = find_tool(project, tool)
+    try:
+        found = find_tool(project, tool)
+    except ToolNotFound:  # It may be one that only a worker has.
+        if (known := project.calls.known.some((tool,)).get(tool)) is None:
+            raise
+        found = known.tool
     given = parse_arguments(arguments, found.input_schema)
     call_id = project.submit(found.name, given, caller=caller, identity=identity, **how)
     if as_json:
