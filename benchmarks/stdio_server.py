@@ -34,17 +34,8 @@ def echo() -> None:
         out.flush()
 
 
-def file() -> None:
-    """Our server of this file: a project, which records each call."""
-    from toolcrib import Toolset
-
-    tools = Toolset()
-    tools.register(add)
-    tools.run()
-
-
 def toolcrib() -> None:
-    """Our server over a toolset in memory, without a record."""
+    """Our server over a toolset."""
     from toolcrib import Toolset
     from toolcrib.serve import run_stdio, serve_stdio
 
@@ -61,7 +52,7 @@ def sdk() -> None:
     server.run("stdio")
 
 
-SERVERS = {"echo": echo, "toolcrib": toolcrib, "file": file, "sdk": sdk}
+SERVERS = {"echo": echo, "toolcrib": toolcrib, "sdk": sdk}
 
 if __name__ == "__main__":
     SERVERS[sys.argv[1]]()

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
-
-if TYPE_CHECKING:
-    from datetime import timedelta
+from typing import Any, ClassVar, NamedTuple
 
 
 class Violation(NamedTuple):
@@ -138,56 +135,61 @@ class BundleDeleting(NotFoundError):
     status = 410
 
 
-class InvalidInput(ToolcribError):
-    """Arguments, a body or a query do not have the form that they must have; nothing ran."""
+class InvalidError(ToolcribError):
+    """A value does not have the form that it must have."""
 
+    code = "invalid"
     status = 400
     exit_code = 4
 
 
-class DefinitionError(InvalidInput):
+class DefinitionError(InvalidError):
     """A tool is defined in a way that cannot be described or called."""
 
     code = "invalid_definition"
 
 
-class ManifestError(InvalidInput):
+class ManifestError(InvalidError):
     """A manifest cannot be read or breaks a rule of the format."""
 
     code = "invalid_manifest"
 
 
-class ConfigError(InvalidInput):
+class ConfigError(InvalidError):
     """The project's configuration cannot be read or breaks a rule."""
 
     code = "invalid_config"
 
 
-class InvalidId(InvalidInput):
+class InvalidInput(InvalidError):
+    """The arguments do not match the tool's input schema; nothing ran."""
+
+
+class InvalidId(InvalidError):
     """The id is not a UUID of version 7."""
 
 
-class InvalidSlug(InvalidInput):
+class InvalidSlug(InvalidError):
     """The slug or version has characters or a length that are not allowed."""
 
 
-class MissingField(InvalidInput):
+class MissingField(InvalidError):
     """A field that the record needs is missing."""
 
 
-class TooLarge(InvalidInput):
+class TooLarge(InvalidError):
     """The body of the HTTP request is larger than the limit."""
 
     status = 413
 
 
-class UnsupportedMediaType(InvalidInput):
+class UnsupportedMediaType(InvalidError):
     """The body of the HTTP request is not of a supported type."""
 
     status = 415
 
 
-class InvalidArchive(InvalidInput):
+class InvalidArchive(InvalidError):
     """The archive is not a bundle as `toolcrib bundle export` writes it; nothing of it was imported."""
 
 
@@ -402,17 +404,13 @@ class ToolDiscard(ToolSignal):
 
 
 class ToolSnooze(ToolSignal):
-    """Not now: try again after `delay`, 0 to a day, without using up an attempt.
-
-    The delay is a number of seconds or a `timedelta`.
-    """
+    """Not now: try again after `delay` seconds, 0 to a day, without using up an attempt."""
 
     MAX_DELAY_S = 86_400
 
-    def __init__(self, delay: float | timedelta, reason: str | BaseException = "") -> None:
+    def __init__(self, delay: float, reason: str | BaseException = "") -> None:
         super().__init__(reason)
-        seconds = delay if isinstance(delay, int | float) else delay.total_seconds()
-        self.delay = float(min(max(0, seconds), self.MAX_DELAY_S))
+        self.delay = float(min(max(0, delay), self.MAX_DELAY_S))
 
     def __reduce__(self) -> tuple[type[ToolSnooze], tuple[float, str]]:
         return type(self), (self.delay, self.reason)

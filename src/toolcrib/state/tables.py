@@ -81,7 +81,6 @@ CREATE TABLE calls (
     snoozes INTEGER NOT NULL,
     rescues INTEGER NOT NULL,
     worker TEXT,
-    holder TEXT,
     lease_ends_at REAL,
     result BLOB,
     error TEXT,
@@ -160,7 +159,6 @@ CREATE TABLE runs (
     failures INTEGER NOT NULL,
     rescues INTEGER NOT NULL,
     worker TEXT,
-    holder TEXT,
     lease_ends_at REAL,
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
@@ -227,18 +225,11 @@ CREATE TABLE run_events (
 );
 CREATE INDEX run_events_run ON run_events (run_id, number);
 CREATE INDEX run_events_root ON run_events (root_id, number);
-CREATE TABLE known_tools (
-    name TEXT PRIMARY KEY,
-    digest TEXT NOT NULL,
-    definition TEXT NOT NULL
-);
 CREATE TABLE workers (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
-    process TEXT NOT NULL,
     tools TEXT NOT NULL,
-    refused TEXT NOT NULL,
     running INTEGER NOT NULL,
     began_at REAL NOT NULL,
     seen_at REAL NOT NULL
@@ -310,12 +301,6 @@ CREATE TABLE made (
     made_at REAL NOT NULL
 );
 CREATE INDEX made_tool ON made (tool, id);
-CREATE TABLE created (
-    path TEXT PRIMARY KEY,
-    tool TEXT NOT NULL,
-    created_at REAL NOT NULL
-);
 """,
 )
-"""`trust.db` in the same folder: what a person has accepted, the tools that agents made, and the
-files that calls have created and that start other programs."""
+"""`trust.db` in the same folder: what a person has accepted, and the tools that agents made."""

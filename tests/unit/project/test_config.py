@@ -69,7 +69,6 @@ security:
             "secrets",
             "security",
             "sources",
-            "workers",
         ),
     }
 

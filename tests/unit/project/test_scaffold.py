@@ -7,8 +7,7 @@ import ast
 import pytest
 
 from toolcrib.errors import UsageError
-from toolcrib.manifest.starter import Answers
-from toolcrib.project.authoring.scaffold import begin
+from toolcrib.project.authoring.scaffold import Scaffold
 
 
 @pytest.mark.parametrize(
@@ -23,10 +22,10 @@ def test_what_could_never_run_is_refused(
     kind: str, runs: str, arguments: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        begin(kind, Answers("x", "About.", runs, arguments))
+        Scaffold("x", kind, "About.", runs, arguments).manifest()
 
 
 def test_any_description_is_the_docstring_of_the_code() -> None:
     about = 'Find "\\d+" and """'
-    code = begin("python", Answers("x", about)).files["x.py"]
+    (code,) = Scaffold("x", "python", about, "", {}).code().values()
     assert ast.get_docstring(ast.parse(code)) == f"{about}."

@@ -52,10 +52,7 @@ def function_executor(
         return function(**arguments(call, ctx))  # type: ignore[no-any-return]
 
     async def inline(call: Call, ctx: CallContext) -> Any:
-        value = function(**arguments(call, ctx))
-        if inspect.isasyncgen(value):
-            return await drained(cast(Any, value), ctx)
-        return exhausted(cast(Any, value), ctx) if inspect.isgenerator(value) else value
+        return function(**arguments(call, ctx))
 
     async def in_thread(call: Call, ctx: CallContext) -> Any:
         value = await run_in_thread(partial(function, **arguments(call, ctx)))
@@ -102,42 +99,35 @@ def isolation_of(name: str, shape: FunctionShape, wanted: str) -> str:
     return wanted
 
 
-class _Yielded:
-    """The value of a generator, from all that it has yielded."""
+_NOTHING = object()
 
-    def __init__(self, ctx: CallContext | None) -> None:
+
+class _Yielded:
+    """The value of a generator, from what it has yielded so far."""
+
+    def __init__(self, ctx: CallContext) -> None:
         self._ctx = ctx
         self._chunks: list[str] = []
-        self._values: list[Any] = []
-        self._reports = False
+        self._value: Any = _NOTHING
 
     def take(self, item: Any) -> None:
-        """Report a progress or a chunk; keep any other item."""
         if isinstance(item, Progress):
-            self._reports = True
-            if self._ctx is not None:
-                self._ctx.progress(item.done, item.total, item.message)
+            self._ctx.progress(item.done, item.total, item.message)
         elif isinstance(item, Chunk):
-            self._reports = True
+            self._ctx.chunk(item.text)
             self._chunks.append(item.text)
-            if self._ctx is not None:
-                self._ctx.chunk(item.text)
         else:
-            self._values.append(item)
+            self._value = item
 
     @property
     def value(self) -> Any:
-        """All items: text in one piece, else a list. A single item beside reports is the value itself."""
-        items = self._values
-        if not items and self._reports:
-            return "".join(self._chunks) if self._chunks else None
-        if items and all(isinstance(item, str) for item in items):
-            return "".join(items)
-        return items[0] if self._reports and len(items) == 1 else items
+        if self._value is not _NOTHING:
+            return self._value
+        return "".join(self._chunks) if self._chunks else None
 
 
-async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext | None) -> Any:
-    """Report what an async generator yields, and return its value."""
+async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext) -> Any:
+    """Report what an async generator yields, and return its value: the last that is not a report."""
     found = _Yielded(ctx)
     async with aclosing(generator):
         async for item in generator:
@@ -145,7 +135,7 @@ async def drained(generator: AsyncGenerator[Any, None], ctx: CallContext | None)
     return found.value
 
 
-def exhausted(generator: Generator[Any, None, Any], ctx: CallContext | None) -> Any:
+def exhausted(generator: Generator[Any, None, Any], ctx: CallContext) -> Any:
     """Do the same for a plain generator, in the thread that calls this. What it returns is its value."""
     found = _Yielded(ctx)
     with closing(generator):

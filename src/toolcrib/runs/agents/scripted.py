@@ -78,8 +78,7 @@ def _words(messages: Sequence[ModelMessage]) -> dict[str, str]:
         results = returned or results
         prompts = [str(part.content) for part in message.parts if isinstance(part, UserPromptPart)]
         prompt = prompts[-1] if prompts else prompt
-    # A turn may have several calls; `results` is another name for the same.
-    return {"prompt": prompt, **dict.fromkeys(("result", "results"), "\n".join(results))}
+    return {"prompt": prompt, "result": results[-1] if results else "", "results": "\n".join(results)}
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:

@@ -82,8 +82,7 @@ def keep(level: Level) -> None:
     if path is None:
         return
     with suppress(OSError):
-        for folder in reversed(path.parents):
-            folder.mkdir(mode=0o700, exist_ok=True)  # With `parents` those above would follow the umask.
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A reader that comes too early sees no level, and finds out for itself.
         # What is there may be a pipe, or another file's second name, if others may write in the folder.
         path.unlink(missing_ok=True)

@@ -17,11 +17,10 @@ from typing import Any
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import statements
-from toolcrib.state.private import make_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
-_WAIT_S = 15.0
-"""Seconds a transaction waits for one of another process, which may be slow, or frozen for a while."""
+_WAIT_S = 5.0
+"""Seconds a transaction waits for one of another process."""
 _TURN_S = 0.1
 """Seconds until a transaction that was left open for the next one is committed, if none comes."""
 _JUMP_S = 1.0
@@ -355,7 +354,7 @@ def _require_plain(path: Path) -> None:
     (sqlite.org/howtocorrupt, 2.2).
     """
     try:
-        make_private(path.parent)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
         except FileExistsError:

@@ -1,4 +1,4 @@
-"""`toolcrib import convert`."""
+"""`toolcrib convert`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTr
 from toolcrib.runs.workflows import Workflow
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest, location
+from toolcrib.serve.rest.services import RestRequest
 
 ROUTES = Routes()
 _PATH = "/workflows"
@@ -74,8 +74,6 @@ def get_workflow(request: RestRequest) -> Answer:
     ApprovalRequired,
     InvalidInput,
     body=WorkflowStart,
-    headers=("traceparent",),
-    located=True,
 )
 async def start_workflow(request: RestRequest) -> Answer:
     """Store a run of a workflow. It continues whatever becomes of the client."""
@@ -92,7 +90,7 @@ async def start_workflow(request: RestRequest) -> Answer:
     )
     project.calls.serve()
     run = await run_in_threadpool(project.runs.find, run_id)
-    return Answer(WorkflowRun(run=run_id, state=run.state), 202, location(request, f"/runs/{run_id}"))
+    return Answer(WorkflowRun(run=run_id, state=run.state), status=202)
 
 
 def _answer(workflow: Workflow) -> WorkflowAnswer:
