@@ -31,7 +31,7 @@ from toolcrib.spec.identifier import new_id
 from toolcrib.state import Vault
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-BLOCK = {"entrypoint": "true"}
+BLOCK = {"entrypoint": "echo", "args": ["1"]}
 WEB = ToolBody(display_name="Web", type="http", impl={"urlTemplate": "https://example.com/"})
 
 
@@ -104,20 +104,18 @@ async def test_each_source_is_a_bundle_and_each_tool_is_there_once(crib: Crib) -
 
 
 def test_two_names_of_one_slug_have_two_addresses_that_do_not_depend_on_their_order(crib: Crib) -> None:
-    project = crib.open()
-    for name in ("a-b", "a_b", "a.b"):
-        project.toolset.register(name, lambda: None, description="It.")
-    slugs = {name: tool.slug for name, tool in all_of(project).items()}
-    assert slugs["a-b"] == "a-b"
-    for name in ("a_b", "a.b"):
-        assert re.fullmatch(r"a-b-[0-9a-f]{8}", slugs[name])
-        listed = project.bundles.stored.find(slugs[name])
+    found = []
+    for names in (("a-b", "a_b"), ("a_b", "a-b")):
+        project = crib.open()
+        for name in names:
+            project.toolset.register(name, lambda: None, description="It.")
+        found.append({name: tool.slug for name, tool in all_of(project).items()})
+        listed = project.bundles.stored.find(found[-1]["a_b"])
         assert listed is not None
-        assert listed.full == name
-    backwards = crib.open()
-    for name in ("a.b", "a_b", "a-b"):
-        backwards.toolset.register(name, lambda: None, description="It.")
-    assert {name: tool.slug for name, tool in all_of(backwards).items()} == slugs
+        assert listed.full == "a_b"
+    assert found[0] == found[1]
+    assert found[0]["a-b"] == "a-b"
+    assert re.fullmatch(r"a-b-[0-9a-f]{8}", found[0]["a_b"])
 
 
 @pytest.mark.parametrize("name", ["x" * 64, "Ärger", "查天气", "_", "-"])
@@ -180,8 +178,8 @@ async def test_pages_have_the_order_of_the_first_one_whatever_changes(crib: Crib
 def test_pages_go_on_in_another_process(crib: Crib, sort: Any) -> None:
     for number in range(7):
         command(crib, f"t{number}")
-    whole = pages(lambda: crib.open(), lambda: None, sort=sort, limit=256)
-    assert pages(lambda: crib.open(), lambda: None, sort=sort, limit=3) == whole
+    whole = pages(crib.open, lambda: None, sort=sort, limit=256)
+    assert pages(crib.open, lambda: None, sort=sort, limit=3) == whole
     token = crib.open().list_tools(sort=sort, limit=3).next
     for other, options in ((sort, {"tags": ["x"]}), ("name" if sort != "name" else "createdAt", {})):
         with pytest.raises(UsageError, match="another search"):
@@ -204,7 +202,9 @@ def test_a_page_is_bounded_in_bytes_and_one_tool_has_its_whole_text(crib: Crib) 
     schema = {"type": "object", "properties": {f"p{n}": {"description": "x" * 90} for n in range(90)}}
     for number in range(300):
         tags = [f"tag_{number}_{'x' * 50}_{one}" for one in range(40)]
-        project.toolset.register(f"f{number}", lambda a: a, description="It.", input_schema=schema, tags=tags)
+        project.toolset.register(
+            f"f{number}", lambda **given: 1, description="It.", input_schema=schema, tags=tags
+        )
     found, page_of = [], None
     while True:
         part = project.list_tools(limit=256, page=page_of)
@@ -221,6 +221,7 @@ def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(cr
     crib.write(".toolcrib/config.yml", "policy:\n  rules:\n    - {name: no, effect: deny, tools: [t0]}\n")
     crib.trust()
     put(crib, "walnut-web")
+    time.sleep(0.2)  # What is as new as that may change again without another time.
     first = crib.open()
     assert first.search("walnut")["total"] == 10  # Without t0; the index is there from now on.
     project = crib.open()
@@ -278,9 +279,10 @@ async def test_a_tool_that_is_switched_off_is_off_everywhere_and_for_other_proce
 
 
 async def eventually(project: Project, name: str, *, ok: bool) -> Any:
-    async with asyncio.timeout(20):
-        while (result := await project.call(name)).ok is not ok:
-            await asyncio.sleep(0.02)
+    for _ in range(1000):
+        if (result := await project.call(name)).ok is ok:
+            break
+        await asyncio.sleep(0.02)
     return result
 
 
