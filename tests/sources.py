@@ -26,9 +26,8 @@ class MemorySource:
     switches: dict[str, bool] = field(default_factory=dict)
     revision: int = 0
 
-    @property
-    def name(self) -> str:
-        return self.slug
+    def __post_init__(self) -> None:
+        self.name = self.slug
 
     def bundle(self) -> BundleRecord:
         on, built_in = self.switches.get("", True), self.source == "builtin"

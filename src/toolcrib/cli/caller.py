@@ -19,21 +19,20 @@ _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
     **dict.fromkeys((
         "agents choose", "agents list", "agents show", "calls list", "calls show", "calls wait", "list",
-        "runs list", "runs show", "runs wait", "runs watch", "search", "serve", "sessions list", "show",
+        "runs list", "runs sessions list", "runs show", "runs wait", "runs watch", "search", "serve", "show",
         "workflows list", "workflows show",
     ), "read"),
     **dict.fromkeys((
-        "agents task", "calls cancel", "calls retry", "run", "runs cancel", "runs fork", "runs retry",
-        "runs run", "sessions create", "submit", "test", "workflows run",
+        "agents task", "calls cancel", "calls retry", "calls submit", "run", "runs cancel", "runs fork",
+        "runs retry", "runs run", "runs sessions create", "test", "workflows run",
     ), "invoke"),
 }  # fmt: skip
 """Scopes that commands need of a token; every other command of a project needs `admin`."""
-_WITHOUT_PROJECT = ("completion", "convert", "doctor", "schema")
+_WITHOUT_PROJECT = ("doctor",)
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
     "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls", "connect",
-    "list", "run", "runs", "search", "serve", "sessions", "show", "status", "submit", "test", "token",
-    "worker", "workflows",
+    "list", "run", "runs", "search", "serve", "show", "status", "test", "token", "worker", "workflows",
 )  # fmt: skip
 """Commands, or groups of them, whose project may be a Python file."""
 _token: str | None = None
@@ -96,7 +95,7 @@ def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str 
         if names_file(named):
             raise UsageError(
                 f"`toolcrib {name}` needs the folder of a project, and {named} is a Python file",
-                hint="Make a project around it: toolcrib init",
+                hint="A file needs no trust; its settings are those of a project around it (toolcrib init).",
             )
     if _token is not None:
         from toolcrib.project import find

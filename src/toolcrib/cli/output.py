@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -89,8 +89,7 @@ def print_warnings(project: Project) -> None:
     """Warn about settings without effect, and about a sandbox that is weaker than usual."""
     if project.waiting:
         names = ", ".join(weak.name for weak in project.waiting)
-        where = "" if project.place.above is None else f" --root {project.place.above.path}"
-        print_note(f"note: these settings have no effect until you run `toolcrib trust{where}`: {names}")
+        print_note(f"note: these settings have no effect until you run `{project.place.trust}`: {names}")
     weaker = project.catalog.binder.lowered
     if weaker:
         print_note(f"warning: {weaker}")
@@ -109,6 +108,12 @@ def one_line(text: str) -> str:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: `1 tool`, `2 tools`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def cut_names(names: Sequence[str]) -> str:
+    """Return the first ten names on one line, and the number of the others."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return one_line(", ".join(names[:10]) + more)
 
 
 def print_error(error: ToolcribError, *, as_json: bool = False) -> int:

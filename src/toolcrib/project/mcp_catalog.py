@@ -172,7 +172,8 @@ class McpCatalog:
             names = ", ".join(self._project.workflows.all())
             workflow = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
             named |= dict.fromkeys(("workflow_run", *(["glee_workflow"] if prefix else [])), workflow)
-        if self._project.place.agents.is_dir():
+        teams = self._project.config.teams(self._project.root)
+        if self._project.place.agents.is_dir() or any(path.is_file() for path in teams):
             about = "Hand a task to an agent and return its answer, with the session to continue. Agents: "
             task = (self._task, _TASK, about + (", ".join(self._project.tasks.candidates()) or "none"), _ACTS)
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)

@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,17 @@ class Place:
     def target(self) -> str:
         """The word that names the project: `FILE.py[:OBJECT]`, or the root."""
         return f"{self.path}:{self.toolset}" if self.toolset else str(self.path)
+
+    @property
+    def option(self) -> str:
+        """The option, after a blank, that a command in a message needs for a file; empty for a folder."""
+        return "" if self.file is None else f" --root {shlex.quote(self.target)}"
+
+    @property
+    def trust(self) -> str:
+        """The command that trusts the settings that apply."""
+        above = "" if self.above is None else f" --root {shlex.quote(str(self.above.root))}"
+        return f"toolcrib trust{above}"
 
     @property
     def tools(self) -> Path:
@@ -142,7 +154,7 @@ def beside_settings(place: Place, trusted: Callable[[Place], bool]) -> tuple[Pla
     above = _at(folder)
     assert above is not None
     if not trusted(above):
-        how = f"toolcrib trust --root {shlex.quote(str(folder))}"
+        how = replace(place, above=above).trust
         return place, f"the project {folder} is not trusted, so its settings do not apply here: {how}"
     note = f"policy, secrets and settings are those of the project {folder}"
     return replace(place, root=above.root, above=above), note
@@ -154,8 +166,19 @@ def _at(folder: Path) -> Place | None:
         return None
     if len(homes) > 1:
         # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
+        homes = [home for home in homes if os.path.realpath(home) == _accepted_home(folder)]
+    if not homes:
         raise ConflictError(f"{folder} has both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
     return Place(folder, require_inside(folder, homes[0]))
+
+
+def _accepted_home(root: Path) -> str | None:
+    """Return the home folder that this user has accepted with the project; None if they have not."""
+    from toolcrib.guard import SETTINGS, Ledger
+
+    with closing(Ledger(Vault(root))) as ledger:
+        row = ledger.last(SETTINGS)
+    return None if row is None else row.shown.get("home")
 
 
 def _is_folder(path: Path) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
-from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidError, ToolFailed
-from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher
+from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
+from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.leases import IS_LOST, lost_rows
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
@@ -95,11 +95,6 @@ _NOTE = (
     "INSERT INTO call_events (call_id, number, at, kind, detail)"
     " SELECT ?, COALESCE(MAX(number), 0) + 1, ?, ?, ? FROM call_events WHERE call_id = ?"
 )
-
-
-def entry_of(tool: str) -> str:
-    """Return the entry to which calls of a tool are sent."""
-    return f"call:{tool}"
 
 
 class ClaimedCall(NamedTuple):
@@ -190,7 +185,7 @@ class DurableCalls(StoredCalls):
         Raises `IdempotencyConflict` if the key was used for another call.
         """
         if idempotency_key == "":
-            raise InvalidError("an idempotency key must not be empty")
+            raise InvalidInput("an idempotency key must not be empty")
         row = {
             "tool": tool,
             "arguments": json.dumps(arguments, sort_keys=True).encode(),
@@ -333,9 +328,12 @@ class DurableCalls(StoredCalls):
             state = "discarded" if isinstance(decision, Discard) else "cancelled"
         return self._end(claim, state, error=json.dumps(decision.error.as_dict()))
 
-    def hand_back(self, claim: ClaimedCall) -> bool:
-        """Give a call back because its worker ends: another may take it at once, and nothing has failed."""
-        return self._again(claim, "handed_back", "", 0.0)
+    def hand_back(self, claim: ClaimedCall, reason: str = "") -> bool:
+        """Give a call back: another worker may take it at once, and nothing has failed.
+
+        Its own ends, or may not run it for this reason.
+        """
+        return self._again(claim, "handed_back", reason, 0.0)
 
     def suspend(self, claim: ClaimedCall, waits: Waits) -> bool:
         """Let a call wait; no worker has it meanwhile. False as in `finish`."""
@@ -462,6 +460,15 @@ class DurableCalls(StoredCalls):
         count = "SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?"
         with self._database.read() as tx:
             return {tool: (tx.one(count, tool) or (0,))[0] for tool in tools}
+
+    def approved(self, tools: Collection[str]) -> Set[str]:
+        """Return those of these tools that have a ready call which has just been approved."""
+        if not tools:
+            return frozenset()
+        rows = self._database.rows(
+            "SELECT DISTINCT tool FROM calls WHERE state = 'ready' AND approval IS NOT NULL"
+        )
+        return {tool for (tool,) in rows} & set(tools)
 
     # -- changes ---------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Coroutine
@@ -72,8 +71,8 @@ async def serve_project(project: Project, token: str | None) -> int:
     from toolcrib.project import mcp_catalog
 
     if sys.stdin.isatty():
-        file = "" if project.place.file is None else f" {shlex.quote(project.place.target)}"
-        sys.stderr.write(f"{_AT_TERMINAL}\nTo add it to a client: toolcrib connect HOST{file}\n")
+        how = f"toolcrib connect HOST{project.place.option}"
+        sys.stderr.write(f"{_AT_TERMINAL}\nTo add it to a client: {how}\n")
     verify = None if token is None else partial(Tokens(project.vault).verify, token)
     identity = None if verify is None else verify()
     sender = Sender(None if identity is None else f"token:{identity.name}", identity, verify)
@@ -86,12 +85,11 @@ def serve_program(tools: Toolset) -> NoReturn:
 
     # As the command line does: tools and what they start must not read it.
     token = os.environ.pop("TOOLCRIB_TOKEN", None)
-    opened = Project.open(Program.running(tools))
-    if opened.note:
-        sys.stderr.write(f"note: {opened.note}\n")
 
     async def serve() -> int:
-        async with opened as project:
+        async with Project.open(Program.running(tools)) as project:
+            if project.note:
+                sys.stderr.write(f"note: {project.note}\n")
             return await serve_project(project, token)
 
     run_until_end(serve())

@@ -227,11 +227,18 @@ CREATE TABLE run_events (
 );
 CREATE INDEX run_events_run ON run_events (run_id, number);
 CREATE INDEX run_events_root ON run_events (root_id, number);
+CREATE TABLE known_tools (
+    name TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    definition TEXT NOT NULL
+);
 CREATE TABLE workers (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
+    process TEXT NOT NULL,
     tools TEXT NOT NULL,
+    refused TEXT NOT NULL,
     running INTEGER NOT NULL,
     began_at REAL NOT NULL,
     seen_at REAL NOT NULL
@@ -312,6 +319,12 @@ CREATE TABLE made (
     made_at REAL NOT NULL
 );
 CREATE INDEX made_tool ON made (tool, id);
+CREATE TABLE created (
+    path TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    created_at REAL NOT NULL
+);
 """,
 )
-"""`trust.db` in the same folder: what a person has accepted, and the tools that agents made."""
+"""`trust.db` in the same folder: what a person has accepted, the tools that agents made, and the
+files that calls have created and that start other programs."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 from contextlib import suppress
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.places import data_home
-from toolcrib.state.private import open_plain, put_private
+from toolcrib.state.private import is_shared, make_private, open_plain, put_private
 
 _is_key = re.compile(r"[0-9a-f]{64}\Z").match
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Vault:
@@ -52,7 +50,7 @@ class Vault:
         """Create folders, each in the one before, and return the last, which names the project's root."""
         path = folders[-1]
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path)
             for folder in folders:
                 _require_own(folder)
             label = path / "root"
@@ -114,8 +112,7 @@ def _made_once(path: Path, size: int) -> str:
 
 def _require_own(folder: Path) -> None:
     """Refuse a folder to which another user could add files."""
-    found = folder.stat()
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & _OTHERS_WRITE:
+    if is_shared(folder.stat()):
         raise StateUnavailable(
             f"{folder} decides what tools may do, but other users can write to it",
             hint=f"Make it yours alone: chown {os.geteuid()} {folder} && chmod go-w {folder}",

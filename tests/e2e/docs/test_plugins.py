@@ -177,7 +177,9 @@ def test_without_the_package_the_kind_is_an_error(crib: Crib, tmp_path: Path) ->
 
 def test_a_file_of_an_installed_format_is_read(crib: Crib, installed: Path) -> None:
     file = crib.write("more/greetings.yaml", "greetings:\n  hail: Hail, ${name}!\n  bow: Good day.\n")
-    code, out, _ = toolcrib(crib, installed, "convert", "--to", "native", "--only", "hail", str(file))
+    code, out, _ = toolcrib(
+        crib, installed, "import", "convert", "--to", "native", "--only", "hail", str(file)
+    )
     assert code == 0
     assert "text: Hail, ${name}!" in out
 

@@ -57,6 +57,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_COMPILE_BYTECODE", "1")  # With it uv itself runs files of a package.
     return tmp_path / "home"
 
 
@@ -279,6 +280,32 @@ def test_what_cannot_be_downloaded_is_told_and_does_not_start(crib: Crib, tmp_pa
     assert len(programs(crib)) == 1
     assert toolcrib(crib, "servers", "remove", "more", "--yes").returncode == 0
     assert programs(crib) == []
+
+
+def test_what_would_have_to_be_built_is_refused(
+    crib: Crib, tmp_path: Path, registry: dict[str, bytes]
+) -> None:
+    marker = tmp_path / "ran"
+    setup = f"open({str(marker)!r}, 'w')\nfrom setuptools import setup\nsetup(name='tiny-source')\n"
+    with tarfile.open(tmp_path / "wheels/tiny_source-1.0.tar.gz", "w:gz") as archive:
+        for name, content in (("setup.py", setup), ("PKG-INFO", "Name: tiny-source\nVersion: 1.0\n")):
+            entry = tarfile.TarInfo(f"tiny_source-1.0/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    named(crib, "uvx", "tiny-source")
+    assert "has no usable wheels" in toolcrib(crib, "trust", "--yes").stderr
+    depends = tmp_path / "depends"
+    depends.mkdir()
+    about = {"name": "depends", "version": "1.0.0", "scripts": {"prepare": f"echo ran > {marker}"}}
+    (depends / "package.json").write_text(json.dumps(about))
+    subprocess.run(["git", "init", "-q", depends], check=True)
+    subprocess.run(["git", "-C", depends, "add", "."], check=True)
+    who = ("-c", "user.name=ann", "-c", "user.email=ann@example.com")
+    subprocess.run(["git", "-C", depends, *who, "commit", "-qm", "first"], check=True)
+    published(registry, dependencies={"depends": f"git+file://{depends}"})
+    named(crib, "npx", "tiny-npm")
+    toolcrib(crib, "trust", "--yes")  # An old npm downloads it, and does not prepare it.
+    assert not marker.exists()
 
 
 def test_nobody_but_a_person_has_a_package_downloaded(crib: Crib, tmp_path: Path) -> None:

@@ -46,8 +46,7 @@ KIND = Kind(
     schema=Path(__file__).with_name("schema.json"),
     docs=(
         "Toolcrib opens the file",
-        "the kernel: openat2 opens each path beneath a granted folder, so `..`, symbolic links and races"
-        " cannot lead out",
+        "the kernel: openat2 opens paths beneath a granted folder; no `..`, link or race leads out of it",
     ),
     parse=_parse,
     write=_write,

@@ -55,11 +55,6 @@ class Resolved:
     folder: str
     """The folder that it was downloaded into."""
 
-    @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> Resolved:
-        """Return it from its JSON form."""
-        return cls(tuple(stored["line"]), tuple(stored["argv"]), stored["folder"])
-
 
 @record
 class ServerSpec:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from toolcrib.core.context import Context
-from toolcrib.errors import StateUnavailable, UsageError
+from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.project.catalog.pages import Facets, ToolPage, page_token, read_page_token
 from toolcrib.spec import Call, Caller, Result
@@ -169,7 +169,7 @@ class Bundles:
         """Return a page of tools: by name the first ones, otherwise the newest or greatest.
 
         `limit` is at most 256, and a page has at most 256 KiB. `page` is the `next` of the page before: the
-        order is then that of the first page, whatever has changed meanwhile. Raises UsageError for another
+        order is then that of the first page, whatever has changed meanwhile. Raises InvalidInput for another
         limit, and for a page of another list, and InvalidToken.
         """
         _check_limit(limit)
@@ -226,7 +226,7 @@ class Bundles:
     ) -> ToolPage[FoundTool]:
         """Return a page of the tools that match some words, the best first, with the number of all.
 
-        Limits, pages and errors as of `tools`. Raises UsageError for a query without a word too.
+        Limits, pages and errors as of `tools`. Raises InvalidInput for a query without a word too.
         """
         from toolcrib.bundles.answers import FoundTool
         from toolcrib.project.catalog.search import asked
@@ -263,7 +263,7 @@ class Bundles:
     def facets(self, query: str | None = None, wish: Wish = EVERYTHING) -> Facets:
         """Return how many tools there are, or match some words, by tag, kind, type, source and bundle.
 
-        No tool is made ready for it. Raises UsageError for a query without a word, and InvalidToken.
+        No tool is made ready for it. Raises InvalidInput for a query without a word, and InvalidToken.
         """
         from toolcrib.project.catalog.search import asked
 
@@ -342,7 +342,7 @@ class Bundles:
         # Another process has made the first page: what was listed since then begins behind its last tool.
         last = tuple(start[2])
         if list(map(type, last)) != list(map(type, order[0])):
-            raise UsageError("this is not a token of a page", hint="Use `next` of the page before.")
+            raise InvalidInput("this is not a token of a page", hint="Use `next` of the page before.")
         if sort == "name":
             return "", order, bisect_right(order, last)
         return "", order, len(order) - bisect_left(order[::-1], last)
@@ -501,4 +501,4 @@ class Bundles:
 
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= _MOST:
-        raise UsageError(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")
+        raise InvalidInput(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")

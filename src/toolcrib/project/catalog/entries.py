@@ -196,6 +196,8 @@ class Entries:
         why = listed.fault or fault or self._why_unavailable(listed, tool)
         fields: dict[str, Any] = {name: getattr(tool, name) for name in _SAME if tool is not None}
         touches = [] if tool is None else may_touch(tool)
+        if self._steps is not None:
+            why, touches = self._steps.folders.shown([why, touches], identity)
         # A record has the text that it was put with, and none if it has a name alone.
         text = listed.description if tool is None or not (listed.full or models) else tool.description
         return {

@@ -10,7 +10,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from toolcrib.bundles import ListedTool
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.errors import InvalidInput, ToolcribError
 from toolcrib.manifest import uncollected
 from toolcrib.search import (
     Found,
@@ -52,10 +52,10 @@ class Filter(NamedTuple):
 
 
 def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -> Wanted:
-    """Return the question that a text asks. Raises UsageError if there is no word in it."""
+    """Return the question that a text asks. Raises InvalidInput if there is no word in it."""
     words = tuple(words_of(query)[:_MOST_WORDS])
     if not words:
-        raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
+        raise InvalidInput("a search needs at least one word", hint="`toolcrib list` shows every tool.")
     return Wanted(words, tuple(tags), tuple(kinds))
 
 

@@ -241,6 +241,12 @@ class Config:
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
 
+    def teams(self, root: Path) -> list[Path]:
+        """Return where the project's team files may be: `team.yaml`, and the files of its sources."""
+        files = (place_of(one, root) for one in self.sources if one.is_file)
+        inside = (path for path in files if path.is_relative_to(root))
+        return list(dict.fromkeys((root / "team.yaml", *inside)))
+
     def since(self, ledger: Ledger) -> Config:
         """Return the same with the rules that this user has accepted."""
         row = ledger.last(POLICY)

@@ -79,7 +79,8 @@ class TrustedFiles(ABC, Generic[T]):
         found, findings = self._in_files()
         if name in found:
             return found[name]
-        broken = [one for one in findings if one.path.endswith(f"/{name}.yml")]
+        own = f"$.{self.kind}s.{name}"
+        broken = [one for one in findings if one.path.endswith(f"/{name}.yml") or one.where.startswith(own)]
         if broken:
             raise failure(broken)
         hint = suggestion(name, self.all(), f"`toolcrib {self.kind}s list` shows those that there are.")

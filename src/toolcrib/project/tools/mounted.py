@@ -21,6 +21,7 @@ from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.guard import Ledger, ServerTrust, Trusted, differences
 from toolcrib.manifest.dialects.mcp_servers import Resolved, ServerSpec
+from toolcrib.manifest.kinds import made_of
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.spec import ApprovalRule, McpExec, Network, Tool
 from toolcrib.state import Vault
@@ -166,7 +167,7 @@ class Mounted:
     def _with_trust(self, spec: ServerSpec) -> ServerSpec:
         """Return the server with the hosts that a person has allowed it, and what was downloaded for it."""
         found, network = self.trust.resolved(), self.trust.network()
-        spec = replace(spec, resolved=None if found is None else Resolved.of(found))
+        spec = replace(spec, resolved=None if found is None else made_of(Resolved, dict(found)))
         if network is None or spec.states_network or not spec.is_local:
             return spec
         return replace(spec, permissions=replace(spec.permissions, network=network))

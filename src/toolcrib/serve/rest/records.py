@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles import ToolBody
 from toolcrib.bundles.answers import BundleAnswer, ToolAnswer
-from toolcrib.errors import InvalidError, Violation
+from toolcrib.errors import InvalidInput, Violation
 from toolcrib.manifest.native.schema import block_schema
 
 Slug = Annotated[
@@ -55,7 +55,7 @@ Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
 _AS_IN_PATH = Annotated[str, Meta(description="As in the path, if it is given.")]
 
 
-_IGNORED = Meta(extra_json_schema={"readOnly": True})
+_IGNORED = Meta(description="Ignored.", extra_json_schema={"readOnly": True})
 
 
 def in_zone(moment: datetime) -> datetime:
@@ -164,7 +164,8 @@ def readable(form: type[Body], answer: type[Struct]) -> Any:
         for one in msgspec.structs.fields(answer)
         if one.encode_name not in own
     ]
-    return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True)
+    own_doc = {"__doc__": form.__doc__}
+    return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True, namespace=own_doc)
 
 
 BUNDLE_PUT: Any = readable(BundlePut, BundleAnswer)
@@ -174,7 +175,7 @@ TOOL_PUT: Any = (
 
 
 def require_same(body: BundlePut | GoTool | HttpTool | NativeTool, **path: str) -> None:
-    """Raise InvalidError if a body names something else than the path: `path` maps its fields to that."""
+    """Raise InvalidInput if a body names something else than the path: `path` maps its fields to that."""
     wrong = [
         Violation(f"$.{one.encode_name}", f"is not {path[one.name]!r}, as in the path")
         for one in msgspec.structs.fields(body)
@@ -182,7 +183,7 @@ def require_same(body: BundlePut | GoTool | HttpTool | NativeTool, **path: str) 
     ]
     if wrong:
         listed = "; ".join(f"{one.path} {one.message}" for one in wrong)
-        raise InvalidError(listed, hint="Leave it out, or write the same.", violations=wrong)
+        raise InvalidInput(listed, hint="Leave it out, or write the same.", violations=wrong)
 
 
 def tool_body(put: GoTool | HttpTool) -> ToolBody:

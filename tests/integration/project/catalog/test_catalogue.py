@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,14 @@ def test_a_page_is_bounded_in_bytes_and_one_tool_has_its_whole_text(crib: Crib) 
     assert len(found) == len({tool.name for tool in found}) == 308
 
 
-def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(crib: Crib) -> None:
+def noted(built: list[str], name: str, make: Callable[[], Any]) -> Any:
+    built.append(name)
+    return make()
+
+
+def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(
+    crib: Crib, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(30):
         command(crib, f"t{number}", tags=["walnut" if number % 3 == 0 else "spruce"])
     crib.write(".toolcrib/config.yml", "policy:\n  rules:\n    - {name: no, effect: deny, tools: [t0]}\n")
@@ -227,8 +235,7 @@ def test_facets_count_what_the_same_list_or_search_has_and_make_nothing_ready(cr
     project = crib.open()
     built: list[str] = []
     for bound in project.catalog.registry.unchecked.values():
-        make = bound.__dict__["_make"]
-        bound._make = lambda make=make, name=bound.name: (built.append(name), make())[1]  # type: ignore[attr-defined]
+        monkeypatch.setattr(bound, "_make", partial(noted, built, bound.name, bound.__dict__["_make"]))
     every, found = project.bundles.facets(), project.bundles.facets("walnut")
     assert every[:2] == (30, {"spruce": 20, "walnut": 9})
     assert (every.kinds, every.sources) == ({"command": 29, "http": 1}, {"project": 29, "user": 1})
@@ -279,10 +286,12 @@ async def test_a_tool_that_is_switched_off_is_off_everywhere_and_for_other_proce
 
 
 async def eventually(project: Project, name: str, *, ok: bool) -> Any:
+    result = await project.call(name)
     for _ in range(1000):
-        if (result := await project.call(name)).ok is ok:
+        if result.ok is ok:
             break
         await asyncio.sleep(0.02)
+        result = await project.call(name)
     return result
 
 

@@ -13,6 +13,7 @@ from toolcrib.cli.commands.bundles.chosen import (
     open_store,
     store_options,
 )
+from toolcrib.cli.commands.bundles.tool import command as tool
 from toolcrib.cli.commands.bundles.transfer import export_command, import_command
 from toolcrib.cli.output import print_change, print_json, print_note, print_result, print_shown
 from toolcrib.cli.table import DESCRIPTION, facts, print_listing
@@ -21,7 +22,7 @@ from toolcrib.errors import ConflictError, UsageError
 
 @click.group("bundle")
 def command() -> None:
-    """Manage bundles: groups of tools with one switch.
+    """Manage bundles, groups of tools with one switch, and their tools.
 
     BUNDLE is the slug of a bundle, its id, or the beginning of the id.
     """
@@ -110,7 +111,7 @@ def show_command(bundle: str, data: str | None, as_json: bool) -> None:
         "tools",
         document_of(sorted(tools, key=lambda tool: tool.slug)),
         ("SLUG", "VERSION", "TYPE", ENABLED, DESCRIPTION),
-        empty=f"It has no tools. Put one: toolcrib tool put {found.slug} FILE",
+        empty=f"It has no tools. Put one: toolcrib bundle tool put {found.slug} FILE",
     )
 
 
@@ -153,3 +154,4 @@ def delete_command(bundle: str, data: str | None, as_json: bool) -> None:
 
 command.add_command(export_command)
 command.add_command(import_command)
+command.add_command(tool)

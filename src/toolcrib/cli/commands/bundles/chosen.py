@@ -113,7 +113,7 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
     if every:
         raise ToolNotFound(
             f"{slug} has no version {version!r}",
-            hint=f"To see all: toolcrib tool versions {target.partition('@')[0]}",
+            hint=f"To see all: toolcrib bundle tool versions {target.partition('@')[0]}",
         )
     ids = {bundle.id for bundle in bundles}
     close = nearest(slug, {tool.slug for tool in listing.tools() if tool.bundle in ids})

@@ -1,4 +1,4 @@
-"""`toolcrib tool`."""
+"""`toolcrib bundle tool`."""
 
 from __future__ import annotations
 

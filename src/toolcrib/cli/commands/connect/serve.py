@@ -124,7 +124,7 @@ async def _serve_http(opened: Project, settings: HttpSettings, *, dev: bool) -> 
 
 
 def _announce(address: str, link: str) -> None:
-    print_result(f"Serving REST on {address}\nServing MCP on {address}/mcp")
+    print_result(f"Serving MCP on {address}/mcp, REST on {address}")
     try:
         require_person("approve")
     except ToolcribError as refused:

@@ -193,7 +193,7 @@ def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
 @project_options
 @yes_option
 def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> None:
-    """Remove an MCP server from `.mcp.json`, with its package and its stored login.
+    """Remove an MCP server from `.mcp.json`, with its package and login.
 
     A server of the setting `mcp_servers` is removed there, by hand.
     """

@@ -227,7 +227,7 @@ def watch_command(root: str | None) -> None:
     """
     import subprocess
 
-    service, notify = open_project(root).approval_service, shutil.which("notify-send")
+    service, notify = open_project(root, load=False).approval_service, shutil.which("notify-send")
     seen: set[str] = set()
     print_note("Calls that begin to wait are shown here. Stop with Ctrl-C.")
     try:
@@ -256,7 +256,7 @@ def grants_command(root: str | None, as_json: bool) -> None:
 
     They say what runs, and what is refused, without another question.
     """
-    grants = open_project(root).approval_service.grants()
+    grants = open_project(root, load=False).approval_service.grants()
     print_listing(
         as_json,
         "grants",
@@ -274,7 +274,7 @@ def revoke_command(id: str, root: str | None, as_json: bool) -> None:  # noqa: A
     from toolcrib.state import user_name
 
     require_person("approve")
-    service = open_project(root).approval_service
+    service = open_project(root, load=False).approval_service
     with suppress(NotFoundError):  # Decisions outlive the calls that asked for them.
         id = service.approvals.resolve(id)  # noqa: A001 - the name in the usage
     grant = service.revoke(id, user_name(), channel="flag")

@@ -56,7 +56,7 @@ def command(
         waiting = sum(tool.trust is not None for tool in found)
         if waiting and not as_json:
             verb = "waits" if waiting == 1 else "wait"
-            print_note(f"{count(waiting, 'tool')} {verb} for trust: toolcrib trust")
+            print_note(f"{count(waiting, 'tool')} {verb} for trust: {project.place.trust}")
     if errors and not (as_json and shape is None):
         print_diagnostics(errors)
         print_note("These tools cannot be used. For all errors and warnings: toolcrib lint")
@@ -104,15 +104,15 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     Built-in tools that the team lists are on here, as they are for an agent that lists them. `named` is the
     team's file; None for the project's own.
     """
-    from toolcrib.manifest import ANY_FILE, check_team, failure, read, read_team
+    from toolcrib.manifest import ANY_FILE, check_team, failure, load_team
     from toolcrib.project import source_files
 
     path = named or str(project.root / "team.yaml")
     files = ANY_FILE if named else source_files(project.root, project.place.home)
     try:
-        team = read_team(path, read(path, files))
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
+        team = load_team(path, files)
+    except NotFoundError as error:
+        raise NotFoundError(error.message, hint="Give its path with --team.") from None
     project.catalog.builtins.switch_on(skill for one in team.members for skill in one.skills)
     findings = check_team(team, project.bundles.names())
     if findings:

@@ -69,11 +69,11 @@ def launched(launch: Launch, machine: MachineView) -> Launch:
     # A launcher may start another one, as in `uv run npx …`.
     for _ in range(_DEEPEST):
         program = launch.argv[0]
-        path = machine.absolute(program) if "/" in program else machine.which(program)
-        if path is None and is_launcher(program):  # What it was resolved to needs it no more.
-            path = program
-        if path is None:
+        found = machine.absolute(program) if "/" in program else machine.which(program)
+        # A launcher may be gone: what it was resolved to does not need it.
+        if found is None and not is_launcher(program):
             return launch
+        path = found or program
         if (real := _of_pyenv(path, machine)) is not None:
             launch = replace(launch, argv=(real, *launch.argv[1:]))
             continue
@@ -184,10 +184,11 @@ def _npm_package(launch: Launch, path: str, given: Sequence[str], machine: Machi
         raise ToolUnavailable("the command line of npx names no program", hint="Name a package after `npx`.")
     named = [*options.get("-p", ()), *options.get("--package", ())]
     specs, node = [packages.node_spec(one) for one in named or words[:1]], _beside(path, "node", machine)
-    install = (_beside(path, "npm", machine), "install", "--ignore-scripts", "--no-audit", "--no-fund")
+    # A package from git would be prepared, with settings of npm that are its own.
+    install = (_beside(path, "npm", machine), "install", "--ignore-scripts", "--allow-git=none")
     wanted = (f"{name}@{version}".rstrip("@") for name, version in specs)
     line, names = ("npx", *given[: len(given) - len(words) + 1]), tuple(name for name, _ in specs)
-    steps = ((*install, "--workspaces=false", "--", *wanted),)
+    steps = ((*install, "--workspaces=false", "--no-audit", "--no-fund", "--", *wanted),)
     package = packages.Package(line, names, words[0] if named else "", steps, node)
     # npx prefers what the project has. A version that the line names must be the very one there.
     modules = machine.absolute("node_modules", launch.cwd)

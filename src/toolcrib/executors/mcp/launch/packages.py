@@ -147,8 +147,10 @@ def _run(line: Sequence[str], folder: str) -> None:
     """Run a download in a folder. Raises ToolUnavailable with what it says if it fails."""
     import subprocess
 
+    # uv would compile in a Python that runs the package's `.pth` files.
+    more: Any = {"cwd": folder, "env": {**os.environ, "UV_COMPILE_BYTECODE": "0"}, "timeout": _LIMIT_S}
     try:
-        done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, check=False, **more)
         failed, why = done.returncode != 0, " ".join(done.stderr.split())
     except (OSError, subprocess.TimeoutExpired) as error:
         failed, why = True, str(error)

@@ -59,7 +59,7 @@ def export_to_zip(request: RestRequest) -> Response:
     {200: ImportPlan},
     *(InvalidArchive, ConflictError, BundleDisabled, BundleFull, *READ_ONLY),
     query=ImportQuery,
-    raw={_ZIP: "A ZIP file of an export."},
+    raw={_ZIP: ("A ZIP file of an export.", "PK…")},
     max_body=MAX_ARCHIVE,
 )
 def import_from_zip(request: RestRequest) -> Answer:

@@ -8,7 +8,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.answers import FoundTool, Source, ToolItem
 from toolcrib.bundles.listing import Sort
-from toolcrib.errors import UsageError
 from toolcrib.project.catalog.bundles import Wish
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageToken, token_of
@@ -94,7 +93,7 @@ def _wish(request: RestRequest) -> Wish:
     )  # fmt: skip
 
 
-@ROUTES.add("GET", "/tools", "read", {200: ToolList}, UsageError, query=ToolsQuery)
+@ROUTES.add("GET", "/tools", "read", {200: ToolList}, query=ToolsQuery)
 def list_tools(request: RestRequest) -> Answer:
     """List the tools of all bundles, of whatever source. Disabled ones are left out unless asked for.
 
@@ -110,12 +109,12 @@ def list_tools(request: RestRequest) -> Answer:
     return Answer(ToolList(tools=page.tools, next_page_token=page.next))
 
 
-@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, UsageError, query=SearchQuery)
+@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, query=SearchQuery)
 def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
-    The best come first: beginnings of words, whole words, then, where fewer than five match these, words
-    with typing errors; in each class the names before tags, descriptions and names of arguments.
+    The best come first: beginnings of words, whole words, then words with typing errors; in each class the
+    names before tags, descriptions and names of arguments.
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(
@@ -124,7 +123,7 @@ def search_tools(request: RestRequest) -> Answer:
     return Answer(FoundTools(tools=found.tools, next_page_token=found.next, total=found.total or 0))
 
 
-@ROUTES.add("GET", "/tools/facets", "read", {200: FacetCounts}, UsageError, query=FacetsQuery)
+@ROUTES.add("GET", "/tools/facets", "read", {200: FacetCounts}, query=FacetsQuery)
 def count_tools(request: RestRequest) -> Answer:
     """Count the tools of a list or search by tag, kind, type, source and bundle."""
     query: FacetsQuery = request.query
