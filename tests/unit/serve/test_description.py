@@ -92,4 +92,5 @@ def test_what_a_route_reads_and_answers_is_declared() -> None:
     assert "Prefer" in {one["name"] for one in invoked["parameters"]}
     assert invoked["responses"]["200"]["content"].keys() == {"application/json", "text/event-stream"}
     events = invoked["responses"]["200"]["content"]["text/event-stream"]
-    assert events["schema"]["x-event-data"] == {"$ref": "#/components/schemas/EventData"}
+    kinds = events["schema"]["properties"]["data"]["contentSchema"]["anyOf"]
+    assert [one["$ref"].rpartition("/")[2] for one in kinds] == ["EventData", "InvokeResult"]

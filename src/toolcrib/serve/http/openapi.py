@@ -43,7 +43,11 @@ _RETRY_AFTER = {
     "description": "Seconds after which the same request may succeed.",
 }
 EVENT_STREAM = "text/event-stream"
-_EVENTS = "Server-sent events, each with `id`, `event` and as `data` the JSON of `x-event-data`."
+_EVENT = {
+    "description": "One of the server-sent events (WHATWG HTML, 9.2).",
+    "type": "object",
+    "required": ["id", "event", "data"],
+}
 _BYTES = {"schema": {"type": "string", "format": "binary"}, "example": "(bytes)"}
 _TAG = {"type": "string", "examples": ['"0123456789abcdef0123456789abcdef"']}
 HEADERS: Mapping[str, dict[str, Any]] = {
@@ -262,16 +266,19 @@ def _each(form: Any) -> tuple[Any, ...]:
 
 def _data(form: Any) -> list[Any]:
     """Return the types of the JSON in an answer."""
-    return [one.data if isinstance(one, EventStream) else one for one in _each(form)]
+    return [kind for one in _each(form) for kind in (one.data if isinstance(one, EventStream) else (one,))]
 
 
 def _kind_of(form: Any, types: _RouteTypes) -> tuple[str, dict[str, Any]]:
     """Return the media type of an answer, and its description."""
     if isinstance(form, EventStream):
-        data = types.content(form.data)
-        written = msgspec.json.encode(data["example"]).decode()
-        schema = {"type": "string", "description": _EVENTS, "x-event-data": data["schema"]}
-        return EVENT_STREAM, {"schema": schema, "example": f"id: 1\nevent: started\ndata: {written}\n\n"}
+        kinds = [types.content(one) for one in form.data]
+        data = {"type": "string", "contentMediaType": JSON}
+        data |= {"contentSchema": {"anyOf": [kind["schema"] for kind in kinds]}}
+        named = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
+        written = msgspec.json.encode(kinds[0]["example"]).decode()
+        event = {"id": "1", "event": "started", "data": written}
+        return EVENT_STREAM, {"schema": {**_EVENT, "properties": named}, "example": event}
     return (form, _BYTES) if isinstance(form, str) else (JSON, types.content(form))
 
 

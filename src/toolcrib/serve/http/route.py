@@ -76,8 +76,8 @@ class HttpRequest(Generic[S]):
 class EventStream(NamedTuple):
     """An answer of server-sent events, in place of its media type."""
 
-    data: Any
-    """The type of the JSON that is the data of each."""
+    data: tuple[Any, ...]
+    """The types of the JSON that is the data of an event."""
 
 
 Handled = Answer | Response

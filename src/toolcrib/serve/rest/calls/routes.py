@@ -178,7 +178,7 @@ class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
     missed: int = 0
 
 
-_INVOKED = {200: (InvokeResult, EventStream(EventData)), 202: Pending}
+_INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
 _HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
 
 
@@ -349,7 +349,7 @@ async def show_call(request: RestRequest) -> Answer:
     "GET",
     f"{_ONE}/events",
     "read",
-    {200: EventStream(EventData), 204: None},
+    {200: EventStream((EventData, InvokeResult)), 204: None},
     InvalidInput,
     NotFoundError,
     headers=("Last-Event-ID",),

@@ -135,7 +135,12 @@ def list_runs(request: RestRequest) -> Answer:
 
 # Before the routes of one run: `events` would be taken for an id there.
 @ROUTES.add(
-    "GET", "/runs/events", "admin", {200: EventStream(RunEventData)}, InvalidInput, headers=("Last-Event-ID",)
+    "GET",
+    "/runs/events",
+    "admin",
+    {200: EventStream((RunEventData,))},
+    InvalidInput,
+    headers=("Last-Event-ID",),
 )
 async def stream_all_run_events(request: RestRequest) -> Response:
     """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
@@ -166,7 +171,7 @@ def get_run_timeline(request: RestRequest) -> Answer:
     "GET",
     f"{_ONE}/events",
     "read",
-    {200: EventStream(RunEventData), 204: None},
+    {200: EventStream((RunEventData,)), 204: None},
     NotFoundError,
     InvalidInput,
     headers=("Last-Event-ID",),
