@@ -143,6 +143,31 @@ async def test_each_request_has_an_answer_when_the_server_stops(tmp_path: Path) 
         assert found["status"] == "awaiting_approval"
 
 
+async def test_the_log_never_ends_a_call_that_goes_on(tmp_path: Path) -> None:
+    crib, mark = make_crib(tmp_path), tmp_path / "mark"
+
+    def logged(call: str) -> list[tuple[str, str]]:
+        found = [(line.event, line.fields) for line in crib.audit()]
+        return [(event, fields["status"]) for event, fields in found if fields.get("call") == call]
+
+    with serving(crib) as server:
+        async with client(server) as session:
+            waits = [
+                await accepted(session, "ask", {"args": {"note": prefer}}, {"Prefer": prefer})
+                for prefer in ("wait=1", "wait=0", "handling=strict")
+            ]
+            runs = await accepted(session, "hold", {"args": {"mark": str(mark)}}, {"Prefer": "wait=1"})
+            for call in waits:
+                shown = await until_status(session, call, "awaiting_approval")
+                assert logged(call) == [("TOOL_WAITS", "pending")]
+                await decide(crib, "approve", shown["approval"]["id"])
+                assert (await until_status(session, call, "ok"))["result"]["ok"]
+                assert logged(call) == [("TOOL_WAITS", "pending"), ("TOOL_EXECUTED", "success")]
+            server.process.terminate()
+            await asyncio.to_thread(server.process.wait, 30)
+    assert logged(runs) == [("TOOL_EXECUTED", "interrupted")]
+
+
 async def number_of(session: aiohttp.ClientSession, call: str, kind: str) -> str:
     """Follow a call up to an event of this kind, and return its number."""
     async with session.get(f"/tools/calls/{call}/events") as reply:
