@@ -12,7 +12,7 @@ import pytest
 
 from tests.machines import STAMP, Machine, until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 Make = Callable[..., Machine]
 
 
@@ -56,7 +56,7 @@ def submitted(machine: Machine, *letters: str) -> list[str]:
 
 
 def states(machine: Machine, ids: list[str]) -> set[str]:
-    rows = json.loads(machine.run("calls", "list", "--json").stdout)["calls"]
+    rows = json.loads(machine.run("calls", "list", "--limit", "500", "--json").stdout)["calls"]
     return {row["state"] for row in rows if row["id"] in ids}
 
 
@@ -106,13 +106,16 @@ def test_a_program_serves_its_own_tools_where_the_project_is_not_accepted(
     until(lambda: states(mine, ids) == {"done"})
 
 
-def test_what_one_machine_has_not_trusted_is_left_to_the_others(two: tuple[Machine, Machine]) -> None:
+@pytest.mark.parametrize("number", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_what_one_machine_has_not_trusted_is_left_to_the_others(
+    two: tuple[Machine, Machine], number: int
+) -> None:
     mine, theirs = two
     theirs.trust()
     manifest = theirs.root / ".toolcrib/tools/stamp/tool.yml"
     manifest.write_text(STAMP.replace("Stamp a letter.", "Stamp any letter."))
     theirs.worker()
-    ids = submitted(mine, "a", "b", "c")
+    ids = submitted(mine, *map(str, range(number)))
     reason = next(iter(status(mine)["workers"][0]["refused"]))
     assert "toolcrib trust stamp" in reason
     assert states(mine, ids) == {"ready"}

@@ -120,7 +120,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]
     made.end()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("number", "rate"), RATES)
 async def test_calls_on_a_tenth_of_a_core_end_once_and_none_is_unknown(
     machine: Machine, tmp_path: Path, number: int, rate: tuple[float, float]
