@@ -89,7 +89,7 @@ class Builtin:
             examples=tuple(self.examples),
             mcp=McpForms(resource=self.resource),
             bundle=BUILTIN_BUNDLE,
-            # Part of the manifest that `_source` writes, so another option is another version to review.
+            # Part of the manifest that `_source` writes, so another option is another version to trust.
             extensions={"builtin": dict(settings.of(self.name))} if settings.of(self.name) else {},
         )
         return replace(tool, source=self._source(tool))
@@ -112,7 +112,7 @@ class Builtin:
         }
 
     def _source(self, tool: Tool) -> Source:
-        """Return the definition as a native manifest: a review of the tool is for these bytes."""
+        """Return the definition as a native manifest: trust in the tool is for these bytes."""
         from toolcrib.manifest.native.writer import write_manifest
 
         raw = write_manifest(tool)

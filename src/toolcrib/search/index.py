@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolcrib.search.meanings import stemmer
 from toolcrib.search.ranking import FIELDS, START_LENGTH
 from toolcrib.search.words import indexed_words, words_of
-from toolcrib.state.private import open_plain
+from toolcrib.state.private import is_shared, make_private, open_plain
 
 if TYPE_CHECKING:
     from tantivy import Index
@@ -35,7 +34,6 @@ _HEAP = 50_000_000
 TYPE = "type:"
 """The beginning of a type among the kinds of a document."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class IndexUnavailable(Exception):
@@ -264,10 +262,9 @@ def _open_lock(folder: Path) -> int:
     # Through a link, the index would be written, or removed, in another place.
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         folder.unlink()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    facts = folder.lstat()
+    make_private(folder)
     # Not trusted: another user may have put an index of their own there, or may do so later.
-    if facts.st_uid != os.geteuid() or facts.st_mode & _OTHERS:
+    if is_shared(folder.lstat()):
         shutil.rmtree(folder)
         folder.mkdir(mode=0o700)
     (folder / "tantivy").mkdir(mode=0o700, exist_ok=True)

@@ -38,5 +38,5 @@ from toolcrib.state.user_settings import (
     user_settings_file,
     user_settings_place,
 )
-from toolcrib.state.vault import Vault
+from toolcrib.state.vault import Vault, known_projects
 from toolcrib.state.watch import DatabaseWatch

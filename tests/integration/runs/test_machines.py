@@ -50,7 +50,7 @@ def two(postgres: Any, tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
 
 
 def submitted(machine: Machine, *letters: str) -> list[str]:
-    done = [machine.run("submit", "stamp", f"letter={letter}") for letter in letters]
+    done = [machine.run("calls", "submit", "stamp", f"letter={letter}") for letter in letters]
     assert {one.returncode for one in done} == {0}, done
     return [one.stdout.strip() for one in done]
 
@@ -98,7 +98,7 @@ def test_a_program_serves_its_own_tools_where_the_project_is_not_accepted(
     shown = mine.run("status").stdout + mine.run("status").stderr
     assert f"{row['name']} does not serve stamp: " in shown
     ids = submitted(mine, "a")
-    run = mine.run("submit", "cut", "plank=oak")  # Only the other machine has it.
+    run = mine.run("calls", "submit", "cut", "plank=oak")  # Only the other machine has it.
     assert run.returncode == 0, run.stderr
     waited = mine.run("calls", "wait", run.stdout.strip())
     assert waited.stdout.strip() == "oak cut"

@@ -88,6 +88,27 @@ def test_the_files_that_a_command_names_count(crib: Crib, case: str) -> None:
     assert of_words(crib, *words, write=write) == expected
 
 
+@pytest.mark.parametrize(
+    ("write", "expected"),
+    [
+        ("data", {"scripts/s.sh"}),
+        (".", {"scripts/s.sh", "data/x.db"}),
+        ("work", {"scripts/s.sh", "data/x.db"}),
+    ],
+)
+def test_what_another_tool_may_write_is_data(crib: Crib, write: str, expected: set[str]) -> None:
+    """Not its scripts, and not where the other one may write the whole project."""
+    crib.tool("writer", "command", {"entrypoint": "true"}, permissions={"fs": {"write": [write]}})
+    crib.tool("t", "command", {"entrypoint": "sh", "args": ["scripts/s.sh", "data/x.db"]})
+    project = crib.open()
+    before, tool = project.fingerprint(project.get("t")), project.get("t")
+    for path in ("scripts/s.sh", "data/x.db"):
+        crib.write(path, "changed")
+    assert set(project.fingerprint(tool).changed_since(before.parts)) == {
+        f"{'script' if path.endswith('.sh') else 'file'}/{crib.root / path}" for path in expected
+    }
+
+
 def test_a_placeholder_names_nothing(crib: Crib) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
     crib.write("scripts/${x}", "x")

@@ -24,6 +24,7 @@ from toolcrib.egress import Egress, EgressRequest, EgressResponse, HostPolicy
 from toolcrib.errors import HttpFailed, SecretMissing, TimedOut, ToolUnavailable
 from toolcrib.spec import Auth, OAuth2
 from toolcrib.state import data_home, read_private, write_private
+from toolcrib.state.private import make_private
 
 _EARLY_S = 60.0
 """Seconds before its expiry that a token is renewed; at most half of its lifetime."""
@@ -265,7 +266,7 @@ def _client(rule: OAuth2, client_id: str | None, secret: str | None, post: Calla
 def shared_folder() -> Path:
     """Return the user's folder for the tokens of tools without a project."""
     folder = data_home() / "oauth"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     return folder
 
 

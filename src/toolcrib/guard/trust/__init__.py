@@ -1,1 +1,1 @@
-"""Trust in settings, reviews of tools, digests and tokens."""
+"""Trust, digests, and access tokens."""

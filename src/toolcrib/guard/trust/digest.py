@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,7 @@ from types import MappingProxyType
 from toolcrib.errors import ConflictError, ToolUnavailable
 from toolcrib.manifest.code import CodeFile, code_of, code_of_start, own_folder
 from toolcrib.manifest.kinds import Start
-from toolcrib.sandbox.files.paths import SETTLED_NS, Paths
+from toolcrib.sandbox.files.paths import SETTLED_NS, Paths, within
 from toolcrib.schema import to_json_text
 from toolcrib.spec import Tool
 from toolcrib.spec.record import record
@@ -65,10 +65,13 @@ def _state_of(found: os.stat_result) -> _FileState:
 
 
 class Digests:
-    """The digests of one project's tools. A file is read once, and again only when it has changed."""
+    """The digests of one project's tools. A file is read once, and again only when it has changed.
 
-    def __init__(self, root: Path) -> None:
-        self._root = str(root)
+    `written` returns the paths that tools of the project may write, as the manifests say them.
+    """
+
+    def __init__(self, root: Path, written: Callable[[], Iterable[str]] = tuple) -> None:
+        self._root, self._written = str(root), written
         self._known: dict[str, tuple[_FileState, str]] = {}
         self._lock = Lock()
 
@@ -89,7 +92,18 @@ class Digests:
         for access in ("read", "write"):
             for path in getattr(tool.permissions, access):
                 parts[f"grants/{access}/{path}"] = paths.real(os.path.join(self._root, path))
-        return self._digest(tool.name, code_of(tool, self._root, paths), parts, paths, own)
+        return self._digest(tool.name, self._code_of(tool, paths), parts, paths, own)
+
+    def _code_of(self, tool: Tool, paths: Paths) -> list[CodeFile]:
+        """Return the files that count: one that is no script is data where a tool may write its folder.
+
+        The root is no such folder: a tool that may write all of the project may write what others run, too.
+        """
+        found = code_of(tool, self._root, paths)
+        if not any(one.kind == "file" for one in found):
+            return found
+        folders = {paths.real(os.path.join(self._root, path)) for path in self._written()} - {self._root}
+        return [one for one in found if one.kind != "file" or not within(one.path, *folders)]
 
     def of_start(self, name: str, start: Start, write: Iterable[str]) -> ToolDigest:
         """Return the digest of what the settings start; `name` is for messages, `write` what it may write."""

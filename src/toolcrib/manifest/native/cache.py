@@ -428,7 +428,8 @@ def write_cache(path: Path, key: bytes, head: Any, parts: Iterable[bytes]) -> No
     # A name for each process: two that start at once write two files, and the last to finish is kept.
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed(path.parents):
+            folder.mkdir(mode=0o700, exist_ok=True)  # With `parents` those above would follow the umask.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "wb", _BUFFER) as file:
             file.write(key + hashlib.sha256(encoded).digest() + len(encoded).to_bytes(8, "big") + encoded)

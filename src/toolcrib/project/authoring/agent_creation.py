@@ -1,6 +1,6 @@
 """Agents made by agents: checked, limited by the project's ceiling, and written whole or not at all.
 
-The maker is recorded in the user's own folder before the file is written. A person must review the agent
+The maker is recorded in the user's own folder before the file is written. A person must trust the agent
 before its first run.
 """
 

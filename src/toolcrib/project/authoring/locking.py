@@ -35,7 +35,7 @@ def drift(project: Project) -> list[str]:
 
 
 def _now(project: Project) -> Lock:
-    tools = [*project.catalog.every(stored=False), *project.agents.reviewed(), *project.workflows.reviewed()]
+    tools = [*project.catalog.every(stored=False), *project.agents.as_tools(), *project.workflows.as_tools()]
     return project.pins.now(tools, project.config.digest)
 
 

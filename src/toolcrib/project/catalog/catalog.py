@@ -56,8 +56,13 @@ class ProjectCatalog:
         """Reads the files of the project."""
         self.registry = ToolRegistry(setup.place, self.files, toolset, binder.bind)
         binder.facts = lambda: self.registry.facts
+        steps.fingerprints.written = lambda: {
+            path for facts in [*self.registry.facts.values()] for path in facts.write
+        }
         self._external = ExternalTools(setup.config.sources, self.registry)
-        self.bundles = Bundles(setup.vault.data, built_in, partial(self._stored_tools, built_in))
+        # The user's bundles are not of a file.
+        self._data = setup.vault.data if setup.place.file is None else setup.place.home
+        self.bundles = Bundles(self._data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
@@ -71,7 +76,7 @@ class ProjectCatalog:
     def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
         from toolcrib.project.catalog.stored import StoredTools
 
-        functions, data = self.binder.functions, self._setup.vault.data
+        functions, data = self.binder.functions, self._data
         return StoredTools(
             data,
             self.registry,
@@ -106,7 +111,7 @@ class ProjectCatalog:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""
         try:
             return self.bound(name).tool
-        except ToolUnavailable as error:  # Without its function it can be shown and reviewed, not called.
+        except ToolUnavailable as error:  # Without its function it can be shown and trusted, not called.
             return self.bundles.stored.definition(name, error)
 
     def bound(self, name: str) -> Bound:
@@ -168,9 +173,10 @@ class ProjectCatalog:
 
     def _kept(self) -> dict[str, memoryview]:
         """Return the kept entries in MCP's list of tools that a model may read as they are."""
-        settled = self._steps.trust.settled
-        kept = self.registry.kept_entries().items()
-        return {name: entry for name, (entry, sha256, reads) in kept if settled(name, sha256, reads)}
+        kept = self.registry.kept_entries()
+        manifests = ((name, sha256, reads) for name, (_, sha256, reads) in kept.items())
+        settled = self._steps.trust.settled(manifests)
+        return {name: kept[name][0] for name in kept if name in settled}
 
     def untrusted(self) -> int:
         """Return how many tools nobody has trusted yet, so that no model's list has them.
@@ -211,7 +217,7 @@ class ProjectCatalog:
         """Search over all of them."""
         from toolcrib.project.catalog.search import Search
 
-        folder = cache_folder(self._setup.place.root)
+        folder = cache_folder(self._setup.place.path)
         bundles = self.bundles
         return Search(self.registry, self.toolset, folder, lambda: bundles.index if bundles.exist else None)
 
@@ -241,6 +247,8 @@ class ProjectCatalog:
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
         """Put changes of tools, sources and bundles into effect, as `Project.watch`."""
+        if self._setup.place.file is not None:
+            return
         self.bundles.start()
         if self._hot_reload is None:
             from toolcrib.project.catalog.reload import HotReload

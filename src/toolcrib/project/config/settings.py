@@ -113,7 +113,7 @@ class Config:
     a missing value ([lists for providers](providers.md))."""
     builtins: tuple[tuple[str, Mapping[str, Any]], ...] = _setting("builtins", read_builtins, (), None)
     """The [built-in tools](builtins.md) that are on: a list of names, or a mapping of names to options. Those
-    that write or reach beyond the project need a review like any tool."""
+    that write or reach beyond the project need trust like any tool."""
     calls_per_minute: int | None = _setting("limits.calls_per_minute", number(1, 1_000_000), None, None)
     """Calls of each tool in any 60 seconds, by all callers and in all processes of the project together."""
     concurrency: int | None = _setting("limits.concurrency", number(1, 10_000), None, None)
@@ -240,6 +240,12 @@ class Config:
         # A name with `#` is only the number of a rule, and would be refused when this is read again.
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
+
+    def teams(self, root: Path) -> list[Path]:
+        """Return where the project's team files may be: `team.yaml`, and the files of its sources."""
+        files = (place_of(one, root) for one in self.sources if one.is_file)
+        inside = (path for path in files if path.is_relative_to(root))
+        return list(dict.fromkeys((root / "team.yaml", *inside)))
 
     def since(self, ledger: Ledger) -> Config:
         """Return the same with the rules that this user has accepted."""

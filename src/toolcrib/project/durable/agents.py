@@ -5,61 +5,48 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from toolcrib.builtin.names import NAMES
 from toolcrib.core.bound import Bound
-from toolcrib.errors import ConflictError, DeniedError
+from toolcrib.errors import DeniedError
 from toolcrib.manifest import Diagnostic, Document, SourceFiles
 from toolcrib.project.durable.calls import ProjectCalls
-from toolcrib.project.durable.reviewed_files import ReviewedFiles
+from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.project.trust.trust import ProjectTrust
-from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent
-from toolcrib.runs.sessions import ClaimedRun, DurableRuns
-from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
+from toolcrib.runs.agents import Agent, AgentTools, check_agents, read_agent, read_all
+from toolcrib.runs.sessions import ClaimedRun
 from toolcrib.spec import Call, Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
-# Files are read for each use, but parsed only if path or bytes differ from the last time.
-_read = lru_cache(maxsize=256)(read_agent)
 
 
-class ProjectAgents(ReviewedFiles[Agent]):
-    """The agents in files, and those that a program adds."""
+class ProjectAgents(TrustedFiles[Agent]):
+    """The agents in files and in the maps `agents:` of team files, and those that a program adds."""
 
     kind = "agent"
 
-    def __init__(self, place: Place, files: SourceFiles, trust: ProjectTrust) -> None:
-        super().__init__(place.agents, files, trust, _read)
-        self._added: dict[str, Agent] = {}
+    def __init__(self, place: Place, teams: Sequence[Path], files: SourceFiles, trust: ProjectTrust) -> None:
+        super().__init__(place.agents, files, trust, read_agent)
+        self._teams = teams
 
     def _as_tool(self, one: Agent, document: Document) -> Tool:
         use = FileUse(one.tools, tuple(f"agent:{name}" for name in one.agents), one.provider)
         return as_trusted("agent", one.name, one.description, document, use)
 
-    def add(self, agent: Agent) -> None:
-        """Add an agent. Raises `ConflictError` if there is one of this name."""
-        if agent.name in self.all():
-            raise ConflictError(f"there is an agent named {agent.name!r} already")
-        self._added[agent.name] = agent
-
-    def all(self) -> dict[str, Agent]:
-        """Return every agent by name; those in files first."""
-        return {**super().all(), **self._added}
-
-    def _find(self, name: str) -> tuple[Agent, Document | None]:
-        return (self._added[name], None) if name in self._added else super()._find(name)
+    def _in_files(self) -> tuple[dict[str, tuple[Agent, Document]], list[Diagnostic]]:
+        return read_all(self._folder, self._teams, self._files)
 
     def listed(self) -> dict[str, Sequence[str]]:
         """Return the tools of each agent whose runs may begin."""
         found: dict[str, Sequence[str]] = {name: agent.tools for name, agent in self._added.items()}
         for name, (agent, document) in self._in_files()[0].items():
-            # An agent that waits for a review, or is not the pinned one, switches on no tool.
+            # An agent that waits for trust, or is not the pinned one, switches on no tool.
             with suppress(DeniedError):
                 self._trust.require(self._as_tool(agent, document))
                 found[name] = agent.tools
@@ -111,22 +98,3 @@ def agent_tools(
         builtins.switch_on_reader()
 
     return AgentTools(lambda: calls.known, here, prepare, switch_on, offered)
-
-
-class RunAdvance:
-    """Makes the steps of runs in this process, with the models that it can use."""
-
-    def __init__(self, runs: DurableRuns, models: Models, tools: AgentTools, worker: str) -> None:
-        self._agents = AgentSteps(runs.changes, models, tools, worker)
-        self._flows = WorkflowSteps(runs.changes, tools.prepare, worker)
-        self._models = models
-        self.has_loaded = models.are_loaded
-
-    @property
-    def providers(self) -> tuple[str, ...]:
-        """The providers of the runs that it can advance."""
-        return (*self._models.usable, WORKFLOW_PROVIDER)
-
-    async def __call__(self, claim: ClaimedRun) -> None:
-        """Make one step of a run, and record it."""
-        await (self._flows if claim.provider == WORKFLOW_PROVIDER else self._agents).advance(claim)

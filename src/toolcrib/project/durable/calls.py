@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current_trace
-from toolcrib.core.pipeline import Pipeline
+from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard.idempotency import require_key
 from toolcrib.project.durable.adopted import AdoptedCall
@@ -35,7 +35,7 @@ from toolcrib.spec import Call, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
 if TYPE_CHECKING:
-    from toolcrib.project.durable.agents import RunAdvance
+    from toolcrib.project.durable.advance import RunAdvance
     from toolcrib.runs.sessions import ClaimedRun, DurableRuns
 
 _log = logging.getLogger("toolcrib.runs")
@@ -47,13 +47,13 @@ class ProjectCalls:
     def __init__(
         self,
         runs: Callable[[], DurableRuns],
-        pipeline: Pipeline,
+        toolset: Toolset,
         bound: Callable[[str], Bound],
         invoke: Callable[[Context], Awaitable[Result]],
         offer: Callable[[], Offer],
         advance: Callable[[], RunAdvance],
     ) -> None:
-        self._runs, self._pipeline, self._advance = runs, pipeline, advance
+        self._runs, self._toolset, self._advance = runs, toolset, advance
         self._bound, self._invoke = bound, invoke
         self.offer = offer
         """Returns the tools whose calls this process runs, and why it does not run others."""
@@ -102,7 +102,7 @@ class ProjectCalls:
             except ToolcribError:
                 if (elsewhere := self.known.some((call.tool,)).get(call.tool)) is None:
                     raise
-        self._pipeline.admit(ctx, elsewhere)
+        self._toolset.pipeline.admit(ctx, elsewhere)
         if ctx.idempotency_key is not None:
             require_key(ctx.idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
@@ -147,14 +147,23 @@ class ProjectCalls:
 
     def wait_sync(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
         """Do the same as `wait`, for code without an event loop."""
-        return asyncio.run(self._wait_once(call_id, timeout_s))
 
-    async def _wait_once(self, call_id: str, timeout_s: float | None) -> DurableCall:
-        try:
-            return await self.wait(call_id, timeout_s)
-        finally:
-            # The event loop ends with this call. What is given back now need not wait for its lease to end.
-            await self.stop()
+        async def wait_once() -> DurableCall:
+            async with self.serving():
+                return await self.wait(call_id, timeout_s)
+
+        return asyncio.run(wait_once())
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
+        async with self._toolset:
+            self.serve()
+            try:
+                yield
+            finally:
+                # What is given back now need not wait for its lease to end.
+                await self.stop()
 
     @property
     def stored(self) -> DurableCalls:

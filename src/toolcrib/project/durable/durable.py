@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
+from toolcrib.spec.model_provider import program_models
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.project.durable.agents import ProjectAgents, RunAdvance
+    from toolcrib.project.durable.advance import RunAdvance
+    from toolcrib.project.durable.agents import ProjectAgents
     from toolcrib.project.durable.calls import ProjectCalls
     from toolcrib.project.durable.tasks import ProjectTasks
     from toolcrib.project.durable.workflows import ProjectWorkflows
+    from toolcrib.project.program import Program
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
+
+T = TypeVar("T")
 
 
 class DurableParts:
@@ -30,6 +35,7 @@ class DurableParts:
     _setup: Setup
     _steps: ProjectSteps
     catalog: ProjectCatalog
+    _program: Program | None
 
     @shared_property
     def calls(self) -> ProjectCalls:
@@ -43,12 +49,12 @@ class DurableParts:
             toolset,
             most,
             trust.why_not_here,
-            lambda: trust.ledger.revision,
+            lambda: (trust.ledger.revision, *program_models),
             # A run goes on with what this user has accepted, or elsewhere.
             lambda: self.advance.providers if trust.given else (),
         )
         calls = ProjectCalls(
-            lambda: store.runs, toolset.pipeline, catalog.bound, catalog.invoke, served, lambda: self.advance
+            lambda: store.runs, toolset, catalog.bound, catalog.invoke, served, lambda: self.advance
         )
         calls.on_beat.append(self.offer)
         return calls
@@ -56,7 +62,7 @@ class DurableParts:
     @shared_property
     def advance(self) -> RunAdvance:
         """Makes the steps of runs in this process."""
-        from toolcrib.project.durable.agents import RunAdvance
+        from toolcrib.project.durable.advance import RunAdvance
         from toolcrib.runs import worker_name
 
         return RunAdvance(self._steps.store.runs, *self._agent_parts, worker_name())
@@ -75,8 +81,14 @@ class DurableParts:
     def agents(self) -> ProjectAgents:
         """The agents of the project: those in files, and those that the program adds."""
         from toolcrib.project.durable.agents import ProjectAgents
+        from toolcrib.runs.agents import Agent
 
-        return ProjectAgents(self._setup.place, self.catalog.files, self._steps.trust)
+        place, config = self._setup.place, self._setup.config
+        teams = config.teams(place.root)
+        agents = ProjectAgents(place, teams, self.catalog.files, self._steps.trust)
+        for agent in self._named(Agent):
+            agents.add(agent)
+        return agents
 
     @shared_property
     def tasks(self) -> ProjectTasks:
@@ -92,10 +104,19 @@ class DurableParts:
     def workflows(self) -> ProjectWorkflows:
         """The workflows of the project. Their runs are in `runs`."""
         from toolcrib.project.durable.workflows import ProjectWorkflows
+        from toolcrib.runs.workflows import Workflow
 
         place, catalog, trust = self._setup.place, self.catalog, self._steps.trust
         tools = lambda: self._agent_parts[1]  # noqa: E731 - made for the first run only
-        return ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs, tools)
+        workflows = ProjectWorkflows(place, catalog.files, trust, catalog.toolset, lambda: self.runs, tools)
+        for workflow in self._named(Workflow):
+            workflows.add(workflow)
+        return workflows
+
+    def _named(self, kind: type[T]) -> Iterable[T]:
+        """Return each object of a kind that the project's Python file has, once."""
+        names = {} if self._program is None else self._program.names
+        return {id(one): one for one in names.values() if isinstance(one, kind)}.values()
 
     @shared_property
     def runs(self) -> AgentRuns:

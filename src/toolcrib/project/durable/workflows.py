@@ -8,8 +8,8 @@ from typing import Any
 
 from toolcrib.core.context import current_trace
 from toolcrib.core.toolset import Toolset
-from toolcrib.manifest import Diagnostic, Document, SourceFiles
-from toolcrib.project.durable.reviewed_files import ReviewedFiles
+from toolcrib.manifest import Diagnostic, Document, SourceFiles, dump
+from toolcrib.project.durable.trusted_files import TrustedFiles
 from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.trust.trust import ProjectTrust
@@ -21,8 +21,8 @@ from toolcrib.schema import ArgumentCheck
 from toolcrib.spec import Caller, Tool
 
 
-class ProjectWorkflows(ReviewedFiles[Workflow]):
-    """The workflows in files."""
+class ProjectWorkflows(TrustedFiles[Workflow]):
+    """The workflows in files, and those that a program adds."""
 
     kind = "workflow"
 
@@ -42,6 +42,10 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         others = (f"{kind}:{name}" for kind in ("agent", "workflow") for name in one.callees(kind))
         use = FileUse(tuple(one.callees("tool")), tuple(others))
         return as_trusted("workflow", one.name, one.description, document, use)
+
+    def add(self, one: Workflow) -> None:
+        """Add a workflow. Raises `ManifestError` with every misfit, and `ConflictError` for its name."""
+        super().add(read_workflow(f"{one.name}.yml", dump(one.document).encode())[0])
 
     def findings(self, agents: Collection[str]) -> list[Diagnostic]:
         """Return what is wrong with the files; `agents` are the names of those that there are."""
@@ -65,7 +69,7 @@ class ProjectWorkflows(ReviewedFiles[Workflow]):
         """
         workflow = self.get(name)
         given = ArgumentCheck(workflow.inputs).check(inputs or {})
-        # Stored with the run, which continues with the files as they were reviewed when it began.
+        # Stored with the run, which continues with the files as they were trusted when it began.
         parts = WorkflowSet.gather(workflow, self.get, self._agent, self._callable().require)
         new = RunDraft(
             f"workflow:{name}",

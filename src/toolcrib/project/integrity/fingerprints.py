@@ -8,12 +8,13 @@ model their results are sent.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from toolcrib.errors import ToolcribError
 from toolcrib.guard import Digests, ToolDigest
 from toolcrib.manifest import Document
+from toolcrib.manifest.kinds import is_function, is_served
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import ExecConfig, Source, Tool
 from toolcrib.spec.record import record
@@ -41,9 +42,7 @@ class FileUse(ExecConfig):
                 tool = find(name)
             except ToolcribError:  # It may be one of another program, or be there later.
                 tool = None
-            if tool is None or (
-                tool.source is None and (tool.kind == "mcp" or not tool.annotations.read_only)
-            ):
+            if tool is None or is_served(tool) or (is_function(tool) and not tool.annotations.read_only):
                 yield f"call {name}, which may do anything"
             elif found := reasons(tool):
                 yield f"call {name}: {', '.join(found)}"
@@ -60,8 +59,10 @@ class Fingerprints:
     """The digests of the tools of one project. `parts` returns the tools that a composite tool calls."""
 
     def __init__(self, root: Path, parts: Callable[[Tool], Sequence[Tool]]) -> None:
-        self._digests = Digests(root)
+        self._digests = Digests(root, lambda: self.written())  # noqa: PLW0108 - set below
         self.parts = parts
+        self.written: Callable[[], Iterable[str]] = tuple
+        """Returns the paths that tools of the project may write, as the manifests say them."""
 
     def of(self, tool: Tool, paths: Paths | None = None) -> ToolDigest:
         """Return the digest of a tool by parts: manifest, files beside it, programs, steps.

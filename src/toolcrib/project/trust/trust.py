@@ -10,11 +10,15 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
 from toolcrib.guard import POLICY, SETTINGS, Ledger, ToolDigest, Trusted, TrustedTexts
+from toolcrib.manifest.kinds import is_function, is_served
+from toolcrib.manifest.touches import may_touch
 from toolcrib.project.config.settings import Config
 from toolcrib.project.integrity.fingerprints import FileUse, Fingerprints
 from toolcrib.project.integrity.pins import Pins
@@ -25,7 +29,6 @@ from toolcrib.project.trust.sheets import Status, TrustSheet
 from toolcrib.sandbox.files.paths import Paths
 from toolcrib.spec import Tool
 from toolcrib.spec.calls.caller import OWN_CALLERS
-from toolcrib.spec.tools.tool import may_touch
 from toolcrib.state import user_name
 
 TRUST = "trust"
@@ -57,8 +60,8 @@ class ServerTools(Protocol):
 class ProjectTrust:
     """What of one project is trusted. Agents and workflows are trusted as tools are (`as_trusted`).
 
-    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. `whole`: the program that
-    opened the project accepts everything in it; a tool that an agent made needs approval all the same.
+    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. Where the project is
+    accepted as a `whole`, a tool that an agent made needs approval all the same.
     """
 
     def __init__(
@@ -68,12 +71,10 @@ class ProjectTrust:
         find: Callable[[str], Tool],
         pins: Pins,
         mask: Callable[[str], str],
-        *,
-        whole: bool,
     ) -> None:
         self.ledger: Ledger = setup.ledger
-        self.whole = whole
-        """True: the program that opened the project accepts everything in it."""
+        self.whole = setup.whole
+        """As in `Setup`."""
         self._texts = TrustedTexts(setup.vault, setup.ledger, setup.files)
         self._reasons = Reasons(setup.place.root, setup.ledger, find)
         self.reasons = self._reasons.of
@@ -81,6 +82,7 @@ class ProjectTrust:
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
+        self._home = setup.place.home
         self._accepted = False
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
@@ -89,8 +91,8 @@ class ProjectTrust:
         self._edited: Callable[[TrustSheet], None] | None = None
         self._waited: dict[str, str] = {}
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
-        self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
-        """Answers the calls that wait for trust in these."""
+        self.settle: Callable[[Sequence[Trusted], str, str, Sequence[str]], None] = lambda *_: None
+        """Answers the calls that wait for trust in these; ends what trust gave in revoked subjects."""
 
     # -- the project ---------------------------------------------------------------------------------
 
@@ -106,7 +108,7 @@ class ProjectTrust:
         """
         tool = ctx.bound.tool
         # Functions of the program itself are not of the project.
-        if self._accepted or (tool.source is None and tool.kind != "mcp"):
+        if self._accepted or is_function(tool):
             return
         if not self.given:
             raise self.refusal(own=ctx.identity is None and ctx.caller in OWN_CALLERS)
@@ -238,7 +240,7 @@ class ProjectTrust:
         A tool that needs no trust is itself.
         """
         if tool.source is None:
-            new = tool.kind == "mcp" and self.servers is not None and self.servers.is_new(tool.name)
+            new = is_served(tool) and self.servers is not None and self.servers.is_new(tool.name)
             return None if new else tool
         if not self.given:
             return None
@@ -259,24 +261,31 @@ class ProjectTrust:
             output=replace(tool.output, schema=listed["output_schema"]),
         )
 
-    def settled(self, name: str, sha256: str, reads: list[str] | None) -> bool:
-        """Return True if a tool of the project is offered as it is, without a look at the whole of it.
+    def settled(self, manifests: Iterable[tuple[str, str, Sequence[str] | None]]) -> set[str]:
+        """Return the names of the tools of the project that are offered as they are, of many at once.
 
-        It has a manifest with this digest; `reads` is what it reads, where that is all that it may.
+        With each name comes the digest of its manifest, and what the tool reads, where it may do no more.
         """
         if not self.given:
-            return False
-        known = self.ledger.known().get((f"tool:{name}", "project"))
-        if known is not None:
-            return known == sha256
-        is_quiet = reads is not None and not self._reasons.of_paths(tuple(reads))
-        return is_quiet and name not in self.ledger.makers()
+            return set()
+        known, makers, found = self.ledger.known(), self.ledger.makers(), set()
+        # Most tools read the same paths, and a look at one costs more than all else here.
+        is_quiet = cache(lambda reads: not self._reasons.of_paths(reads))
+        for name, sha256, reads in manifests:
+            trusted = known.get((f"tool:{name}", "project"))
+            if trusted is None:
+                is_offered = reads is not None and name not in makers and is_quiet(tuple(reads))
+            else:
+                is_offered = trusted == sha256
+            if is_offered:
+                found.add(name)
+        return found
 
     # -- what waits ----------------------------------------------------------------------------------
 
     def sheet(self, tool: Tool, paths: Paths | None = None) -> TrustSheet:
         """Return a tool, agent or workflow as it is shown; `paths` keeps looks at paths for many of them."""
-        if tool.kind == "mcp" and self.servers is not None:
+        if is_served(tool) and self.servers is not None:
             return self.servers.sheet(tool)
         is_file = isinstance(tool.config, FileUse)
         digest, last = self._fingerprint(tool, paths), self.last(tool)
@@ -343,10 +352,11 @@ class ProjectTrust:
 
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
-        own = [one for one in sheets if one.tool.kind != "mcp"]
-        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
+        own = [one for one in sheets if not is_served(one.tool)]
+        accepted = settings_rows(self._config, self._home) if settings else ()
+        rows = [*accepted, *(one.row for one in own), *more]
         if self.servers is not None:
-            rows += self.servers.rows(one.tool.name for one in sheets if one.tool.kind == "mcp")
+            rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
             return
         subjects = [row.subject for row in rows]
@@ -357,7 +367,7 @@ class ProjectTrust:
         stored = self.ledger.accept(rows, by, channel, texts)
         if self.servers is not None:
             self.servers.reread()
-        self.settle(stored, by, channel)
+        self.settle(stored, by, channel, ())
 
     def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
         """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
@@ -398,9 +408,12 @@ class ProjectTrust:
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
         if not subjects:
             self._accepted = False
-            return self.ledger.revoke()
-        ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
-        return ended + sum(self.ledger.revoke(f"server:{name}") for name in servers)
+            ended = self.ledger.revoke()
+        else:
+            ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+            ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
+        self.settle((), by, channel, subjects or ["all"])
+        return ended
 
     def forget(
         self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None
@@ -412,11 +425,11 @@ class ProjectTrust:
         return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 
-def settings_rows(config: Config) -> list[Trusted]:
-    """Return the rows that accept a project's settings and its policy as they are."""
+def settings_rows(config: Config, home: Path | None = None) -> list[Trusted]:
+    """Return the rows that accept a project's settings and its policy as they are, in this home folder."""
     policy = config.policy_document
     digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
     return [
-        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started)}),
+        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started), "home": str(home)}),
         Trusted(POLICY, digest, shown={"policy": policy}),
     ]

@@ -17,7 +17,7 @@ from typing import Any
 
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.project.project import Project
-from toolcrib.runs.children import MAX_LINE
+from toolcrib.runs.processes.children import MAX_LINE
 from toolcrib.sandbox.kernel.libc import PR_SET_PDEATHSIG, prctl
 from toolcrib.state import name_database
 
@@ -82,9 +82,10 @@ async def _serve(sock: socket.socket, serve: Serve) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (settings["memory_bytes"], resource.RLIM_INFINITY))
     name_database(settings["database"])
     data = settings["data"]
-    async with Project.open(settings["root"], data=None if data is None else Path(data)) as project:
-        if settings["app"]:
-            _set_up(settings["app"], project)
+    project = Project.open(settings["root"], data=None if data is None else Path(data))
+    if settings["app"]:
+        _set_up(settings["app"], project)
+    async with project:  # Only now, so that the tools of the program are opened too.
         project.tools()  # Those of bundles are loaded by this.
         await serve(project, supervisor)
 

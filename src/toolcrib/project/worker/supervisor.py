@@ -15,8 +15,8 @@ from typing import Any
 
 from toolcrib.project.project import Project
 from toolcrib.runs import Offer, worker_name
-from toolcrib.runs.executors import Executors
-from toolcrib.runs.stepper import Stepper
+from toolcrib.runs.processes.executors import Executors
+from toolcrib.runs.processes.stepper import Stepper
 from toolcrib.state import named_database
 
 # -P: otherwise Python searches the working folder first, and runs modules that a project put there.
@@ -43,7 +43,7 @@ async def serve_worker(
     """
     if app is None and not project.trust.given:
         raise project.trust.refusal(own=True)
-    folders = {"root": os.fspath(project.root), "data": os.fspath(project.vault.data)}
+    folders = {"root": project.place.target, "data": os.fspath(project.vault.data)}
     settings = {**folders, "app": app, "database": named_database(), "memory_bytes": None}
     stepper = Stepper((*_CHILD, "toolcrib.project.worker.steps"), settings)
     limited = {**settings, "memory_bytes": memory_bytes}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from toolcrib.core.context import current_trace
-from toolcrib.errors import Cancelled, ConflictError, InvalidError, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import Cancelled, ConflictError, InvalidInput, NotFoundError, ToolcribError, UsageError
 from toolcrib.runs import live_workers
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
@@ -89,8 +90,8 @@ class RunServer(Protocol):
     def serve(self) -> None:
         """Serve in the running event loop from now on, until `stop`."""
 
-    async def stop(self) -> None:
-        """Stop serving; what runs is given back."""
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
 
 
 class AgentRuns:
@@ -192,10 +193,8 @@ class AgentRuns:
         """Do the same as `run`, for code without an event loop."""
 
         async def run_once() -> Run:
-            try:
+            async with self._serving.serving():
                 return await self.run(session, agent, prompt, variables, **options)
-            finally:
-                await self._serving.stop()
 
         try:
             asyncio.get_running_loop()
@@ -287,13 +286,13 @@ class AgentRuns:
         """Begin a run in a new session that continues after an iteration of this one; return its id.
 
         It is a run of this caller, whoever made the other one. Its agent is as in `retry`. Raises
-        `InvalidError` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
+        `InvalidInput` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
         """
         run = self.find(id)
         # Only runs of workflows have a prefix: `workflow:NAME`.
         kind, _, name = run.agent.rpartition(":")
         if kind:
-            raise InvalidError(
+            raise InvalidInput(
                 "a run of a workflow cannot be forked", hint=f"Run it again: toolcrib workflows run {name}"
             )
         known = None if identity is None else json.dumps(identity.as_dict())

@@ -17,6 +17,7 @@ from typing import Any
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import statements
+from toolcrib.state.private import make_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
 _WAIT_S = 15.0
@@ -354,7 +355,7 @@ def _require_plain(path: Path) -> None:
     (sqlite.org/howtocorrupt, 2.2).
     """
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
         except FileExistsError:

@@ -386,7 +386,7 @@ def test_trust_and_approval_show_the_code_of_the_steps(crib: Crib) -> None:
             crib.write(".toolcrib/tools/clean/run.sh", "# a comment\n" * 400 + "rm -rf build\n")
             assert crib.call("all", {}, wait="pending").status == "pending"
         asked, facts = asyncio.run(asked_elsewhere(crib))
-        assert "| rm -rf build" in facts["review"][-1]
+        assert "| rm -rf build" in facts["untrusted"][-1]
         assert (asked is None) is long  # What does not fit is for the terminal: nothing is cut off.
         assert long or "    1 | rm -rf build" in str(asked)
     crib.trust_tools("clean", "all")

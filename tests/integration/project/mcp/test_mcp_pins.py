@@ -74,6 +74,20 @@ async def test_the_trust_of_another_process_counts_in_an_open_project(crib: Crib
         assert (await project.call("raw__find")).unwrap() == "hello"
 
 
+async def test_calls_that_wait_go_on_once_their_tool_is_trusted(crib: Crib) -> None:
+    """The question of another tool of the server stays, as that one still waits."""
+    offers(crib, tool(), tool("other"))
+    async with crib.open() as project:
+        await there(project)
+        for name in ("raw__find", "raw__other"):
+            failed(await project.call(name), "approval_required")
+        trusts(project, "raw__find")
+        states = {sheet.approval.tool: sheet.approval.status for sheet in project.approval_service.list()}
+        assert states == {"raw__find": "approved", "raw__other": "pending"}
+        assert (await project.call("raw__find")).unwrap() == "hello"
+        failed(await project.call("raw__other"), "approval_required")
+
+
 async def test_a_server_on_the_machines_own_network_asks_for_each_call(crib: Crib) -> None:
     offers(crib, tool())
     settings = json.loads((crib.home / "config.yml").read_text())
@@ -95,7 +109,7 @@ async def test_a_server_on_the_machines_own_network_asks_for_each_call(crib: Cri
         assert "has changed" in failed(await project.call("raw__find"), "approval_required")
         trusts(project)
         assert "network: host" in failed(await project.call("raw__find"), "approval_required")
-    assert [line.event for line in crib.audit()].count("TOOL_APPROVED") == 2
+    assert [line.event for line in crib.audit()].count("TOOL_APPROVED") == 3
 
 
 async def test_a_change_asks_with_what_changed_and_shows_the_old_words(crib: Crib) -> None:

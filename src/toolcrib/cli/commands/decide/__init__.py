@@ -1,1 +1,1 @@
-"""Commands for decisions: trust, review, approvals, policy, lock."""
+"""Commands for decisions: trust, approvals, policy."""

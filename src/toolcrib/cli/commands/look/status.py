@@ -21,7 +21,7 @@ def command(root: str | None, as_json: bool) -> int:
 
     The exit code is 1 if there are such calls.
     """
-    project = open_project(root)
+    project = open_project(root, load=False)
     status = {**project.calls.status(), "trust": waiting_in(project)}
     alarms = status["unserved"]
     if as_json:
@@ -47,7 +47,8 @@ def command(root: str | None, as_json: bool) -> int:
             f"queue: {one['ready']:,} of {one_line(one['tool'])}, the oldest for {one['waits_s']:g} s"
         )
     if waiting := status["trust"]:
-        print_note(f"{len(waiting)} wait for trust: {cut_names(waiting)}. To see them: toolcrib trust")
+        how = project.place.trust
+        print_note(f"{len(waiting)} wait for trust: {cut_names(waiting)}. To see them: {how}")
     for tool in alarms:
         print_note(f"alarm: no worker has {one_line(tool)}; its calls wait until one is started")
     return 1 if alarms else 0

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.options import root_option
+from toolcrib.cli.options import FileCommand, root_option
 from toolcrib.cli.output import count, cut_names, one_line, print_note, print_warnings
 
 _MB = 1_048_576
 
 
-@click.command("worker")
+@click.command("worker", cls=FileCommand)
 @root_option
 @click.option("--app", metavar="MODULE:FUNCTION", help="Registers a program's tools: FUNCTION(project).")
 @click.option(
@@ -43,7 +43,7 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.runs import Offer, reasons_of
 
-    project = accepted_project(root, ask=True)
+    project = accepted_project(root, ask=True, load=False)
     print_warnings(project)
     memory = None if memory_mb is None else memory_mb * _MB
 
