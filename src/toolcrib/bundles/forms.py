@@ -17,7 +17,7 @@ from toolcrib.bundles.records import (
     check_tool_body,
     check_version,
 )
-from toolcrib.errors import ConflictError, InvalidError, ManifestError, MissingField, Violation
+from toolcrib.errors import ConflictError, InvalidInput, ManifestError, MissingField, Violation
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Entry
@@ -52,7 +52,7 @@ def read_record(
 ) -> PutTool:
     """Read FlexiGPT's record of a tool. `slug` and `version` are those that the caller names, if any.
 
-    The fields that the store sets are left out. Raises InvalidError with each of bundleID, slug and version
+    The fields that the store sets are left out. Raises InvalidInput with each of bundleID, slug and version
     that is another one, InvalidSlug, MissingField, ManifestError if it is not JSON or lint finds an error.
     """
     value = _object(data)
@@ -63,7 +63,7 @@ def read_record(
         if right is not None and value.get(key, right) != right
     ]
     if wrong:
-        raise InvalidError(
+        raise InvalidInput(
             f"{wrong[0].path} {wrong[0].message}", hint="Leave it out, or write the same.", violations=wrong
         )
     found_slug, found_version = (value.get(key, asked[key]) for key in _NAMED[1:])
@@ -107,7 +107,7 @@ def _object(data: bytes) -> dict[str, Any]:
     value = load_json(data, "tool.json").data
     if not isinstance(value, dict):
         hint = "A native manifest ends in .yml or .yaml, or needs --manifest; over HTTP application/yaml."
-        raise InvalidError("the tool is not a JSON object", hint=hint)
+        raise InvalidInput("the tool is not a JSON object", hint=hint)
     return value
 
 
@@ -116,7 +116,7 @@ def _pair(slug: Any, version: Any) -> tuple[str, str]:
         if text is None:
             raise MissingField(f"a tool needs a {name}", hint=f"Name it in the record, or give --{name}.")
         if not isinstance(text, str):
-            raise InvalidError(
+            raise InvalidInput(
                 f"$.{name} is not a text", violations=[Violation(f"$.{name}", "is not a text")]
             )
     check_slug(slug)
@@ -134,13 +134,13 @@ def _body(value: dict[str, Any]) -> ToolBody:
         # msgspec names the place at the end of its message only.
         message, _, path = str(error).partition(" - at `")
         violation = Violation(path.rstrip("`") or "$", message)
-        raise InvalidError(f"{violation.path} {message}", violations=[violation]) from None
+        raise InvalidInput(f"{violation.path} {message}", violations=[violation]) from None
 
 
 def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: str | None = None) -> PutTool:
     """Read a native manifest, whose text is kept byte for byte. `slug` and `version`: see `read_record`.
 
-    The slug is made of the name. Raises ManifestError if lint finds an error, InvalidError, InvalidSlug.
+    The slug is made of the name. Raises ManifestError if lint finds an error, InvalidInput, InvalidSlug.
     """
     from toolcrib.manifest import check_tool, failure, load, parse_tool
 
@@ -150,7 +150,7 @@ def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: st
     pair = {"slug": (slug_of(tool.name), slug), "version": (str(tool.version), version)}
     for name, (own, asked) in pair.items():
         if asked not in (None, own):
-            raise InvalidError(f"the manifest has the {name} {own!r}, not {asked!r}")
+            raise InvalidInput(f"the manifest has the {name} {own!r}, not {asked!r}")
     own_slug, own_version = _pair(*(own for own, _ in pair.values()))
     schema = tool.output.schema
     body = ToolBody(

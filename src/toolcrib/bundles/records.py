@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from toolcrib.errors import BundleFull, InvalidError, InvalidId, InvalidSlug, MissingField
+from toolcrib.errors import BundleFull, InvalidId, InvalidInput, InvalidSlug, MissingField
 
 SCHEMA_VERSION = "2026-11-01"
 """The form of the records. A file of an earlier one is migrated when it is read."""
@@ -206,16 +206,16 @@ def check_bundle_body(body: BundleBody) -> None:
 
 
 def check_tool_body(body: ToolBody) -> None:
-    """Raise MissingField or InvalidError for values that the types allow and the rules do not."""
+    """Raise MissingField or InvalidInput for values that the types allow and the rules do not."""
     if not body.display_name and not body.description and body.type != "native":
         raise MissingField("a tool needs a displayName or a description")
     if wrong := [tag for tag in body.tags if not _TAG.fullmatch(tag)]:
-        raise InvalidError(
+        raise InvalidInput(
             f"the tag {wrong[0]!r} is not allowed",
             hint="A tag is a letter or `_`, then up to 63 letters, digits, `_` and `-`.",
         )
     if len(set(body.tags)) < len(body.tags):
-        raise InvalidError("a tag is given twice")
+        raise InvalidInput("a tag is given twice")
 
 
 def file_of(slug: str, version: str) -> str:

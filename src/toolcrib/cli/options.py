@@ -90,7 +90,7 @@ class FileCommand(click.Command):
                 raise _no_program(words[0])
             return args
         file = words[0]
-        if given.get("root") or (ctx.parent is not None and ctx.parent.params.get("root")):
+        if given.get("root") or ctx.find_root().params.get("root"):
             raise UsageError(f"--root and {file} name two projects", hint="Leave one of them out.")
         if len(words) == 1 and any(one.required for one in own[self.after :]):
             raise UsageError(f"name a tool of {file} too", hint=f"To see them: toolcrib list {file}")

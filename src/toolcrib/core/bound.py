@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from inspect import Parameter, signature
 from types import UnionType
@@ -48,6 +48,7 @@ def plan_of(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
 DEFAULT_TIMEOUT_MS = 300_000
 """Limit of one attempt unless something says otherwise."""
 _JSON, _NO_APPROVAL, _NO_HINTS, _NO_FORMS = Output(), ApprovalRule(), Annotations(), McpForms()
+_NO_LIMITS = Limits()
 
 
 class Bound:
@@ -64,6 +65,8 @@ class Bound:
     """Time for which an attempt may report nothing; None for any time."""
     text_limit: int | None = None
     """Bytes of the text that a model sees of an output; None for the usual limit."""
+    limits: Limits
+    """All limits that the tool states itself."""
     retry: Retry
     retries_timeouts: bool
     """True if an attempt that timed out is repeated as well."""
@@ -77,9 +80,10 @@ class Bound:
         self.retries_timeouts = retry is not None
         self.approval_reason = (approval.reason or "no reason is given") if approval.required else None
 
-    def _limit(self, timeout_ms: int, source: str, *own: int | None) -> None:
+    def _limit(self, limits: Limits, timeout_ms: int, source: str, *own: int | None) -> None:
+        self.limits, self.idle_ms, self.text_limit = limits, limits.idle_ms, limits.output_bytes
         self.timeout_ms, self.timeout_source = timeout_ms, source
-        for limit in own:
+        for limit in (limits.timeout_ms, *own):
             if limit is not None and limit < self.timeout_ms:
                 self.timeout_ms, self.timeout_source = limit, "the tool's limit"
 
@@ -140,10 +144,8 @@ class BoundTool(Bound):
         self.name = tool.name
         self._tool = tool
         self._make_executor = make_executor
-        self.text_limit, self.idle_ms = tool.limits.output_bytes, tool.limits.idle_ms
         self._set_rules(tool.approval, tool.retry, retry or Retry())
-        own = (tool.limits.timeout_ms, getattr(tool.config, "timeout_ms", None))
-        self._limit(timeout_ms, timeout_source, *own)
+        self._limit(tool.limits, timeout_ms, timeout_source, getattr(tool.config, "timeout_ms", None))
 
     @cached_property
     def tool(self) -> Tool:
@@ -170,8 +172,7 @@ class FunctionTool(Bound):
         self._options = options
         self._approval = _NO_APPROVAL if options.approval is None else ApprovalRule(True, options.approval)
         self._set_rules(self._approval, options.retry, retry)
-        self._limit(timeout_ms, "the toolset's limit", options.timeout_ms)
-        self.idle_ms = options.idle_ms
+        self._limit(options.limits, timeout_ms, "the toolset's limit")
 
     def again(self, make: Callable[[str, FunctionShape, Options], FunctionTool]) -> FunctionTool:
         """Return what `make` makes of the same function."""
@@ -179,7 +180,7 @@ class FunctionTool(Bound):
 
     @cached_property
     def tool(self) -> Tool:
-        options, function = self._options, self._shape.function
+        options, function = self._options, self._shape.origin
         schema = options.output_schema or self._shape.output_schema()
         return Tool(
             name=self.name,
@@ -193,12 +194,18 @@ class FunctionTool(Bound):
             output=_JSON if schema is None else Output("json", schema, options.on_violation),
             approval=self._approval,
             retry=options.retry,
-            limits=Limits(options.timeout_ms, options.idle_ms),
+            limits=options.limits,
             annotations=options.annotations,
             mcp=options.mcp,
             tags=tuple(options.tags),
             version=options.version,
         )
+
+    @cached_property
+    def arguments(self) -> ArgumentCheck:
+        schema = self.tool.input_schema
+        settled = self._shape.settled() if self._options.input_schema is None else None
+        return ArgumentCheck(schema, lenient=self.lenient, settled=settled)
 
     @cached_property
     def executor(self) -> Executor:
@@ -219,6 +226,7 @@ class ToolOptions(TypedDict, total=False):
     idempotent: bool | None
     timeout_ms: int | None
     idle_ms: int | None
+    limits: Limits | None
     approval: str | None
     annotations: Annotations | None
     mcp: McpForms | None
@@ -239,6 +247,7 @@ class Options:
     idempotent: bool | None = None
     timeout_ms: int | None = None
     idle_ms: int | None = None
+    limits: Limits = _NO_LIMITS
     approval: str | None = None
     annotations: Annotations = _NO_HINTS
     mcp: McpForms = _NO_FORMS
@@ -265,10 +274,17 @@ class Options:
         return cls(**present)
 
     def __post_init__(self) -> None:
+        short = {"timeout_ms": self.timeout_ms, "idle_ms": self.idle_ms}
+        self.limits = replace(self.limits, **{name: one for name, one in short.items() if one is not None})
         limit: Any  # Who writes no types gives texts too.
-        for name, limit in (("timeout_ms", self.timeout_ms), ("idle_ms", self.idle_ms)):
+        for name, limit in asdict(self.limits).items():
             if limit is not None and (not isinstance(limit, int) or limit <= 0):
                 raise DefinitionError(f"{name} must be a whole number of at least 1, not {limit!r}")
+            if limit is not None and name in _CONFINED:
+                raise DefinitionError(
+                    f"limits.{name} does not hold for a function, which is not confined",
+                    hint="Make it a tool of kind python, which runs confined.",
+                )
         if _RESOURCE.fullmatch(self.mcp.resource or "x:y") is None:
             raise DefinitionError(
                 f"mcp.resource is {self.mcp.resource!r}, which is not a URI",
@@ -306,9 +322,12 @@ _FORMS: dict[str, type | UnionType] = {
     "retry": Retry,
     "idempotent": bool,
     "annotations": Annotations,
+    "limits": Limits,
     "mcp": McpForms,
     "tags": Iterable,
     "version": int | str,
 }
 """Types of options: who writes no types learns of a wrong one here, not when the tool is first listed."""
+_CONFINED = ("memory_bytes", "processes", "cpu_ms", "file_bytes", "open_files")
+"""Limits that only the sandbox enforces."""
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:([^ {}]|\{\w+\})+")

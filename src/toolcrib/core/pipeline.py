@@ -19,7 +19,7 @@ from toolcrib.core.controls import Controls, Proceed, plain_controls
 from toolcrib.core.decision import Fail, RetryAfter, failure_of
 from toolcrib.core.events import EventBus
 from toolcrib.core.failures import shorten, to_error
-from toolcrib.core.results import check_output, content_blocks, mask_result, normalise
+from toolcrib.core.results import check_output, content_blocks, mask_result, normalise, warn_of_created
 from toolcrib.errors import Cancelled, DeniedError, ToolcribError, ToolNotFound
 from toolcrib.manifest import hide_lines
 from toolcrib.middleware import Handler, Middleware
@@ -228,6 +228,8 @@ class Pipeline:
     def _record(self, ctx: Context, result: Result) -> Result:
         """Return the result with secrets masked, once it is recorded; else the reason why it cannot be."""
         controls = self._controls
+        if ctx.created:
+            warn_of_created(result, ctx.created)
         # The error may quote lines of the user's files, which do not go to an agent or over the network.
         if result.error is not None and not ctx.is_own:
             hide_lines(result.error)
@@ -244,7 +246,9 @@ class Pipeline:
             controls.record(ctx, result)
         except ToolcribError as error:
             # The tool may have run, but a call without a record is not a success: the caller gets no value.
-            return ctx.failed(error)
+            result = ctx.failed(error)
+        if controls.hide is not None and result.error is not None:
+            controls.hide(result.error, ctx.identity)
         return result
 
     def unknown(self, name: str, ctx: Context | None = None) -> ToolcribError:

@@ -83,16 +83,18 @@ class Toolset:
     def govern(
         self,
         controls: Controls,
+        middleware: Iterable[Middleware],
         *,
         safe_retry: Retry,
         timeout_ms: int,
         missing: Callable[[str], ToolcribError | None],
         lenient: bool,
     ) -> None:
-        """Put all calls from now on under the controls of a project, without the middleware there was.
+        """Put all calls from now on under a project: its controls, and its middleware, outermost.
 
         Its time limit counts where it is lower, its `safe_retry` where this toolset has no rule of its own.
         """
+        own = self.middleware
         self._safe_retry = check_retry(self._own_retry or safe_retry)
         self._timeout_ms, self._lenient = min(self._timeout_ms, timeout_ms), self._lenient or lenient
         for name, bound in self._bound.items():
@@ -102,6 +104,8 @@ class Toolset:
             self._bound[name] = again
         self.pipeline = self.pipeline.under(controls, self._safe_retry, missing)
         self.invoke = self.pipeline.invoke
+        for one in (*middleware, *own):
+            self.use(one)
 
     # -- defining ------------------------------------------------------------------------------
 
@@ -135,9 +139,10 @@ class Toolset:
         `description`, `input_schema` and `execute`. Options: `description`,
         `input_schema` (instead of the derived one), `output_schema` (likewise), `isolation` (`thread`,
         `inline`, `async`, `process`), `retry` (a `Retry`), `idempotent` (true if it may be run again after a
-        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `approval` (the reason
-        why a person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not
-        match its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
+        failure), `timeout_ms` (one attempt), `idle_ms` (one attempt without a report), `limits` (`Limits`:
+        both of these, the rate of calls, and the size of the text for a model), `approval` (the reason why a
+        person must approve each call), `on_violation` (`warn` or `fail`, for an output that does not match
+        its schema), `annotations`, `mcp` (`McpForms`: also a prompt or a resource), `tags`, `version`,
         `replace` (take the place of a tool of this name). Raises `DefinitionError` when the function cannot
         be described, `ConflictError` when the name is taken.
 

@@ -13,7 +13,7 @@ from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
@@ -75,29 +75,22 @@ class Project(DurableParts):
         self.config = config = setup.config
         self.vault, self.audit, self.secrets = setup.vault, setup.audit, setup.secrets
         store = DecisionStore(place, self.vault, config, database)
-        # A file needs no trust: whoever opens it runs its code.
-        whole = accept == "all" or place.file is not None
-        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get, whole=whole)
+        self._steps = steps = ProjectSteps(setup, store, self.parts_of, self.get)
         self.fingerprint, self.trust, self.pins = steps.fingerprints.of, steps.trust, steps.pins
         """Returns the digest of a tool; what is trusted; the versions of tools in `toolcrib.lock`."""
-        self.redact, self.hides = steps.secrets.mask, steps.access.hides
-        """Masks every known secret in a JSON value; returns True if a caller may not see every tool."""
-        self.outputs = steps.outputs
-        """The long outputs of calls, kept as artifacts."""
-        self._names = {} if program is None else program.names
-        self._is_loaded = program is not None or place.file is None
+        self.redact, self.hides, self.outputs = steps.secrets.mask, steps.access.hides, steps.outputs
+        """Masks secrets in a JSON value; returns True if a caller may not see every tool; keeps artifacts."""
+        self.folders, self._program = steps.folders, program
         self.toolset = Toolset(timeout_ms=config.timeout_ms) if program is None else program.toolset
         """Every tool. Functions registered here get the project's guard and audit too."""
-        named, own = named_middleware(setup), self.toolset.middleware
         self.toolset.govern(
             steps.controls,
+            named_middleware(setup),
             safe_retry=config.retry,
             timeout_ms=config.timeout_ms,
             missing=lambda name: self.catalog.why_missing(name),  # noqa: PLW0108 - made below
             lenient=config.lenient,
         )
-        for middleware in (*named, *own):
-            self.toolset.use(middleware)
         self.on_change = self.toolset.on_change
         """Calls a listener after each change of the list, and returns a function that ends this."""
         self.functions = Toolset()
@@ -289,22 +282,34 @@ class Project(DurableParts):
     @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
-        approvals, complete = self._steps.store.approvals, self._is_loaded
+        approvals, complete = self._steps.store.approvals, self._program is not None or not self.place.file
         return ApprovalService(
             approvals, self.get, self.trust, self.audit, self.redact, self.config, complete=complete
         )
+
+    @property
+    def recorded(self) -> RecordedCalls:
+        """The results of what was asked for with an idempotency key."""
+        return self._steps.store.recorded
+
+    def check(self) -> None:
+        """Raise StateUnavailable or AuditUnavailable if no call could run here now."""
+        self.audit.ensure()
+        if self.has_state:
+            with self._steps.store.state.read() as tx:
+                tx.one("SELECT 1")
 
     @property
     def has_state(self) -> bool:
         """True if calls may wait here, or were recorded with a key."""
         return self._steps.store.exists
 
-    def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    def _settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Sequence[str]) -> None:
         # Without a database nothing waits, and to look must not make one. Trust counts also where the
         # database cannot be reached now: the calls that wait there are looked at again when they are shown.
         if self.has_state:
             with suppress(StateUnavailable):
-                self.approval_service.settle(rows, by, channel)
+                self.approval_service.settle(rows, by, channel, revoked)
 
     @property
     def elicitation(self) -> Elicitation | None:

@@ -7,6 +7,7 @@ import os
 import shlex
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,8 +166,19 @@ def _at(folder: Path) -> Place | None:
         return None
     if len(homes) > 1:
         # A tool that may write in a project could otherwise turn it into the other kind, with its own rules.
+        homes = [home for home in homes if os.path.realpath(home) == _accepted_home(folder)]
+    if not homes:
         raise ConflictError(f"{folder} has both .toolcrib/ and .glee/", hint="Merge them, and remove one.")
     return Place(folder, require_inside(folder, homes[0]))
+
+
+def _accepted_home(root: Path) -> str | None:
+    """Return the home folder that this user has accepted with the project; None if they have not."""
+    from toolcrib.guard import SETTINGS, Ledger
+
+    with closing(Ledger(Vault(root))) as ledger:
+        row = ledger.last(SETTINGS)
+    return None if row is None else row.shown.get("home")
 
 
 def _is_folder(path: Path) -> bool:

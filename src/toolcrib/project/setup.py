@@ -49,6 +49,9 @@ class Setup:
     """The rule about what the settings start."""
     snapshots: Snapshots
     """Copies of the code that was approved."""
+    whole: bool
+    """True: what the project holds is accepted, by the program that opens it or because it is a file, whose
+    code runs for whoever opens it."""
 
     @property
     def files(self) -> SourceFiles:
@@ -98,7 +101,7 @@ class Setup:
         waiting = [] if trusted else config.weakening()
         return cls(
             place, applied, trusted, waiting, named, level, hidden, vault, ledger, secrets, audit,
-            starts, snapshots
+            starts, snapshots, whole or place.file is not None
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
-from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidError, ToolFailed
+from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.leases import IS_LOST, lost_rows
@@ -185,7 +185,7 @@ class DurableCalls(StoredCalls):
         Raises `IdempotencyConflict` if the key was used for another call.
         """
         if idempotency_key == "":
-            raise InvalidError("an idempotency key must not be empty")
+            raise InvalidInput("an idempotency key must not be empty")
         row = {
             "tool": tool,
             "arguments": json.dumps(arguments, sort_keys=True).encode(),

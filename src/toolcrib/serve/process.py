@@ -85,12 +85,11 @@ def serve_program(tools: Toolset) -> NoReturn:
 
     # As the command line does: tools and what they start must not read it.
     token = os.environ.pop("TOOLCRIB_TOKEN", None)
-    opened = Project.open(Program.running(tools))
-    if opened.note:
-        sys.stderr.write(f"note: {opened.note}\n")
 
     async def serve() -> int:
-        async with opened as project:
+        async with Project.open(Program.running(tools)) as project:
+            if project.note:
+                sys.stderr.write(f"note: {project.note}\n")
             return await serve_project(project, token)
 
     run_until_end(serve())

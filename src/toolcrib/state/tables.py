@@ -310,6 +310,12 @@ CREATE TABLE made (
     made_at REAL NOT NULL
 );
 CREATE INDEX made_tool ON made (tool, id);
+CREATE TABLE created (
+    path TEXT PRIMARY KEY,
+    tool TEXT NOT NULL,
+    created_at REAL NOT NULL
+);
 """,
 )
-"""`trust.db` in the same folder: what a person has accepted, and the tools that agents made."""
+"""`trust.db` in the same folder: what a person has accepted, the tools that agents made, and the
+files that calls have created and that start other programs."""

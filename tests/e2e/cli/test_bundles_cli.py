@@ -273,15 +273,15 @@ def test_get_prints_what_put_takes(bundles: Bundles) -> None:
 @pytest.mark.parametrize(
     ("fields", "code", "path"),
     [
-        ({"bundleID": new_id()}, "invalid", "$.bundleID"),
-        ({"colour": "red"}, "invalid", "colour"),
-        ({"argSchema": 3}, "invalid", "$.argSchema"),
-        ({"type": "grpc"}, "invalid", "$.type"),
+        ({"bundleID": new_id()}, "invalid_input", "$.bundleID"),
+        ({"colour": "red"}, "invalid_input", "colour"),
+        ({"argSchema": 3}, "invalid_input", "$.argSchema"),
+        ({"type": "grpc"}, "invalid_input", "$.type"),
         ({"slug": "a_b"}, "invalid_slug", "a_b"),
-        ({"version": 1}, "invalid", "$.version"),
-        ({"impl": None}, "invalid", "$.impl"),
+        ({"version": 1}, "invalid_input", "$.version"),
+        ({"impl": None}, "invalid_input", "$.impl"),
         ({"impl": {"urlTemplate": "ftp://example.com"}}, "invalid_manifest", "ftp"),
-        ({"tags": ["1"]}, "invalid", "'1'"),
+        ({"tags": ["1"]}, "invalid_input", "'1'"),
     ],
 )
 def test_a_record_that_is_wrong_is_refused(
@@ -309,7 +309,7 @@ def test_fields_that_are_missing_or_that_the_store_sets(bundles: Bundles) -> Non
     made = bundles.ok(*TOOL, "put", "a", "-", "--slug", "x", "--version", "1.0", stdin=text)
     assert (made["slug"], made["version"], made["argSchema"]) == ("x", "1.0", {})
     assert "$.slug" in bundles.refused(
-        4, "invalid", *TOOL, "put", "a", "-", "--slug", "y", stdin=json.dumps(RECORD).encode()
+        4, "invalid_input", *TOOL, "put", "a", "-", "--slug", "y", stdin=json.dumps(RECORD).encode()
     )
     assert made["createdAt"] > "2026"
     assert made["toolID"] != ours["toolID"]
@@ -317,7 +317,7 @@ def test_fields_that_are_missing_or_that_the_store_sets(bundles: Bundles) -> Non
     assert bundles.ok(*TOOL, "put", "a", "-", stdin=read)["version"] == "1.1"
     commented = b"// Mine\n" + json.dumps({**RECORD, "slug": "z"}).encode()
     assert bundles.ok(*TOOL, "put", "a", "-", stdin=commented)["slug"] == "z"
-    assert "JSON object" in bundles.refused(4, "invalid", *TOOL, "put", "a", "-", stdin=b"[]")
+    assert "JSON object" in bundles.refused(4, "invalid_input", *TOOL, "put", "a", "-", stdin=b"[]")
     assert "not JSON" in bundles.refused(4, "invalid_manifest", *TOOL, "put", "a", "-", stdin=b"name: x")
 
 

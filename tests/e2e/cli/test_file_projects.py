@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,8 @@ class Shop:
     def paid(self) -> list[str]:
         return self.ledger.read_text().split() if self.ledger.exists() else []
 
-    def __call__(self, *words: str, cwd: Path | None = None, **more: str) -> Done:
-        return Done(run(words, cwd or self.file.parent, self.env | more, accepted=False))
+    def __call__(self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Done:
+        return Done(run(words, cwd or self.file.parent, {**self.env, **(env or {})}, accepted=False))
 
     def terminal(self, *words: str, cwd: Path | None = None) -> Any:
         return terminal([PROGRAM, *words], cwd or self.file.parent, self.env, 200)
@@ -135,7 +136,7 @@ def test_a_person_is_asked_and_a_script_is_told_the_command(shop: Shop) -> None:
     ran = [entry.fields["params"] for entry in shop.audit() if entry.event == "TOOL_EXECUTED"]
     assert ran == [{"amount": 3}, {"amount": 4}, {"amount": 5}]
     assert "TOOL_REFUSED" in {entry.event for entry in shop.audit()}
-    assert os.listdir(shop.file.parent) == ["app.py"]
+    assert set(os.listdir(shop.file.parent)) <= {"app.py", "__pycache__"}
 
 
 def test_what_waits_anywhere_is_listed_with_its_project(shop: Shop, tmp_path: Path) -> None:
@@ -179,16 +180,16 @@ def test_a_decision_runs_nothing_of_the_file(shop: Shop) -> None:
     for words in (("audit", "verify"), ("token", "list"), ("status",), ("calls", "list")):
         assert shop("--root", str(shop.file), *words).code == 0, words
     denied = shop(
-        "approvals", "deny", waiting, "--reason", "no", "--yes", cwd=shop.elsewhere, **shop.deciding
+        "approvals", "deny", waiting, "--reason", "no", "--yes", cwd=shop.elsewhere, env=shop.deciding
     )
     assert (denied.code, mark.exists()) == (0, False), denied.err
     assert shop("run", "app.py", "pay", "amount=4").code == 5
 
     shop("run", "app.py", "pay", "amount=6")
     last = ("approvals", "approve", "--last", "--yes")
-    wrong = shop(*last, "--edit", "amount=x", cwd=shop.elsewhere, **shop.deciding)
+    wrong = shop(*last, "--edit", "amount=x", cwd=shop.elsewhere, env=shop.deciding)
     assert (wrong.code, "$.amount" in wrong.err) == (4, True), wrong.err
-    assert shop(*last, "--edit", "amount=7", cwd=shop.elsewhere, **shop.deciding).code == 0
+    assert shop(*last, "--edit", "amount=7", cwd=shop.elsewhere, env=shop.deciding).code == 0
     assert shop("run", "app.py", "pay", "amount=6").out == "paid 7\n"
 
 
@@ -271,7 +272,7 @@ def parameters(shop: Shop, *words: str) -> StdioServerParameters:
 class User:
     """The person behind a client."""
 
-    async def __call__(self, _context: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
+    async def __call__(self, context: Any, params: mcp_types.ElicitRequestParams) -> mcp_types.ElicitResult:
         assert "Sends money" in params.message
         return mcp_types.ElicitResult(action="accept", content={"approve": True})
 
@@ -286,7 +287,7 @@ async def test_over_mcp_a_call_waits_and_every_call_is_recorded(shop: Shop, word
         wait: Any = {"toolcrib/wait": "block"}
         asking = asyncio.create_task(client.call_tool("pay", {"amount": 8}, meta=wait))
         approve = ("approvals", "approve", "--last", "--yes")
-        assert (await asyncio.to_thread(shop, *approve, cwd=shop.elsewhere, **shop.deciding)).code == 0
+        assert (await asyncio.to_thread(shop, *approve, cwd=shop.elsewhere, env=shop.deciding)).code == 0
         assert "paid 8" in str((await asking).content)
     ran = [entry.fields["name"] for entry in shop.audit() if entry.event == "TOOL_EXECUTED"]
     assert (ran, shop.paid) == (["add", "pay"], ["8"])
@@ -335,17 +336,26 @@ def test_both_addresses_are_printed(shop: Shop) -> None:
 
 def test_a_token_of_the_file_limits_what_its_holder_calls(shop: Shop) -> None:
     made = shop(
-        "token", "create", "adder", "--scope", "invoke", "--tool", "add", "--root", "app.py", **shop.deciding
+        "token",
+        "create",
+        "adder",
+        "--scope",
+        "invoke",
+        "--tool",
+        "add",
+        "--root",
+        "app.py",
+        env=shop.deciding,
     )
     token = {"TOOLCRIB_TOKEN": made.out.strip()}
-    assert shop("run", "app.py", "add", "a=1", **token).out == "2\n"
-    refused = shop("run", "app.py", "pay", "amount=1", "--json", **token)
+    assert shop("run", "app.py", "add", "a=1", env=token).out == "2\n"
+    refused = shop("run", "app.py", "pay", "amount=1", "--json", env=token)
     assert (refused.code, refused.document["error"]["code"]) == (5, "invalid_token")
     other = shop.file.with_name("other.py")
     other.write_text(SHOP)
     mark = shop.ledger.with_name("read")
     mark.unlink()
-    assert shop("run", "other.py", "add", "a=1", **token).code == 5
+    assert shop("run", "other.py", "add", "a=1", env=token).code == 5
     assert not mark.exists(), "a token runs the code of no other file"
 
 
@@ -438,7 +448,7 @@ def test_a_durable_call_survives_its_worker(office: Shop) -> None:
         assert second.wait(60) == 0
     assert office("calls", "show", call, "--root", "app.py", "--json").document["state"] == "done"
     assert office("list", "--root", "app.py").code == 0
-    assert os.listdir(office.file.parent) == ["app.py"]
+    assert set(os.listdir(office.file.parent)) <= {"app.py", "__pycache__"}
 
 
 def test_who_waits_runs_the_call_and_prints_its_result_alone(office: Shop) -> None:

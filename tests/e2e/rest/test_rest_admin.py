@@ -196,7 +196,7 @@ def test_the_audit_log_is_searched_and_verified(server: HttpServerProcess) -> No
     numbers = [line["seq"] for line in first["lines"] + rest["lines"]]
     assert (len(numbers), numbers) == (3, sorted(numbers, reverse=True))
     assert server.send("GET", "/audit?since=2999-01-01T00:00:00Z").json["lines"] == []
-    assert server.send("GET", "/audit?since=yesterday").code == "invalid"
+    assert server.send("GET", "/audit?since=yesterday").code == "invalid_input"
     verdict = server.send("GET", "/audit/verify").json
     assert (verdict["ok"], verdict["problem"]) == (True, None)
 
@@ -255,7 +255,7 @@ def test_a_text_is_linted_with_positions(server: HttpServerProcess) -> None:
     first = found["diagnostics"][0]
     assert (first["line"], first["severity"], first["path"]) == (3, "error", "manifest.yml")
     assert server.send("POST", "/lint", {"text": "a: [", "name": "x.yml"}).json["errors"] == 1
-    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "usage"
+    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "invalid_input"
     project = server.send("GET", "/lint").json
     assert project["errors"] == 0
 
@@ -272,7 +272,7 @@ def test_a_text_is_converted_with_its_losses(server: HttpServerProcess) -> None:
     body = {"text": json.dumps(record), "name": "tool.json", "to": "native"}
     (made,) = server.send("POST", "/convert", body).json["tools"]
     assert (made["name"], "api.example.com" in made["text"]) == ("weather", True)
-    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "usage"
+    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "invalid_input"
     assert server.send("POST", "/convert", {**body, "only": "foo"}).code == "not_found"
     assert server.send("POST", "/convert", {**body, "text": "{"}).code == "invalid_manifest"
 
@@ -366,7 +366,7 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     name = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"][0]["name"]
     server.send("POST", f"/tools/invoke/{quote(name, safe='')}", {"args": {}})
     assert server.send("GET", f"{usage}?since=2020-01-01T00:00:00Z").status == 200
-    assert server.send("GET", f"{usage}?since=x").code == "invalid"
+    assert server.send("GET", f"{usage}?since=x").code == "invalid_input"
 
 
 def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerProcess) -> None:

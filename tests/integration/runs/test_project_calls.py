@@ -18,7 +18,6 @@ from toolcrib import Context, Toolset, get_run_context
 from toolcrib.errors import (
     ConflictError,
     IdempotencyConflict,
-    InvalidError,
     InvalidInput,
     InvalidToken,
     ToolCancel,
@@ -52,7 +51,7 @@ async def test_a_submitted_call_runs_by_the_one_path(crib: Crib) -> None:
             project.submit("add", {"a": "x"})
         with pytest.raises(ToolNotFound):
             project.submit("ad", {"a": 1})
-        with pytest.raises(InvalidError, match="1 to 255 printable characters"):
+        with pytest.raises(InvalidInput, match="1 to 255 printable characters"):
             project.submit("add", {"a": 1, "b": 2}, idempotency_key="k" * 256)
 
 

@@ -18,7 +18,7 @@ from tests.databases import Address, clocked, open_database
 from tests.guarded import Wall
 from tests.postgres import PostgresProcess
 from tests.processes import FORKS
-from toolcrib.errors import ConflictError, InvalidError, NotFoundError, ToolFailed
+from toolcrib.errors import ConflictError, InvalidInput, NotFoundError, ToolFailed
 from toolcrib.runs import ClaimedCall, DurableCalls
 from toolcrib.runs.sessions import (
     ClaimedRun,
@@ -504,7 +504,7 @@ def test_a_fork_sees_what_the_model_saw_then(machine: Machine) -> None:
     assert forked.session_id != machine.store.find(run_id).session_id
     assert [one.kind for one in machine.store.conversation(forked)] == ["prompt", "response", "results"]
     assert machine.finish(other, "other way")
-    with pytest.raises(InvalidError):
+    with pytest.raises(InvalidInput):
         machine.tree.fork(run_id)
     asked = machine.store.find(machine.tree.fork(run_id, prompt="and then?"))
     assert [one.kind for one in machine.store.conversation(asked)][-2:] == ["response", "prompt"]

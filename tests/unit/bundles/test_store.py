@@ -26,8 +26,8 @@ from toolcrib.errors import (
     BundleDisabled,
     BundleNotEmpty,
     ConflictError,
-    InvalidError,
     InvalidId,
+    InvalidInput,
     InvalidSlug,
     MissingField,
     NotFoundError,
@@ -107,7 +107,7 @@ def test_ids_slugs_and_fields_are_checked(store: Store) -> None:
     refused(MissingField, lambda: store.put_tool(A, "a", "1", ToolBody(type="http", impl=HTTP)))
     for tags in (("a", "a"), ("1",), ("a" * 65,)):
         body_with = ToolBody(display_name="x", type="http", impl=HTTP, tags=tags)
-        refused(InvalidError, lambda body_with=body_with: store.put_tool(A, "a", "1", body_with))  # type: ignore[misc]
+        refused(InvalidInput, lambda body_with=body_with: store.put_tool(A, "a", "1", body_with))  # type: ignore[misc]
     assert store.tools(A) == []
 
 

@@ -18,7 +18,7 @@ async def read_file(
     site: Site, ctx: CallContext, path: str, offset: int = 0, limit: int = MAX_BYTES
 ) -> Outcome:
     """Return a part of a text file, and say how to continue if there is more."""
-    content = await site.in_files(path, "read", lambda roots, place: roots.read(place, offset, limit))
+    content = await site.in_files(ctx, path, "read", lambda roots, place: roots.read(place, offset, limit))
     data, end = content.data, offset + len(content.data)
     media_type = guess_type(path)[0] or ""
     if is_binary(data, media_type):

@@ -48,10 +48,10 @@ async def _searxng(site: Site, ctx: CallContext, query: str, _count: int, freshn
     return [_result(one, "content") for one in found.get("results") or ()]
 
 
-async def _index(site: Site, _ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
+async def _index(site: Site, ctx: CallContext, query: str, count: int, freshness: str | None) -> Found:
     index = site.kept.setdefault("index", LocalIndex())
     folder = str(Path(site.host.workspace().root, site.option("folder")))
-    files = await site.in_files(folder, "read", index.refresh)
+    files = await site.in_files(ctx, folder, "read", index.refresh)
     found: Found = await run_in_thread(lambda: files.search(query, count, freshness))
     return found
 

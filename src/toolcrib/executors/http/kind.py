@@ -97,15 +97,16 @@ def _reader(tool: Tool, host: Host) -> Callable[[str], bytes]:
     """Return a function that reads a file beneath the tool's granted folders, by openat2."""
     from toolcrib.egress import MAX_REQUEST_BYTES
     from toolcrib.executors.file.granted import GrantedFiles
-    from toolcrib.sandbox import Roots
+    from toolcrib.sandbox import FilePart, Roots
 
     workspace = host.workspace()
     granted = GrantedFiles(tool, workspace)
 
     def read(path: str) -> bytes:
-        found, roots = granted.find(str(Path(workspace.root, path)), "read")
-        with Roots(*roots) as opened:
-            content = opened.read(found, 0, MAX_REQUEST_BYTES)
+        def part(roots: Roots, found: str) -> FilePart:
+            return roots.read(found, 0, MAX_REQUEST_BYTES)
+
+        content = granted.use(str(Path(workspace.root, path)), "read", part).value
         if content.total > len(content.data):
             raise InvalidInput(f"{path} is larger than {MAX_REQUEST_BYTES:,} bytes, the most that is sent")
         return content.data

@@ -131,6 +131,10 @@ class HttpLink:
         """Return no report: the server runs elsewhere."""
         return {}
 
+    def created(self) -> tuple[str, ...]:
+        """Return nothing: the server runs elsewhere."""
+        return ()
+
     def explain(self, error: ToolcribError, *_: Any) -> ToolcribError:
         """Return the error: the server runs elsewhere, so no permission explains it."""
         return error

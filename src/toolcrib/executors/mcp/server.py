@@ -441,6 +441,7 @@ class McpServer:
             async with self._callers.connection(shared, ctx, relay) as up:
                 return await self._call_by(up, relay, tool, arguments, ctx)
         finally:
+            ctx.created += shared.link.created()
             shared.calls -= 1
             if self._renewing and not shared.calls:
                 shared.link.closed.set()

@@ -181,7 +181,7 @@ class Observation:
     def _note(self, access: Access, name: str, why: str) -> None:
         assert self.reach is not None
         if access == "write":
-            name = self.reach.repository(self.reach.place(name)) or name
+            name = self.reach.to_name(self.reach.place(name)) or name
         # YAML cannot write such a name; the folder above it can be granted.
         while _SURROGATE.search(name):
             name = parent(name)

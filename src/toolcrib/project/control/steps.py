@@ -7,8 +7,10 @@ those that mask and keep what is in a call are in `records`.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,6 +21,7 @@ from toolcrib.core.decision import RetryAfter, SnoozeFor
 from toolcrib.core.results import Mask, mask_result
 from toolcrib.errors import ApprovalRequired, Cancelled, NotTrusted, RateLimited
 from toolcrib.guard import Approval, Ask, AuditLog, Permit, canonical
+from toolcrib.guard.folders import HiddenFolders
 from toolcrib.manifest.touches import may_touch
 from toolcrib.project.control.checks import AccessControl, ApprovedCode
 from toolcrib.project.control.records import CallAudit, KeptOutputs, SecretsStep, was_refused
@@ -30,7 +33,7 @@ from toolcrib.project.trust.trust import TRUST, ProjectTrust
 from toolcrib.spec import Call, Limits, Result, Tool
 from toolcrib.spec.record import record
 from toolcrib.spec.tools.tool import HINT_ASKED
-from toolcrib.state import ask, take, user_name
+from toolcrib.state import ask, cache_home, take, user_name
 
 OWN = "approval.required"
 """The name of the rule by which a tool itself needs approval."""
@@ -41,8 +44,7 @@ _OF_THE_CALL = ("once", "arguments")
 class ProjectSteps:
     """The steps of one project. `controls` is what its call path takes.
 
-    `parts` returns the tools that a tool calls, `find` the tool of a name. `whole`: the program that opened
-    the project accepts everything in it.
+    `parts` returns the tools that a tool calls, `find` the tool of a name.
     """
 
     def __init__(
@@ -51,8 +53,6 @@ class ProjectSteps:
         store: DecisionStore,
         parts: Callable[[Tool], Sequence[Tool]],
         find: Callable[[str], Tool],
-        *,
-        whole: bool,
     ) -> None:
         self.store = store
         config, log, root = setup.config, setup.audit, setup.place.root
@@ -63,13 +63,17 @@ class ProjectSteps:
         self.pins = pins = Pins(lock, fingerprint, config.started)
         code = ApprovedCode(fingerprint, setup.snapshots, pins)
         limits = Limits(calls_per_minute=config.calls_per_minute, concurrent_calls=config.concurrency)
+        vault, home = setup.vault, os.environ.get("HOME")
+        self.folders = HiddenFolders(
+            {root: ".", vault.data: "…", cache_home(): "…", Path(home) if home else None: "~"}
+        )
         self.access = AccessControl(config.policy, store.tokens)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
-        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask, whole=whole)
+        self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
-        audit = CallAudit(log, self.secrets)
+        audit = CallAudit(log, self.secrets, trust.ledger)
         self.outputs = KeptOutputs(setup.vault)
         command = f"toolcrib approvals approve --last{setup.place.option}"
         last = command if "cli" in config.approval_channels else ""
@@ -90,6 +94,7 @@ class ProjectSteps:
             plan=lambda ctx: self.plan(ctx),  # noqa: PLW0108 - set below
             start=audit.start,
             mask=mask,
+            hide=self.folders.hide,
             keep=self.outputs.keep,
             record=audit.record,
         )
@@ -168,11 +173,11 @@ class RateStep:
 
     def __call__(self, proceed: Proceed) -> Proceed:
         """Put this step before the rest of the path."""
-        every_tool = _is_rated(self._limits)
+        every_tool = self._limits.are_rates
 
         def step(ctx: Context) -> Awaitable[Result]:
             limits = ctx.bound.tool.limits
-            is_limited = every_tool or _is_rated(limits)
+            is_limited = every_tool or limits.are_rates
             return self._limited(ctx, limits, proceed) if is_limited else proceed(ctx)
 
         return step
@@ -190,10 +195,6 @@ class RateStep:
             return await proceed(ctx)
         finally:
             await ask(self._store.state, lease.release)
-
-
-def _is_rated(own: Limits) -> bool:
-    return (own.calls_per_minute, own.min_interval_ms, own.concurrent_calls) != (None, None, None)
 
 
 def _smaller(*limits: int | None) -> int | None:

@@ -18,9 +18,8 @@ from toolcrib.project.integrity.fingerprints import FileUse, as_trusted
 from toolcrib.project.root import Place
 from toolcrib.project.tools.builtins import Builtins
 from toolcrib.project.trust.trust import ProjectTrust
-from toolcrib.runs.agents import Agent, AgentSteps, AgentTools, Models, check_agents, read_agent, read_all
-from toolcrib.runs.sessions import ClaimedRun, DurableRuns
-from toolcrib.runs.workflows import WORKFLOW_PROVIDER, WorkflowSteps
+from toolcrib.runs.agents import Agent, AgentTools, check_agents, read_agent, read_all
+from toolcrib.runs.sessions import ClaimedRun
 from toolcrib.spec import Caller, Tool
 
 MADE = "agent:"
@@ -99,22 +98,3 @@ def agent_tools(
         builtins.switch_on_reader()
 
     return AgentTools(lambda: calls.known, here, prepare, switch_on, offered)
-
-
-class RunAdvance:
-    """Makes the steps of runs in this process, with the models that it can use."""
-
-    def __init__(self, runs: DurableRuns, models: Models, tools: AgentTools, worker: str) -> None:
-        self._agents = AgentSteps(runs.changes, models, tools, worker)
-        self._flows = WorkflowSteps(runs.changes, tools.prepare, worker)
-        self._models = models
-        self.has_loaded = models.are_loaded
-
-    @property
-    def providers(self) -> tuple[str, ...]:
-        """The providers of the runs that it can advance."""
-        return (*self._models.usable, WORKFLOW_PROVIDER)
-
-    async def __call__(self, claim: ClaimedRun) -> None:
-        """Make one step of a run, and record it."""
-        await (self._flows if claim.provider == WORKFLOW_PROVIDER else self._agents).advance(claim)

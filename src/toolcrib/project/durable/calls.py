@@ -34,7 +34,7 @@ from toolcrib.spec import CallClient, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
 if TYPE_CHECKING:
-    from toolcrib.project.durable.agents import RunAdvance
+    from toolcrib.project.durable.advance import RunAdvance
     from toolcrib.runs.sessions import ClaimedRun, DurableRuns
 
 _log = logging.getLogger("toolcrib.runs")

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.control.steps import ProjectSteps
 from toolcrib.project.setup import Setup
+from toolcrib.spec.model_provider import program_models
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.project.durable.agents import ProjectAgents, RunAdvance
+    from toolcrib.project.durable.advance import RunAdvance
+    from toolcrib.project.durable.agents import ProjectAgents
     from toolcrib.project.durable.calls import ProjectCalls
     from toolcrib.project.durable.tasks import ProjectTasks
     from toolcrib.project.durable.workflows import ProjectWorkflows
+    from toolcrib.project.program import Program
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
 
@@ -32,8 +35,7 @@ class DurableParts:
     _setup: Setup
     _steps: ProjectSteps
     catalog: ProjectCatalog
-    _names: Mapping[str, Any]
-    """What the module of the project's Python file contains."""
+    _program: Program | None
 
     @shared_property
     def calls(self) -> ProjectCalls:
@@ -47,7 +49,7 @@ class DurableParts:
             toolset,
             most,
             trust.why_not_here,
-            lambda: trust.ledger.revision,
+            lambda: (trust.ledger.revision, *program_models),
             # A run goes on with what this user has accepted, or elsewhere.
             lambda: self.advance.providers if trust.given else (),
         )
@@ -60,7 +62,7 @@ class DurableParts:
     @shared_property
     def advance(self) -> RunAdvance:
         """Makes the steps of runs in this process."""
-        from toolcrib.project.durable.agents import RunAdvance
+        from toolcrib.project.durable.advance import RunAdvance
         from toolcrib.runs import worker_name
 
         return RunAdvance(self._steps.store.runs, *self._agent_parts, worker_name())
@@ -113,7 +115,8 @@ class DurableParts:
 
     def _named(self, kind: type[T]) -> Iterable[T]:
         """Return each object of a kind that the project's Python file has, once."""
-        return {id(one): one for one in self._names.values() if isinstance(one, kind)}.values()
+        names = {} if self._program is None else self._program.names
+        return {id(one): one for one in names.values() if isinstance(one, kind)}.values()
 
     @shared_property
     def runs(self) -> AgentRuns:

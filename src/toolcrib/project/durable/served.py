@@ -15,8 +15,8 @@ from toolcrib.spec import Tool
 class ServedTools:
     """Returns what is served of a toolset. `most` is how many calls of each tool may run at a time.
 
-    `why_not` returns why a tool does not run on this machine; `trusts` changes whenever that may have.
-    `providers` are those of models whose runs are advanced.
+    `why_not` returns why a tool does not run on this machine; `providers` are those of models whose
+    runs are advanced; `trusts` changes whenever either may have.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class ServedTools:
                 # A worker asks in a thread, while the event loop may remove tools.
                 with suppress(ToolcribError):
                     bound = self._toolset.bound(name)
-                    # A registered function has no limit of its own, and its description is made at first use.
-                    own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
+                    own = bound.limits.concurrent_calls
+                    # The description of a registered function is made at first use.
                     why = self._why_not(bound.tool) if isinstance(bound, BoundTool) else None
                     if why is not None:
                         refused[name] = why

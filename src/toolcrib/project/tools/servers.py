@@ -220,7 +220,10 @@ class Servers:
         def explain(error: ToolcribError, text: str, arguments: Any) -> ToolcribError:
             return error if process is None else process.explain(error, text, arguments)
 
-        return StdioLink(start, self.mask, explain)
+        def created() -> tuple[str, ...]:
+            return () if process is None else process.created()
+
+        return StdioLink(start, self.mask, explain, created)
 
     def _tokens(self, spec: ServerSpec) -> OAuthTokens:
         return OAuthTokens(self.vault, spec, lambda: resolve(spec.permissions, self._secrets))

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from toolcrib.core.context import Context
@@ -59,8 +60,8 @@ class ServerTools(Protocol):
 class ProjectTrust:
     """What of one project is trusted. Agents and workflows are trusted as tools are (`as_trusted`).
 
-    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. `whole`: the program that
-    opened the project accepts everything in it; a tool that an agent made needs approval all the same.
+    `find` returns the tool of a name, `mask` masks secrets in a text that is shown. Where the project is
+    accepted as a `whole`, a tool that an agent made needs approval all the same.
     """
 
     def __init__(
@@ -70,12 +71,10 @@ class ProjectTrust:
         find: Callable[[str], Tool],
         pins: Pins,
         mask: Callable[[str], str],
-        *,
-        whole: bool,
     ) -> None:
         self.ledger: Ledger = setup.ledger
-        self.whole = whole
-        """True: the program that opened the project accepts everything in it."""
+        self.whole = setup.whole
+        """As in `Setup`."""
         self._texts = TrustedTexts(setup.vault, setup.ledger, setup.files)
         self._reasons = Reasons(setup.place.root, setup.ledger, find)
         self.reasons = self._reasons.of
@@ -83,6 +82,7 @@ class ProjectTrust:
         self._fingerprint, self._parts = fingerprints.of, fingerprints.parts
         self._pins, self._mask = pins, mask
         self._audit, self._config, self._root = setup.audit, setup.config, setup.place.root
+        self._home = setup.place.home
         self._accepted = False
         self.servers: ServerTools | None = None
         """The MCP servers that the project names."""
@@ -91,8 +91,8 @@ class ProjectTrust:
         self._edited: Callable[[TrustSheet], None] | None = None
         self._waited: dict[str, str] = {}
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
-        self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
-        """Answers the calls that wait for trust in these."""
+        self.settle: Callable[[Sequence[Trusted], str, str, Sequence[str]], None] = lambda *_: None
+        """Answers the calls that wait for trust in these; ends what trust gave in revoked subjects."""
 
     # -- the project ---------------------------------------------------------------------------------
 
@@ -353,7 +353,8 @@ class ProjectTrust:
         `more` are further rows. Raises AuditUnavailable or StateUnavailable; then nothing is trusted.
         """
         own = [one for one in sheets if not is_served(one.tool)]
-        rows = [*(settings_rows(self._config) if settings else ()), *(one.row for one in own), *more]
+        accepted = settings_rows(self._config, self._home) if settings else ()
+        rows = [*accepted, *(one.row for one in own), *more]
         if self.servers is not None:
             rows += self.servers.rows(one.tool.name for one in sheets if is_served(one.tool))
         if not rows:
@@ -366,7 +367,7 @@ class ProjectTrust:
         stored = self.ledger.accept(rows, by, channel, texts)
         if self.servers is not None:
             self.servers.reread()
-        self.settle(stored, by, channel)
+        self.settle(stored, by, channel, ())
 
     def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
         """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
@@ -407,9 +408,12 @@ class ProjectTrust:
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
         if not subjects:
             self._accepted = False
-            return self.ledger.revoke()
-        ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
-        return ended + sum(self.ledger.revoke(f"server:{name}") for name in servers)
+            ended = self.ledger.revoke()
+        else:
+            ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+            ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
+        self.settle((), by, channel, subjects or ["all"])
+        return ended
 
     def forget(
         self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None
@@ -421,11 +425,11 @@ class ProjectTrust:
         return len(rows) + self.ledger.revoke(subject or f"tool:{name}", bundle, digest)
 
 
-def settings_rows(config: Config) -> list[Trusted]:
-    """Return the rows that accept a project's settings and its policy as they are."""
+def settings_rows(config: Config, home: Path | None = None) -> list[Trusted]:
+    """Return the rows that accept a project's settings and its policy as they are, in this home folder."""
     policy = config.policy_document
     digest = hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
     return [
-        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started)}),
+        Trusted(SETTINGS, config.digest, shown={"started": dict(config.started), "home": str(home)}),
         Trusted(POLICY, digest, shown={"policy": policy}),
     ]

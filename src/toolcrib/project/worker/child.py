@@ -17,7 +17,7 @@ from typing import Any
 
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.project.project import Project
-from toolcrib.runs.children import MAX_LINE
+from toolcrib.runs.processes.children import MAX_LINE
 from toolcrib.sandbox.kernel.libc import PR_SET_PDEATHSIG, prctl
 from toolcrib.state import name_database
 

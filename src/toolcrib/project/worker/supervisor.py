@@ -15,8 +15,8 @@ from typing import Any
 
 from toolcrib.project.project import Project
 from toolcrib.runs import Offer, worker_name
-from toolcrib.runs.executors import Executors
-from toolcrib.runs.stepper import Stepper
+from toolcrib.runs.processes.executors import Executors
+from toolcrib.runs.processes.stepper import Stepper
 from toolcrib.state import named_database
 
 # -P: otherwise Python searches the working folder first, and runs modules that a project put there.

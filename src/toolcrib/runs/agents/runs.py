@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from toolcrib.core.context import current_trace
-from toolcrib.errors import Cancelled, ConflictError, InvalidError, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import Cancelled, ConflictError, InvalidInput, NotFoundError, ToolcribError, UsageError
 from toolcrib.runs import live_workers
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
@@ -286,13 +286,13 @@ class AgentRuns:
         """Begin a run in a new session that continues after an iteration of this one; return its id.
 
         It is a run of this caller, whoever made the other one. Its agent is as in `retry`. Raises
-        `InvalidError` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
+        `InvalidInput` for a workflow, whose steps would all run anew, with inputs that nobody has checked.
         """
         run = self.find(id)
         # Only runs of workflows have a prefix: `workflow:NAME`.
         kind, _, name = run.agent.rpartition(":")
         if kind:
-            raise InvalidError(
+            raise InvalidInput(
                 "a run of a workflow cannot be forked", hint=f"Run it again: toolcrib workflows run {name}"
             )
         known = None if identity is None else json.dumps(identity.as_dict())

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles import ToolBody
 from toolcrib.bundles.records import BundleAnswer, ToolAnswer
-from toolcrib.errors import InvalidError, Violation
+from toolcrib.errors import InvalidInput, Violation
 from toolcrib.manifest.native.schema import block_schema
 
 Slug = Annotated[
@@ -175,7 +175,7 @@ TOOL_PUT: Any = (
 
 
 def require_same(body: BundlePut | GoTool | HttpTool | NativeTool, **path: str) -> None:
-    """Raise InvalidError if a body names something else than the path: `path` maps its fields to that."""
+    """Raise InvalidInput if a body names something else than the path: `path` maps its fields to that."""
     wrong = [
         Violation(f"$.{one.encode_name}", f"is not {path[one.name]!r}, as in the path")
         for one in msgspec.structs.fields(body)
@@ -183,7 +183,7 @@ def require_same(body: BundlePut | GoTool | HttpTool | NativeTool, **path: str) 
     ]
     if wrong:
         listed = "; ".join(f"{one.path} {one.message}" for one in wrong)
-        raise InvalidError(listed, hint="Leave it out, or write the same.", violations=wrong)
+        raise InvalidInput(listed, hint="Leave it out, or write the same.", violations=wrong)
 
 
 def tool_body(put: GoTool | HttpTool) -> ToolBody:

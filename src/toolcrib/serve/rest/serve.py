@@ -81,7 +81,13 @@ async def rest_app(
     The application can be mounted below any prefix. `port` only names the cookie; set `closing` when the
     server stops, so that requests that last long end.
     """
-    access = Access(Tokens(project.vault), LoginSessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
+    access = Access(
+        Tokens(project.vault),
+        LoginSessions(),
+        TrustedHosts(allowed_hosts),
+        f"toolcrib-{port}",
+        project.folders.hide,
+    )
     # Durable calls run here too: there may be no worker process.
     project.calls.serve()
     calls = ServerCalls(project.invoke, project.calls)

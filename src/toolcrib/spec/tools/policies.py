@@ -115,6 +115,11 @@ class Limits:
     concurrent_calls: int | None = None
     """Calls at the same time, over all processes of the project."""
 
+    @property
+    def are_rates(self) -> bool:
+        """True if it limits how often calls are made."""
+        return (self.calls_per_minute, self.min_interval_ms, self.concurrent_calls) != (None, None, None)
+
 
 @record
 class Output:

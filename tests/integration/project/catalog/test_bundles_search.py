@@ -19,7 +19,7 @@ from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 from toolcrib.project.catalog import stored_search
 from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.spec.identifier import new_id
@@ -120,7 +120,7 @@ async def test_a_wrong_search_is_refused_before_there_is_a_bundle(
     async with Project.open(root) as project:
         assert not (data / "bundles").exists()
         assert found(project.bundles, "a") == []
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidInput):
             project.bundles.search(query, page=page)
 
 
@@ -266,7 +266,13 @@ def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, t
         assert len(found(bundles, "find")) == 11 + number
 
 
-@pytest.mark.parametrize("harm", ["mount -o remount,ro $1", "head -c 9m /dev/zero > $1/full || true"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"',
+        "head -c 9m /dev/zero > $1/full || true",
+    ],
+)
 def test_an_index_that_can_no_longer_be_written_is_made_in_memory(
     root: Path, store: Store, mine: str, tmp_path: Path, harm: str
 ) -> None:

@@ -106,6 +106,7 @@ def _check(state: TrustState, *, as_json: bool) -> int:
     else:
         for line in (*state.waiting_lines(), *(f"toolcrib.lock: {one}" for one in differs)):
             print_result(line)
+        state.print_created()
         if state.waits:
             print_note("To see and accept it: toolcrib trust")
         if differs:
@@ -163,11 +164,12 @@ def _trust_lock(root: str | None, digest: str, *, as_json: bool) -> int:
     return int(bool(failed))
 
 
-def accepted_project(root: str | None, *, ask: bool) -> Project:
-    """Open a project to run its tools. If it is not accepted and somebody is at the terminal, ask first."""
+def accepted_project(root: str | None, *, ask: bool, load: bool = True) -> Project:
+    """Open a project as `open_project` does. If it is not accepted and somebody is at the terminal, ask
+    first."""
     from toolcrib.project import Project
 
-    project = open_project(root)
+    project = open_project(root, load=load)
     if not ask or project.trust.given or given_token() is not None or not at_terminal():
         return project
     state = TrustState(Project.inspect(root))

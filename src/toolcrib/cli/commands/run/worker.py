@@ -43,7 +43,7 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
     from toolcrib.cli.commands.decide.trust import accepted_project
     from toolcrib.runs import Offer, reasons_of
 
-    project = accepted_project(root, ask=True)
+    project = accepted_project(root, ask=True, load=False)
     print_warnings(project)
     memory = None if memory_mb is None else memory_mb * _MB
 

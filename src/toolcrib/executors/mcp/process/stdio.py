@@ -36,9 +36,12 @@ class StdioLink:
         start: Callable[[], Awaitable[Stream | UnconfinedStream]],
         redact: Callable[[str], str] = lambda text: text,
         explain: Callable[[ToolcribError, str, Any], ToolcribError] = lambda error, *_: error,
+        created: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         self.explain = explain
         """Adds to an error the permission that the server lacks."""
+        self.created = created
+        """Returns what was created since the last look that starts other programs."""
         self._start = start
         self._redact = redact
         self._stream: Stream | UnconfinedStream | None = None

@@ -51,7 +51,7 @@ def record_of(tool: Tool) -> dict[str, Any]:
 def _rules(tool: Tool) -> dict[str, Any]:
     """Return auth, retry and limits, in the shape of a manifest."""
     manifest = manifest_of(tool)
-    rules = {key: manifest[key] for key in ("auth", "retry", "limits") if key in manifest}
+    rules: dict[str, Any] = {key: manifest[key] for key in ("auth", "retry", "limits") if key in manifest}
     if tool.retry is not None and tool.retry == Retry(tool.retry.max_attempts, base_ms=BASE_MS):
         rules["retry"] = {"max_attempts": tool.retry.max_attempts}
     return rules

@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
 from toolcrib.bundles.records import Availability
-from toolcrib.errors import UsageError
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
@@ -97,7 +96,7 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
     """Hits of each type."""
 
 
-@ROUTES.add("GET", "/tools", "read", {200: ToolList}, UsageError, query=ToolsQuery)
+@ROUTES.add("GET", "/tools", "read", {200: ToolList}, query=ToolsQuery)
 def list_tools(request: RestRequest) -> Answer:
     """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
     query: ToolsQuery = request.query
@@ -112,7 +111,7 @@ def list_tools(request: RestRequest) -> Answer:
     return Answer(ToolList(tools=_items(request.services, page.tools), next_page_token=page.next))
 
 
-@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, UsageError, query=SearchQuery)
+@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, query=SearchQuery)
 def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 

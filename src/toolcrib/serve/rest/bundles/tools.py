@@ -21,6 +21,7 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
+from toolcrib.serve.rest.once import once
 from toolcrib.serve.rest.records import (
     TOOL_PUT,
     GoTool,
@@ -31,10 +32,23 @@ from toolcrib.serve.rest.records import (
     tool_body,
 )
 from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, NO_TOOL, PUT
-from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers
+from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers, shown
 
 ROUTES = Routes()
 _YAML = "application/yaml"
+_MANIFEST = """\
+name: count_lines
+description: Count the lines of a file.
+kind: command
+version: 1
+inputs:
+  schema:
+    type: object
+    properties: {path: {type: string, description: The file.}}
+    required: [path]
+exec: {command: {entrypoint: wc, args: [-l, "${path}"]}}
+permissions: {fs: {read: [.]}}
+"""
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
 
@@ -60,7 +74,7 @@ class History(Struct, frozen=True, kw_only=True):
 @ROUTES.add("GET", _ONE, "read", {200: ToolAnswer, 304: None}, *NO_TOOL)
 def get_tool(request: RestRequest) -> Answer:
     """Return one version of a tool."""
-    return Answer(_answer(request.services, request.services.store.tool(*named_tool(request))), etag=True)
+    return Answer(_answer(request, request.services.store.tool(*named_tool(request))), etag=True)
 
 
 @ROUTES.add("GET", f"{_TOOL}/versions", "read", {200: Versions}, *NO_TOOL)
@@ -69,7 +83,7 @@ def list_versions(request: RestRequest) -> Answer:
     bundle_id, slug = request.path["bundleID"], request.path["toolSlug"]
     services = request.services
     found = [
-        _answer(services, one)
+        _answer(request, one)
         for one in _versions(services, bundle_id, slug)
         if _covers(request, bundle_id, slug, one.version)
     ]
@@ -119,8 +133,10 @@ def list_changes(request: RestRequest) -> Answer:
     *PUT,
     *(ManifestError, ConflictError, BundleDisabled, BundleFull),
     body=TOOL_PUT,
-    raw={_YAML: "A native manifest, whose name gives the slug."},
+    raw={_YAML: ("A native manifest, whose name gives the slug.", _MANIFEST)},
+    headers=("Idempotency-Key",),
 )
+@once
 def put_tool(request: RestRequest) -> Answer:
     """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
     bundle_id, slug, version = named_tool(request)
@@ -137,7 +153,7 @@ def put_tool(request: RestRequest) -> Answer:
     # By a token, it counts as made by an agent: a person has to see it before it runs.
     with noting_makers(request, {request.services.name(bundle_id, slug, version): text}):
         made = request.services.store_for(request).put_tool(bundle_id, slug, version, body)
-    return Answer(_answer(request.services, made), 201, etag=True)
+    return Answer(_answer(request, made), 201, etag=True)
 
 
 def _from_record(put: GoTool | HttpTool | NativeTool, bundle_id: str, slug: str, version: str) -> ToolBody:
@@ -160,7 +176,7 @@ def patch_tool(request: RestRequest) -> Answer:
     named = named_tool(request)
     enabled = read_switch(request, lambda: services.store.tool(*named).is_built_in)
     tool = services.store_for(request).switch_tool(*named, enabled=enabled, check=_check(request))
-    return Answer(_answer(services, tool), etag=True)
+    return Answer(_answer(request, tool), etag=True)
 
 
 @ROUTES.add("DELETE", _ONE, "admin", {204: None}, *NO_TOOL, *CHANGE)
@@ -184,8 +200,8 @@ def _covers(request: RestRequest, bundle_id: str, slug: str, version: str) -> bo
     return covers_all(request) or covers(request, request.services.name(bundle_id, slug, version))
 
 
-def _answer(services: Services, tool: ToolRecord) -> ToolAnswer:
-    why = services.project.bundles.stored.why_unavailable(tool)
+def _answer(request: RestRequest, tool: ToolRecord) -> ToolAnswer:
+    why = shown(request, request.services.project.bundles.stored.why_unavailable(tool))
     own = {name: getattr(tool, name) for name in ToolRecord.__struct_fields__}
     return ToolAnswer(
         **own, availability="available" if why is None else "unavailable", unavailable_because=why
@@ -197,6 +213,6 @@ def _check(request: RestRequest) -> Callable[[object], None]:
 
     def check(tool: object) -> None:
         if "if-match" in request.http.headers and isinstance(tool, ToolRecord):
-            check_preconditions(request.http.headers, _answer(request.services, tool))
+            check_preconditions(request.http.headers, _answer(request, tool))
 
     return check

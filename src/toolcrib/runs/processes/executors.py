@@ -11,8 +11,8 @@ from typing import Any
 from toolcrib.core.decision import Fail
 from toolcrib.errors import InvalidOutput, TimedOut, UnavailableError
 from toolcrib.runs.calls import ClaimedCall
-from toolcrib.runs.children import GRACE_S, MAX_LINE, Child
 from toolcrib.runs.ending import Ending, Lost, from_json
+from toolcrib.runs.processes.children import GRACE_S, MAX_LINE, Child
 from toolcrib.runs.serving import whole
 
 _log = logging.getLogger("toolcrib.runs")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolcrib.errors import UnavailableError
-from toolcrib.runs.children import Child
+from toolcrib.runs.processes.children import Child
 from toolcrib.runs.register import Offer
 from toolcrib.runs.sessions import ClaimedRun, StepLost
 
