@@ -295,7 +295,8 @@ def test_conversions(shop: GoldenCrib) -> None:
         for form in ("vega", "flexigpt", "sympozium")
     ]
     lines += [
-        f"import convert vega/{path.name} --to native --json" for path in sorted((shop.root / "vega").iterdir())
+        f"import convert vega/{path.name} --to native --json"
+        for path in sorted((shop.root / "vega").iterdir())
     ]
     cases = shop.each("\n".join(lines))
     cases += shop.each(
