@@ -64,7 +64,6 @@ async def test_matchers_may_be_functions_and_types() -> None:
     mocks.on("pay", amount=lambda amount: amount > 100, to=ANY).returns("asked")
     assert await mocks.execute("pay", {"amount": 5, "to": "a"}) == "paid"
     assert await mocks.execute("pay", {"amount": 500, "to": "a"}) == "asked"
-    assert (await mocks.call("pay", {"amount": "5"})).error is not None
     mocks.assert_called("pay", times=1, amount=lambda amount: amount > 100)
 
 
