@@ -7,11 +7,10 @@ import fcntl
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
+from toolcrib.core.signals import stopping
 from toolcrib.serve.mcp.connection import Connection
 from toolcrib.serve.mcp.lists import DEFAULT_PAGE_SIZE
 from toolcrib.serve.mcp.pipes import LineReader, LineWriter
@@ -65,7 +64,7 @@ async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender
             limit=MAX_LINE,
         )
         undo.callback(reader.stop)
-        _on_signals(ended.set, undo)
+        undo.enter_context(stopping(ended.set, (signal.SIGTERM, signal.SIGINT)))
         reader.start()
         try:
             await ended.wait()
@@ -111,13 +110,3 @@ def _point(fd: int, flags: int) -> None:
     null = os.open(os.devnull, flags)
     os.dup2(null, fd)
     os.close(null)
-
-
-def _on_signals(stop: Callable[[], None], undo: ExitStack) -> None:
-    """Stop on SIGTERM and SIGINT. Outside the main thread the program's own handlers stay."""
-    loop = asyncio.get_running_loop()
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-        undo.callback(loop.remove_signal_handler, number)
