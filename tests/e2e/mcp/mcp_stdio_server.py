@@ -104,6 +104,18 @@ async def linger(mark: str) -> str:
 
 
 @tools.tool
+async def end_with_input(mark: str, ctx: Context) -> str:
+    """End shortly after the client has left, with a report and a result."""
+    leave(mark, "started")
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        ctx.progress(1, 2, "leaving")
+        leave(mark, "ended")
+    return "done"
+
+
+@tools.tool
 def hang(mark: str) -> str:
     """Hang in a thread, where nothing can stop it."""
     leave(mark, "started")

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import signal
+import stat
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -49,6 +50,13 @@ async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender
     nor a child process can write or read between the messages.
     """
     ended = asyncio.Event()
+
+    def left() -> None:
+        # Some clients fail if anything comes once they have left. The end of a file is no sign of that.
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            writer.finish()
+        ended.set()
+
     with ExitStack() as undo:
         output, source = _divert_output(undo), _divert_input(undo)
         writer = LineWriter(
@@ -60,7 +68,7 @@ async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender
             source,
             partial(connection.receive, sender=sender),
             lambda: connection.receive_oversize(MAX_LINE),
-            ended.set,
+            left,
             limit=MAX_LINE,
         )
         undo.callback(reader.stop)
@@ -69,7 +77,7 @@ async def serve_pipes(catalog: Catalog, settings: ServerSettings, sender: Sender
         try:
             await ended.wait()
         finally:
-            # No new calls, then the answers of the running ones, then their bytes: else answers are lost.
+            # No new calls, then the answers of the running ones, if somebody reads them, then their bytes.
             reader.stop()
             await connection.drain(_GRACE_S)
             await writer.flush(_FLUSH_S)
