@@ -42,9 +42,11 @@ class SchemaCheck:
 
     __slots__ = ("_validator", "is_valid", "schema")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         import jsonschema_rs
 
+        if isinstance(schema, bool):  # In the words of JSON Schema, 4.3.2.
+            schema = {} if schema else {"not": {}}
         self.schema = schema
         try:
             # Offline: a `$ref` to a URL must not make this machine send requests. `RegexOptions` is the
