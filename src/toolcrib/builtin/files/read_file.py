@@ -22,11 +22,11 @@ async def read_file(
     start = max(0, offset - AROUND)
 
     def read(roots: Roots, place: str) -> tuple[bytes, FilePart]:
-        content = roots.read(place, start, offset - start + limit)
+        content = roots.read(place, start, max(offset - start + limit, AROUND))
         return content.data if start == 0 else roots.read(place, 0, AROUND).data, content
 
     head, content = await site.in_files(ctx, path, "read", read)
-    before, data = content.data[: offset - start], content.data[offset - start :]
+    before, data = content.data[: offset - start], content.data[offset - start :][:limit]
     end, media_type = offset + len(data), guess_type(path)[0] or ""
     if is_binary(data, media_type) and not is_odd_text(head, data, media_type):
         block = content_of(data, media_type)

@@ -11,6 +11,7 @@ from toolcrib.egress.decoding import text_in
 from toolcrib.errors import HttpFailed
 from toolcrib.spec.calls.content import UNKNOWN, is_binary, is_garbled
 
+_UNKNOWN = "unknown"
 _REPLACED = ("the answer is not valid text in its character set; invalid bytes are replaced",)
 
 
@@ -20,8 +21,8 @@ def text_of(response: EgressResponse) -> tuple[str, tuple[str, ...]]:
     Its first bytes name the encoding, else the content type, else a page itself; without any it is UTF-8.
     """
     charset = charset_of(response)
-    if charset is None and response.content_type.endswith(("html", "xml")):
-        charset = _declared(response.body)
+    if charset in (None, _UNKNOWN) and response.content_type.endswith(("html", "xml")):
+        charset = _declared(response.body) or charset
     return _decoded(response.body, charset)
 
 
@@ -40,7 +41,7 @@ def charset_of(response: EgressResponse) -> str | None:
         return None
     from w3lib.encoding import http_content_type_encoding
 
-    return http_content_type_encoding(header)
+    return http_content_type_encoding(header) or _UNKNOWN
 
 
 def is_file(response: EgressResponse) -> bool:
