@@ -290,12 +290,13 @@ def test_conversions(shop: GoldenCrib) -> None:
     shutil.copytree(DATA / "vega", shop.root / "vega")
     shutil.copytree(DATA / "dialects", shop.root / "dialects")
     lines = [
-        f"convert .toolcrib/tools/{name}/tool.yml --to {form} --json"
+        f"import convert .toolcrib/tools/{name}/tool.yml --to {form} --json"
         for name in ("greet", "answer", "rows")
         for form in ("vega", "flexigpt", "sympozium")
     ]
     lines += [
-        f"convert vega/{path.name} --to native --json" for path in sorted((shop.root / "vega").iterdir())
+        f"import convert vega/{path.name} --to native --json"
+        for path in sorted((shop.root / "vega").iterdir())
     ]
     cases = shop.each("\n".join(lines))
     cases += shop.each(

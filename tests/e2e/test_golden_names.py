@@ -49,7 +49,9 @@ def helps(crib: GoldenCrib, words: list[str]) -> Iterator[tuple[str, dict[str, A
         "required": sorted(REQUIRED.findall(options)),
     }
     yield " ".join(words), found
-    for name in COMMAND.findall(commands):
+    # The help of the program names its commands group by group.
+    rows = re.findall(r"^  [a-z]+ing  +(.+)$", usage, re.MULTILINE)
+    for name in [name for row in rows for name in row.split(", ")] or COMMAND.findall(commands):
         yield from helps(crib, [*words, name])
 
 

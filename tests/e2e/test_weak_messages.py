@@ -124,7 +124,7 @@ def test_words_that_would_be_ignored_or_were_meant_otherwise(crib: Crib, tmp_pat
         (("run", str(app), "add", '{"a": 2}'), "Write key=value"),
         (("serve", str(app), "--port", "80"), "--port has an effect only with --http"),
         (("serve", "--stdio", "--host", "::"), "--host has an effect only with --http"),
-        (("serve", str(app), "--root", "."), "--root has an effect only with a project"),
+        (("serve", str(app), "--root", "."), "name two projects"),
         (("import", "shop.yaml"), "toolcrib import openapi shop.yaml"),
     ]
     for words, hint in mistakes:

@@ -31,8 +31,9 @@ _OPEN: dict[str, Scope] = {
 _WITHOUT_PROJECT = ("doctor",)
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
-    "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls", "connect",
-    "list", "run", "runs", "search", "serve", "show", "status", "test", "token", "worker", "workflows",
+    "", "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls",
+    "connect", "list", "run", "runs", "search", "serve", "show", "status", "test", "token", "worker",
+    "workflows",
 )  # fmt: skip
 """Commands, or groups of them, whose project may be a Python file."""
 _token: str | None = None
@@ -83,7 +84,7 @@ def _admits(command: click.Command) -> bool:
     return any(option.callback is admit for option in command.params)
 
 
-def admit(ctx: click.Context, _param: click.Parameter, root: str | None) -> str | None:
+def admit(ctx: click.Context, _param: click.Parameter | None, root: str | None) -> str | None:
     """Refuse a command that the token or the project does not allow, before it begins. For `--root`."""
     if ctx.resilient_parsing:
         return root

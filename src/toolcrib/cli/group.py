@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from toolcrib import __version__
-from toolcrib.cli.caller import require_open, take_token
+from toolcrib.cli.caller import admit, require_open, take_token
 from toolcrib.cli.examples import examples_of
 from toolcrib.cli.output import print_error, print_interrupted, print_result, results
 from toolcrib.errors import StateUnavailable, ToolcribError, UnavailableError, UsageError
@@ -41,34 +41,41 @@ COMMANDS = {
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "status": ("look.status", "Show workers, queue, unserved calls, and what waits for trust."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
-    "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
+    "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "trust": ("decide.trust", "Trust what is new or has changed in a project."),
     "worker": ("run.worker", "Run the calls that were submitted, until SIGTERM or Ctrl-C."),
     "workflows": ("run.workflows", "Run tools, agents and workflows in steps."),
 }
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
-
-
+_FIRST = ("init", "new", "list", "run", "trust", "connect", "serve")
+"""The commands of the first hour."""
 _GROUPS = {
-    "make": "Make tools",
-    "run": "Run them",
-    "decide": "Decide what may run",
-    "connect": "Connect clients, servers and secrets",
-    "bundles": "Keep tools in bundles",
-    "look": "Look",
+    "making": "init new lint test trace import bundle",
+    "calling": "run calls agents workflows runs worker",
+    "deciding": "trust approvals policy",
+    "connecting": "connect serve servers secrets token",
+    "looking": "list search show status audit doctor",
 }
-"""Folder of commands to the title of its section in the help."""
+"""Every command, in the groups of `toolcrib help GROUP`."""
+_RARE = ("database", "data")
+"""The options that stand last in the help of a command."""
 _MEANT = {
     "add": "new or servers add",
     "call": "run",
     "check": "lint",
+    "completion": "--completion",
+    "convert": "import convert",
     "create": "init or new",
     "exec": "run",
     "logs": "audit tail",
     "ls": "list",
     "mcp": "serve or servers",
+    "schema": "lint --schema",
+    "sessions": "runs sessions",
     "start": "serve",
+    "submit": "calls submit",
+    "tool": "bundle tool",
     "validate": "lint",
     "version": "--version",
 }
@@ -104,16 +111,14 @@ class _Commands(click.Group):
             ctx.fail(f"there is no command {args[0]!r}." + (f" Did you mean {close}?" if close else ""))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        widest = max(map(len, COMMANDS))
-        for folder, title in _GROUPS.items():
-            rows = [
-                (name.ljust(widest), text)
-                for name, (module, text) in sorted(COMMANDS.items())
-                if module.partition(".")[0] == folder
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one screen: the first commands, and the names of all."""
+        formatter.write_text(f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...\n\n  {_ABOUT}")
+        with formatter.section("The first hour"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in _FIRST])
+        with formatter.section("All commands (toolcrib help GROUP, or toolcrib help COMMAND)"):
+            formatter.write_dl([(name, ", ".join(words.split())) for name, words in _GROUPS.items()])
+        formatter.write(_END)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         """Run a command and end the process with its exit code."""
@@ -125,6 +130,8 @@ class _Commands(click.Group):
                 stream.reconfigure(errors="backslashreplace")
         words = list(sys.argv[1:] if args is None else args)
         if words[:1] == ["help"]:
+            if words[1:2] and words[1] in _GROUPS:
+                return _print_group(words[1])
             words = [*words[1:], "--help"]
         as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
         code: Any = 1
@@ -150,10 +157,22 @@ def _add_examples(command: click.Command, path: str) -> None:
 
     Lists and completions show the whole first sentence.
     """
+    command.params.sort(key=lambda one: one.name in _RARE)
     command.short_help = (command.help or "").partition("\n")[0].partition(". ")[0].rstrip(".") + "."
     command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples_of(path))])
     for name, part in getattr(command, "commands", {}).items():
         _add_examples(part, f"{path} {name}")
+
+
+def _print_group(name: str) -> None:
+    """Print the commands of one group."""
+    formatter = click.HelpFormatter()
+    with formatter.section(name.capitalize()):
+        formatter.write_dl([(one, COMMANDS[one][1]) for one in _GROUPS[name].split()])
+    print_result(formatter.getvalue(), nl=False)
+    print_result("\ntoolcrib help COMMAND explains one of them.")
+    results().flush()
+    sys.exit(0)
 
 
 def _report(error: Exception, words: Sequence[str], *, as_json: bool) -> int:
@@ -242,7 +261,17 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
     ctx.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+_ABOUT = "The tool crib for AI agents: describe, check, confine and run their tools."
+_END = """
+Options: --root PATH, --completion bash|zsh|fish, --version, -h or --help
+Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest,
+5 denied or not approved, 6 timed out, 7 conflict, 130 interrupted
+"""
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True
+)
 @click.version_option(__version__, "--version", message="toolcrib %(version)s")
 @click.option(
     "--completion",
@@ -253,16 +282,19 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
     help="Print the completion script for a shell.",
 )
 @click.option("--root", type=click.Path(), help="The project, a folder or FILE.py, for every command.")
-def toolcrib(root: str | None) -> None:
+@click.pass_context
+def toolcrib(ctx: click.Context, root: str | None) -> None:
     """The tool crib for AI agents: describe, check, confine and run their tools.
 
-    `toolcrib help COMMAND` explains a command.
-
-    Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 invalid input or manifest, 5 denied or not approved,
-    6 timed out, 7 conflict, 130 interrupted.
+    Without a command it says where you stand, and what to do next.
     """
     if root is not None:
         os.environ["TOOLCRIB_ROOT"] = root
+    if ctx.invoked_subcommand is None:
+        from toolcrib.cli.commands.look.here import show_here
+
+        admit(ctx, None, root)
+        show_here(root)
 
 
 _add_examples(toolcrib, "toolcrib")

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from toolcrib.errors import ConflictError, NotFoundError, NotTrusted, ProjectNotFound
+from toolcrib.errors import ConflictError, NotFoundError, NotTrusted, ProjectNotFound, UsageError
 from toolcrib.spec.record import record
 from toolcrib.state import Vault, user_name
 
@@ -57,19 +57,32 @@ class Place:
         return f"toolcrib trust{above}"
 
     @property
+    def _folders(self) -> Path:
+        """The folder of manifests, agents and workflows. Below a file nothing can be made."""
+        return self.file or self.home
+
+    def require_folder(self) -> None:
+        """Refuse to make tools, agents or workflows in a file: `UsageError`."""
+        if self.file is not None:
+            raise UsageError(
+                f"{self.file} is a Python file, so all its tools are functions in it",
+                hint="For manifests, make the folder of a project: toolcrib init",
+            )
+
+    @property
     def tools(self) -> Path:
         """The folder of manifests."""
-        return self.home / "tools"
+        return self._folders / "tools"
 
     @property
     def agents(self) -> Path:
         """The folder of agents."""
-        return self.home / "agents"
+        return self._folders / "agents"
 
     @property
     def workflows(self) -> Path:
         """The folder of workflows."""
-        return self.home / "workflows"
+        return self._folders / "workflows"
 
     @property
     def config(self) -> Path:

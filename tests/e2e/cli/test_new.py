@@ -181,8 +181,8 @@ def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
     (folder / "app.py").write_text("from toolcrib import Toolset\ntools = Toolset()\ntools.run()\n")
     (folder / "plain.py").write_text("from toolcrib import Toolset\ntools = Toolset()\n")
     for argv, shown in (
-        ([PROGRAM, "serve", "plain.py"], f" {PROGRAM} serve {folder}/plain.py\n"),
-        ([sys.executable, "app.py"], f" {sys.executable} {folder}/app.py\n"),
+        ([PROGRAM, "serve", "plain.py"], f"toolcrib connect HOST --root {folder}/plain.py\n"),
+        ([sys.executable, "app.py"], f"toolcrib connect HOST --root {folder}/app.py\n"),
         ([PROGRAM, "serve", "--stdio"], "toolcrib connect HOST\n"),
     ):
         with terminal(argv, folder, env, 300) as screen:

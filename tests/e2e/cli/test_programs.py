@@ -164,6 +164,9 @@ def test_summaries_are_completed_in_whole(program: Path) -> None:
 def test_help_completion_and_colours(program: Path) -> None:
     assert cli(program, "help", "run").out == cli(program, "run", "--help").out
     assert cli(program, "help").out == cli(program, "--help").out
+    looking = cli(program, "help", "looking").out
+    assert "  audit " in looking
+    assert "toolcrib help COMMAND" in looking
     for shell in ("bash", "zsh", "fish"):
         assert "_TOOLCRIB_COMPLETE" in cli(program, "--completion", shell).out
     assert "init or new" in cli(program, "create").err

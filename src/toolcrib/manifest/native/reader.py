@@ -94,6 +94,8 @@ def folders(base: str, found: list[Diagnostic]) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
+        if not os.path.lexists(base):  # It would lie below a Python file.
+            return []
         message = f"the folder of tools cannot be listed: {error.strerror}"
         found.append(make(base, (1, 1), "unreadable", message))
         return []

@@ -162,6 +162,7 @@ def import_openapi(request: RestRequest) -> Answer:
     written = []
     if body.write:
         place = request.services.project.place
+        place.require_folder()
         tools = require_inside(place.root, place.tools)
         with noting_makers(request, {one.name: one.text for one in drafts}):
             written = write_manifests(drafts, tools, replace=body.replace)
