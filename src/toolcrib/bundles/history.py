@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 from toolcrib.bundles.files import create_file, make_folder
-from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, ToolRecord, file_of
+from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolRecord, Uuid, file_of
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
 
@@ -37,12 +37,11 @@ ToolChange = Literal["enabled", "disabled", "deleted", "replaced"]
 class RecordedChange(Struct, frozen=True, kw_only=True):
     """A change of one version of a tool."""
 
-    at: str
-    """UTC, RFC 3339."""
+    at: Moment
     event: str
     """`TOOL_PUT`, `TOOL_ENABLED`, `TOOL_DISABLED`, `TOOL_DELETED`."""
     version: str
-    tool_id: str = field(name="toolID")
+    tool_id: Uuid = field(name="toolID")
     by: str
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
 
@@ -50,11 +49,11 @@ class RecordedChange(Struct, frozen=True, kw_only=True):
 class Revision(Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of a tool before a change."""
 
-    id: str
+    id: Uuid
     """UUIDv7: sorts by the time of the change."""
     change: ToolChange
     """The change that ended it."""
-    changed_at: str
+    changed_at: Moment
     changed_by: str
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
     tool: ToolRecord

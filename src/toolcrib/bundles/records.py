@@ -11,10 +11,10 @@ import unicodedata
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from toolcrib.errors import BundleFull, InvalidId, InvalidInput, InvalidSlug, MissingField
 
@@ -26,6 +26,11 @@ _LONGEST = 64
 MOST_TOOLS = 10_000
 """Versions of tools in one bundle."""
 _ALLOWED = frozenset(["Lu", "Ll", "Lt", "Lm", "Lo", "Nd"])
+
+
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time in UTC, RFC 3339 with milliseconds."""
+Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 
 
 class BundleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -40,17 +45,16 @@ class BundleBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 class BundleRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """A named container of tools with one switch."""
 
-    id: str
+    id: Uuid
     """UUIDv7, chosen by the client that made the bundle."""
     slug: str
     display_name: str = ""
     description: str = ""
     is_enabled: bool = True
     is_built_in: bool = False
-    created_at: str
-    """UTC, RFC 3339 with milliseconds."""
-    modified_at: str
-    soft_deleted_at: str | None = None
+    created_at: Moment
+    modified_at: Moment
+    soft_deleted_at: Moment | None = None
     """Set from its deletion until the reaper removes it."""
     schema_version: str = SCHEMA_VERSION
 
@@ -74,9 +78,9 @@ class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
 class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One version of a tool in a bundle."""
 
-    id: str = field(name="toolID")
+    id: Uuid = field(name="toolID")
     """UUIDv7, made by the store."""
-    bundle_id: str = field(name="bundleID")
+    bundle_id: Uuid = field(name="bundleID")
     slug: str
     version: str
     display_name: str = ""
@@ -88,8 +92,8 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     arg_schema: dict[str, Any] = field(default_factory=dict)
     output_schema: dict[str, Any] | None = None
     impl: dict[str, Any]
-    created_at: str
-    modified_at: str
+    created_at: Moment
+    modified_at: Moment
     """The last change of anything but the switch."""
     schema_version: str = SCHEMA_VERSION
 

@@ -77,7 +77,7 @@ def test_a_run_from_its_beginning_to_a_fork(server: HttpServerProcess) -> None:
     assert server.send("POST", f"/runs/{run_id}/retry", {}).status == 409
     other = server.create_token("chief", "admin")  # Its run, so its calls are not those of another caller.
     forked = server.send("POST", f"/runs/{run_id}/fork", {"iteration": 1}, token=other)
-    assert (forked.status, forked.json["forkedFrom"], forked.json["caller"]) == (201, run_id, "token:chief")
+    assert (forked.status, forked.json["forkedFromId"], forked.json["caller"]) == (201, run_id, "token:chief")
     assert ended(server, forked.json["id"])["answer"] == "It said one\n"
 
 

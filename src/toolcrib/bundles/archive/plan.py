@@ -13,7 +13,7 @@ from msgspec import Struct
 from toolcrib.bundles.archive.contents import ArchivedTool, Contents
 from toolcrib.bundles.forms import require_one_name
 from toolcrib.bundles.reading import require_whole
-from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, check_room
+from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, Uuid, check_room
 from toolcrib.bundles.store import Store
 from toolcrib.errors import (
     BuiltInReadOnly,
@@ -54,9 +54,9 @@ class PlannedTool(Struct, frozen=True, rename="camel"):
 class ImportPlan(Struct, frozen=True, rename="camel"):
     """Everything that an import does, or would do."""
 
-    source_id: str = msgspec.field(name="sourceBundleID")
+    source_id: Uuid = msgspec.field(name="sourceBundleID")
     """The id in the archive."""
-    bundle_id: str = msgspec.field(name="bundleID")
+    bundle_id: Uuid = msgspec.field(name="bundleID")
     """The bundle that gets the tools; with `new-id` a new one."""
     slug: str
     on_conflict: OnConflict

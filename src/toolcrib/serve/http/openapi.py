@@ -29,7 +29,7 @@ from toolcrib.errors import (
 from toolcrib.serve.http.examples import example_of
 from toolcrib.serve.http.problems import ErrorAnswer
 from toolcrib.serve.http.reading import JSON
-from toolcrib.serve.http.route import Route
+from toolcrib.serve.http.route import EventStream, Route
 
 _REF = "#/components/schemas/{name}"
 _REQUEST_ID = {"schema": {"type": "string"}, "description": "The id of this request in the server's log."}
@@ -43,13 +43,12 @@ _RETRY_AFTER = {
     "description": "Seconds after which the same request may succeed.",
 }
 EVENT_STREAM = "text/event-stream"
-_EVENTS = {
-    "schema": {
-        "type": "string",
-        "description": "Server-sent events, each with `id`, `event` and JSON as `data`.",
-    },
-    "example": 'id: 1\nevent: started\ndata: {"attempt":1}\n\n',
+_EVENT = {
+    "description": "One of the server-sent events (WHATWG HTML, 9.2).",
+    "type": "object",
+    "required": ["id", "event", "data"],
 }
+_BYTES = {"schema": {"type": "string", "format": "binary"}, "example": "(bytes)"}
 _TAG = {"type": "string", "examples": ['"0123456789abcdef0123456789abcdef"']}
 HEADERS: Mapping[str, dict[str, Any]] = {
     "If-Match": _TAG | {"description": "An ETag: without this version there the answer is 412."},
@@ -144,7 +143,7 @@ class _RouteTypes:
     def __init__(self, routes: Sequence[Route], path_types: Mapping[str, Any]) -> None:
         named = [ErrorAnswer, *path_types.values()]
         for route in routes:
-            named += [route.query, route.body, *chain(*map(_each, route.answers.values()))]
+            named += [route.query, route.body, *chain(*map(_data, route.answers.values()))]
         listed: dict[int, Any] = {
             id(one): one for one in named if one is not None and not isinstance(one, str)
         }
@@ -262,14 +261,25 @@ def _responses(route: Route, types: _RouteTypes, links: dict[str, Any]) -> dict[
 
 def _each(form: Any) -> tuple[Any, ...]:
     """Return the forms of an answer."""
-    return form if isinstance(form, tuple) else (form,)
+    return form if isinstance(form, tuple) and not isinstance(form, EventStream) else (form,)
+
+
+def _data(form: Any) -> list[Any]:
+    """Return the types of the JSON in an answer."""
+    return [kind for one in _each(form) for kind in (one.data if isinstance(one, EventStream) else (one,))]
 
 
 def _kind_of(form: Any, types: _RouteTypes) -> tuple[str, dict[str, Any]]:
     """Return the media type of an answer, and its description."""
-    if not isinstance(form, str):
-        return JSON, types.content(form)
-    return form, _EVENTS if form == EVENT_STREAM else {"schema": {"type": "string", "format": "binary"}}
+    if isinstance(form, EventStream):
+        kinds = [types.content(one) for one in form.data]
+        data = {"type": "string", "contentMediaType": JSON}
+        data |= {"contentSchema": {"anyOf": [kind["schema"] for kind in kinds]}}
+        named = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
+        written = msgspec.json.encode(kinds[0]["example"]).decode()
+        event = {"id": "1", "event": "started", "data": written}
+        return EVENT_STREAM, {"schema": {**_EVENT, "properties": named}, "example": event}
+    return (form, _BYTES) if isinstance(form, str) else (JSON, types.content(form))
 
 
 def _first_sentence(kind: type[ToolcribError]) -> str:

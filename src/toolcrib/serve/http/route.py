@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -71,6 +71,13 @@ class HttpRequest(Generic[S]):
     def json(self) -> Any:
         """Read the JSON body as it is. Raises InvalidInput."""
         return read_json(self.data)
+
+
+class EventStream(NamedTuple):
+    """An answer of server-sent events, in place of its media type."""
+
+    data: tuple[Any, ...]
+    """The types of the JSON that is the data of an event."""
 
 
 Handled = Answer | Response

@@ -18,6 +18,7 @@ Slug = Annotated[
     Meta(
         extra_json_schema={"format": "slug", "minLength": 1, "maxLength": 64},
         description="Unicode letters, decimal digits and dashes, in form NFC.",
+        examples=["weather"],
     ),
 ]
 Version = Annotated[
@@ -25,6 +26,7 @@ Version = Annotated[
     Meta(
         extra_json_schema={"format": "version", "minLength": 1, "maxLength": 64},
         description="Unicode letters, decimal digits, dashes and dots, in form NFC.",
+        examples=["v1"],
     ),
 ]
 BundleId = Annotated[
@@ -35,23 +37,34 @@ BundleId = Annotated[
         description="A UUID of version 7, in lower case.",
     ),
 ]
-ToolName = Annotated[str, Meta(description="The name of a tool, such as `name` or `bundle/slug@version`.")]
-CallId = Annotated[str, Meta(description="`callId` of a call.")]
+ToolName = Annotated[
+    str,
+    Meta(
+        description="The name of a tool, such as `name` or `bundle/slug@version`.",
+        examples=["weather/forecast@v1"],
+    ),
+]
+
+
+def _named(text: str, example: str = "01979c3e-5b1a-7c21-9d0e-2f6b8a4c1d37") -> Any:
+    return Annotated[str, Meta(description=text, examples=[example])]
+
+
 PATH: dict[str, Any] = {
     "bundleID": BundleId,
     "toolSlug": Slug,
     "v": Version,
     "name": ToolName,
-    "callID": CallId,
-    "agent": Annotated[str, Meta(description="Name of an agent.")],
-    "runID": Annotated[str, Meta(description="`id` of a run.")],
-    "sessionID": Annotated[str, Meta(description="`id` of a session.")],
-    "artifactID": Annotated[str, Meta(description="`id` of an artifact.")],
-    "workflow": Annotated[str, Meta(description="`name` of a workflow.")],
-    "approvalID": Annotated[str, Meta(description="`id` of an approval.")],
+    "callId": _named("`callId` of a call."),
+    "agent": _named("Name of an agent.", "writer"),
+    "runId": _named("`id` of a run."),
+    "sessionId": _named("`id` of a session."),
+    "artifactId": _named("`id` of an artifact."),
+    "workflow": _named("`name` of a workflow.", "report"),
+    "approvalId": _named("`id` of an approval."),
 }
 """The types of the parameters of paths, by name."""
-Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
+Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$", examples=["weather"])]
 _AS_IN_PATH = Annotated[str, Meta(description="As in the path, if it is given.")]
 
 
@@ -85,7 +98,7 @@ class BundlePut(Body, kw_only=True):
 
 _Retry = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("retry"))]
 _Limits = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("limits"))]
-_Auth = Annotated[dict[str, Any] | list[dict[str, Any]], Meta(extra_json_schema=block_schema("auth"))]
+_Auth = Annotated[Any, Meta(extra_json_schema=block_schema("auth"))]
 
 
 class GoImpl(Body, kw_only=True):
@@ -100,7 +113,7 @@ class GoImpl(Body, kw_only=True):
 class HttpImpl(Body, kw_only=True):
     """An HTTP request."""
 
-    url_template: Annotated[str, Meta(pattern="^https?://")]
+    url_template: Annotated[str, Meta(pattern="^https?://", examples=["https://api.example.com/${city}"])]
     """`${name}` is an argument, or else a secret."""
     method: str | UnsetType = UNSET
     """`GET` (the default), `POST`, `PUT`, `PATCH`, `DELETE`, `HEAD` or `OPTIONS`, in any case."""

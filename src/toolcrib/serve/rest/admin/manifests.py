@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -16,6 +16,7 @@ from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, noting_makers
+from toolcrib.serve.rest.shaping import shaped
 from toolcrib.spec.naming import suggestion
 
 ROUTES = Routes()
@@ -41,13 +42,41 @@ class Convert(Text, kw_only=True):
     """The name of one tool."""
 
 
+class Finding(Struct, kw_only=True, omit_defaults=True):
+    """One finding, with its place in the file."""
+
+    path: str
+    line: int
+    column: int
+    severity: Literal["error", "warning"]
+    rule: str
+    message: str
+    hint: str | None
+    where: str
+    """The place as JSONPath."""
+    source: str
+    """The line."""
+    cut: int | UnsetType = UNSET
+    """Characters that are left out before `source`."""
+
+
 class Findings(Struct, kw_only=True):
     """The findings of a check."""
 
-    diagnostics: list[dict[str, Any]]
-    """Each has `path`, `line`, `column`, `severity`, `rule`, `message`, `hint`, `where` and `source`."""
+    diagnostics: list[Finding]
     errors: int
     warnings: int
+
+
+class LossAnswer(Struct, kw_only=True, omit_defaults=True):
+    """A fact about a tool that the other format does not keep."""
+
+    path: str
+    was: Any = UNSET
+    """Left out if there was none."""
+    becomes: Any = UNSET
+    """Left out if there is none."""
+    means: str
 
 
 class ConvertedTool(Struct, kw_only=True):
@@ -55,8 +84,7 @@ class ConvertedTool(Struct, kw_only=True):
 
     name: str
     text: str
-    losses: list[dict[str, Any]]
-    """Each has `path`, `was`, `becomes` and `means`."""
+    losses: list[LossAnswer]
 
 
 class Converted(Struct, kw_only=True):
@@ -87,17 +115,37 @@ class ImportOpenApi(Body, kw_only=True):
     """Replace the manifests of existing tools."""
 
 
+class Operation(Struct, kw_only=True, rename="camel", omit_defaults=True):
+    """One operation of the document."""
+
+    method: str
+    path: str
+    operation_id: str | UnsetType = UNSET
+    tool: str | UnsetType = UNSET
+    """The name of its tool."""
+    reason: str | UnsetType = UNSET
+    """The reason why there is none."""
+    notes: list[str] | UnsetType = UNSET
+
+
+class LeftOut(Struct, kw_only=True):
+    """A part of a schema that was left out."""
+
+    at: str
+    lost: str
+
+
 class ImportedTools(Struct, kw_only=True):
     """The report of an import."""
 
     source: str
     title: str
     openapi: str
-    operations: list[dict[str, Any]]
+    operations: list[Operation]
     tools: int
     skipped: int
     reasons: dict[str, int]
-    losses: list[dict[str, Any]]
+    losses: list[LeftOut]
     notes: list[str]
     written: list[str]
     """Paths of the manifests."""
@@ -106,7 +154,7 @@ class ImportedTools(Struct, kw_only=True):
 @ROUTES.add("GET", "/lint", "admin", {200: Findings})
 def lint_project(request: RestRequest) -> Answer:
     """Check the project: its settings, manifests, sources and agents."""
-    return Answer(Findings(**report(project_findings(request.services.project.place))))
+    return Answer(shaped(Findings, report(project_findings(request.services.project.place))))
 
 
 @ROUTES.add("POST", "/lint", "read", {200: Findings}, body=Text)
@@ -122,7 +170,7 @@ def lint_text(request: RestRequest) -> Answer:
     except ManifestError as error:
         found += diagnostics_of(error)
     found.sort(key=lambda one: (one.line, one.column))
-    return Answer(Findings(**report(found)))
+    return Answer(shaped(Findings, report(found)))
 
 
 @ROUTES.add("POST", "/convert", "read", {200: Converted}, ManifestError, NotFoundError, body=Convert)
@@ -137,7 +185,9 @@ def convert_text(request: RestRequest) -> Answer:
     written = [convert(tool, to) for tool in tools]
     made = [
         ConvertedTool(
-            name=one.tool.name, text=one.text.decode(), losses=[loss.as_dict() for loss in one.losses]
+            name=one.tool.name,
+            text=one.text.decode(),
+            losses=[shaped(LossAnswer, loss.as_dict()) for loss in one.losses],
         )
         for one in written
     ]
@@ -166,7 +216,7 @@ def import_openapi(request: RestRequest) -> Answer:
         tools = require_inside(place.root, place.tools)
         with noting_makers(request, {one.name: one.text for one in drafts}):
             written = write_manifests(drafts, tools, replace=body.replace)
-    return Answer(ImportedTools(**found.as_json(), written=[str(path) for path in written]))
+    return Answer(shaped(ImportedTools, {**found.as_json(), "written": [str(path) for path in written]}))
 
 
 def _format(body: Text) -> str | None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
-from toolcrib.bundles.records import Availability
+from toolcrib.bundles.records import Availability, Moment, Uuid
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
@@ -48,8 +48,8 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
 
     name: str
     """The name to call it by: `bundle/slug@version`."""
-    tool_id: str = field(name="toolID")
-    bundle_id: str = field(name="bundleID")
+    tool_id: Uuid = field(name="toolID")
+    bundle_id: Uuid = field(name="bundleID")
     slug: str
     version: str
     display_name: str
@@ -63,8 +63,8 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
     counts as disabled."""
     unavailable_because: str | None
     is_built_in: bool
-    created_at: str
-    modified_at: str
+    created_at: Moment
+    modified_at: Moment
 
 
 class ToolList(Struct, kw_only=True, rename="camel"):

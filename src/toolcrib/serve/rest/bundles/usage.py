@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from toolcrib.bundles.records import Moment
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
 from toolcrib.serve.rest.records import BundleId, in_zone
@@ -28,7 +29,7 @@ class UsageQuery(Struct, kw_only=True, forbid_unknown_fields=True):
 class Hour(Struct, kw_only=True):
     """The calls that ended in one hour."""
 
-    begins: str
+    begins: Moment
     calls: int
     failures: int
 
@@ -38,7 +39,7 @@ class ToolUsage(Struct, kw_only=True, rename="camel"):
 
     call_count: int
     failure_count: int
-    last_called_at: str | None
+    last_called_at: Moment | None
     hours: list[Hour]
     """The hours with calls, the first one first."""
 

@@ -9,11 +9,12 @@ from itertools import chain
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import Scope
 
+from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.core.context import Context, read_trace
 from toolcrib.errors import (
     ApprovalDenied,
@@ -30,7 +31,7 @@ from toolcrib.errors import (
     UnavailableError,
 )
 from toolcrib.runs import CallState as StoredState
-from toolcrib.serve.http import EVENT_STREAM, Answer, Routes
+from toolcrib.serve.http import EVENT_STREAM, Answer, EventStream, Problem, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
@@ -54,7 +55,7 @@ _REFUSALS = (
 )
 INVOKE = "/tools/invoke/"
 _CALLS = "/tools/calls"
-_ONE = f"{_CALLS}/{{callID}}"
+_ONE = f"{_CALLS}/{{callId}}"
 _MOST_WAIT_S = 3_600
 _STATES: dict[CallStatus, tuple[StoredState, ...]] = {
     "running": ("ready", "running"),
@@ -90,8 +91,8 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
     ok: bool
     value: Any = UNSET
     """The value, if `ok`."""
-    error: dict[str, Any] | UnsetType = UNSET
-    """Otherwise the error: `code`, `message`, `retryable`, …"""
+    error: Problem | UnsetType = UNSET
+    """Otherwise the error."""
     warnings: list[str] | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType = UNSET
     """`tool`: the full name, if another one was called. If the value is null, also facts of the last attempt,
@@ -101,14 +102,14 @@ class InvokeResult(Struct, frozen=True, kw_only=True):
 class Pending(Struct, frozen=True, kw_only=True, rename="camel"):
     """A call that has not ended."""
 
-    call_id: str
+    call_id: Uuid
     status: CallStatus
 
 
 class WaitsFor(Struct, frozen=True, kw_only=True):
     """The approval that a call waited for, or still does."""
 
-    id: str
+    id: Uuid
     reason: str
 
 
@@ -116,8 +117,8 @@ class AttemptRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One time that a worker took a call."""
 
     worker: str
-    began_at: str
-    ended_at: str | None
+    began_at: Moment
+    ended_at: Moment | None
     ending: str | None
     """`done`, `retry`, `snooze`, `failed`, `discarded`, `cancelled`, `handed_back`, `waits` or `lost`."""
     reason: str | None
@@ -127,7 +128,7 @@ class ChangeRecord(Struct, frozen=True):
     """One change of a call."""
 
     number: int
-    at: str
+    at: Moment
     kind: str
     """`submitted`, `claimed`, `retried`, or how an attempt ended."""
     detail: str
@@ -143,12 +144,12 @@ class CallHistory(Struct, frozen=True):
 class CallState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A call that this server has made."""
 
-    call_id: str
+    call_id: Uuid
     tool: str
     caller: str
     status: CallStatus
-    began_at: str
-    ended_at: str | None = None
+    began_at: Moment
+    ended_at: Moment | None = None
     approval: WaitsFor | None = None
     result: InvokeResult | None = None
     """None until it has ended."""
@@ -164,20 +165,20 @@ class Calls(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The data of an event."""
+    """The data of an event. Only that of `result`, the last one, is an `InvokeResult`."""
 
-    call_id: str
+    call_id: Uuid
     tool: str
     attempt: int = 1
     done: float | None = None
     total: float | None = None
     message: str = ""
     text: str = ""
-    approval: str | None = None
+    approval: Uuid | None = field(default=None, name="approvalId")
     missed: int = 0
 
 
-_INVOKED = {200: (InvokeResult, EVENT_STREAM), 202: Pending}
+_INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pending}
 _HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
 
 
@@ -332,7 +333,7 @@ async def list_calls(request: RestRequest) -> Answer:
 @ROUTES.add("GET", _ONE, "read", {200: CallState}, NotFoundError)
 async def show_call(request: RestRequest) -> Answer:
     """Return a call with its history, and with its result once it has ended."""
-    call = await request.services.calls.look(request.path["callID"], request.client, follow=False)
+    call = await request.services.calls.look(request.path["callId"], request.client, follow=False)
     state = _state(call)  # Read first: it may end meanwhile, and what has ended is shown with all attempts.
     attempts, changes = await request.services.calls.history(call)
     if not changes:  # It is not in the store.
@@ -348,7 +349,7 @@ async def show_call(request: RestRequest) -> Answer:
     "GET",
     f"{_ONE}/events",
     "read",
-    {200: EVENT_STREAM, 204: None},
+    {200: EventStream((EventData, InvokeResult)), 204: None},
     InvalidInput,
     NotFoundError,
     headers=("Last-Event-ID",),
@@ -410,7 +411,7 @@ def _data(event: CallEvent, missed: int) -> EventData:
 
 
 async def _found(request: RestRequest) -> OpenCall:
-    return await request.services.calls.look(request.path["callID"], request.client)
+    return await request.services.calls.look(request.path["callId"], request.client)
 
 
 def _state(call: OpenCall) -> CallState:
