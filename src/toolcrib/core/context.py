@@ -78,6 +78,10 @@ class Context(Call):
     """True if the result is that of an earlier call with the same key."""
     single: bool = field(default=False, init=False)
     """True to make one attempt only: whoever makes the call does what `follows` says."""
+    stored: bool = field(default=False, init=False)
+    """True if the call is in the store: where this run of it is stopped, the call goes on."""
+    may_be_stored: bool = field(default=False, init=False)
+    """True if the call is to be stored where a person must decide: it returns, in place of waiting."""
     follows: AttemptDecision | None = field(default=None, init=False)
     """The decision on the last attempt, if the call or, with `single`, the attempt has failed."""
     plain_ends: bool = field(default=False, init=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from toolcrib.errors import (
+    Cancelled,
     LockDrift,
     NotTrusted,
     RateLimited,
@@ -57,7 +58,7 @@ def goes_on(error: ToolcribError) -> bool:
     A limit of calls says nothing about this one; the person of another machine may have accepted the tool.
     """
     away = isinstance(error, StateUnavailable) and error.retryable
-    return away or isinstance(error, RateLimited | NotTrusted | LockDrift)
+    return away or isinstance(error, Cancelled | RateLimited | NotTrusted | LockDrift)
 
 
 AttemptDecision = RetryAfter | SnoozeFor | Fail

@@ -282,10 +282,9 @@ class Project(DurableParts):
     @shared_property
     def approval_service(self) -> ApprovalService:
         """The calls that wait for approval, for a person to decide on."""
-        approvals, complete = self._steps.store.approvals, self._program is not None or not self.place.file
-        return ApprovalService(
-            approvals, self.get, self.trust, self.audit, self.redact, self.config, complete=complete
-        )
+        store, complete = self._steps.store, self._program is not None or not self.place.file
+        parts = store.approvals, self.get, self.trust, self.audit, self.redact, self.config
+        return ApprovalService(*parts, store.wake_decided, complete=complete)
 
     @property
     def recorded(self) -> RecordedCalls:

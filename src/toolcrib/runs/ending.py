@@ -76,7 +76,8 @@ def context_of(claim: ClaimedCall) -> Context:
         client=client_of(more),
         trace=more.get("trace"),
     )
-    ctx.single, ctx.attempt, ctx.snoozes = True, claim.attempt, claim.snoozes
+    ctx.single = ctx.stored = True
+    ctx.attempt, ctx.snoozes = claim.attempt, claim.snoozes
     return ctx
 
 

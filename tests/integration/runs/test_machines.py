@@ -12,7 +12,7 @@ import pytest
 
 from tests.machines import STAMP, Machine, until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 Make = Callable[..., Machine]
 
 
@@ -50,13 +50,13 @@ def two(postgres: Any, tmp_path: Path) -> Iterator[tuple[Machine, Machine]]:
 
 
 def submitted(machine: Machine, *letters: str) -> list[str]:
-    done = [machine.run("submit", "stamp", f"letter={letter}") for letter in letters]
+    done = [machine.run("calls", "submit", "stamp", f"letter={letter}") for letter in letters]
     assert {one.returncode for one in done} == {0}, done
     return [one.stdout.strip() for one in done]
 
 
 def states(machine: Machine, ids: list[str]) -> set[str]:
-    rows = json.loads(machine.run("calls", "list", "--json").stdout)["calls"]
+    rows = json.loads(machine.run("calls", "list", "--limit", "500", "--json").stdout)["calls"]
     return {row["state"] for row in rows if row["id"] in ids}
 
 
@@ -98,7 +98,7 @@ def test_a_program_serves_its_own_tools_where_the_project_is_not_accepted(
     shown = mine.run("status").stdout + mine.run("status").stderr
     assert f"{row['name']} does not serve stamp: " in shown
     ids = submitted(mine, "a")
-    run = mine.run("submit", "cut", "plank=oak")  # Only the other machine has it.
+    run = mine.run("calls", "submit", "cut", "plank=oak")  # Only the other machine has it.
     assert run.returncode == 0, run.stderr
     waited = mine.run("calls", "wait", run.stdout.strip())
     assert waited.stdout.strip() == "oak cut"
@@ -106,13 +106,16 @@ def test_a_program_serves_its_own_tools_where_the_project_is_not_accepted(
     until(lambda: states(mine, ids) == {"done"})
 
 
-def test_what_one_machine_has_not_trusted_is_left_to_the_others(two: tuple[Machine, Machine]) -> None:
+@pytest.mark.parametrize("number", [3, pytest.param(100, marks=pytest.mark.soak)])
+def test_what_one_machine_has_not_trusted_is_left_to_the_others(
+    two: tuple[Machine, Machine], number: int
+) -> None:
     mine, theirs = two
     theirs.trust()
     manifest = theirs.root / ".toolcrib/tools/stamp/tool.yml"
     manifest.write_text(STAMP.replace("Stamp a letter.", "Stamp any letter."))
     theirs.worker()
-    ids = submitted(mine, "a", "b", "c")
+    ids = submitted(mine, *map(str, range(number)))
     reason = next(iter(status(mine)["workers"][0]["refused"]))
     assert "toolcrib trust stamp" in reason
     assert states(mine, ids) == {"ready"}
@@ -128,7 +131,11 @@ def test_code_that_differs_is_found_at_the_call_and_the_call_goes_on_elsewhere(
     mine, theirs = two
     for machine in two:
         tool = machine.root / ".toolcrib/tools/stamp/tool.yml"
-        tool.write_text(STAMP.replace('printf, args: ["%s stamped"', "sh, args: [stamp.sh"))
+        tool.write_text(
+            STAMP.replace('printf, args: ["%s stamped"', "sh, args: [stamp.sh").replace(
+                "fs: {", "fs: {read: [.], "
+            )
+        )
         (machine.root / "stamp.sh").write_text("echo $1 stamped\n")
         machine.trust()
     (theirs.root / "stamp.sh").write_text("echo $1 spoiled\n")

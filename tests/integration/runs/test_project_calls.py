@@ -135,6 +135,9 @@ async def test_a_call_that_needs_approval_waits_without_a_worker_and_goes_on(cri
     other = crib.open()  # Another process decides while nobody serves.
     other.toolset.register("pay", pay, approval="it is dear", retry=retry)
     other.approval_service.approve(approval, "ann")
+    assert (
+        other.calls.find(call_id).state == "ready"
+    )  # Whoever decides lets it go on, and no look of a worker.
     assert runs == []
     async with other:
         call = await other.calls.wait(call_id, 30)

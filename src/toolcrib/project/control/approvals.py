@@ -64,8 +64,9 @@ class ApprovalService:
     """The approvals of one project, for every interface.
 
     `find` returns a tool by name (or raises NotFoundError, ManifestError), `mask` masks secrets in a JSON
-    value. The settings say through which channels a person may approve; every channel may deny. `complete` is
-    False where the code of a Python file has not run: then its next call compares what was approved.
+    value. The settings say through which channels a person may approve; every channel may deny. `wake` lets
+    the stored calls go on that wait for what was decided. `complete` is False where the code of a Python file
+    has not run: then its next call compares what was approved.
     """
 
     def __init__(
@@ -76,10 +77,11 @@ class ApprovalService:
         audit: AuditLog,
         mask: Callable[[Any], Any],
         config: Config,
+        wake: Callable[[], object] = lambda: None,
         *,
         complete: bool = True,
     ) -> None:
-        self.approvals = approvals
+        self.approvals, self._wake = approvals, wake
         self._find, self._trust, self._complete = find, trust, complete
         self._audit, self._mask, self._config = audit, mask, config
 
@@ -201,6 +203,7 @@ class ApprovalService:
         except ToolcribError:
             self.approvals.void(id)  # A decision that cannot be written down does not count.
             raise
+        self._wake()
         return self._sheet(done, tool)
 
     def deny(
@@ -220,6 +223,7 @@ class ApprovalService:
         # Not taken back if the log cannot be written, as an approval is: a denial lets nothing run.
         done = self.approvals.deny(id, by, note, hold_s, seal=seal)
         self._record("TOOL_DENIED", done, approver=by, channel=channel, note=note)
+        self._wake()
         return self._sheet(done, None)
 
     def revoke(self, id: str, by: str, *, channel: str = "program") -> Grant:  # noqa: A002 - the field's name
@@ -260,6 +264,7 @@ class ApprovalService:
             with suppress(ConflictError, NotFoundError):  # Another process has decided it meanwhile.
                 self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
                 self.approvals.approve(one.id, by)
+        self._wake()
 
     def void(self, id: str, why: str = "the tool has changed") -> Approval:  # noqa: A002 - the field's name
         """End an approval, and write down why."""

@@ -11,6 +11,7 @@ from toolcrib.core.controls import Proceed
 from toolcrib.core.decision import goes_on
 from toolcrib.errors import (
     AuditUnavailable,
+    Cancelled,
     DeniedError,
     InvalidInput,
     RateLimited,
@@ -114,8 +115,8 @@ class CallAudit:
     def record(self, ctx: Context, result: Result) -> None:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
         refused, caller, error = was_refused(ctx, result), encode_field("caller", ctx.caller), result.error
-        waits = result.status == "pending" or (refused and ctx.single and error and goes_on(error))
-        status = "success" if result.status == "ok" else "refused" if refused else result.status
+        waits = result.status == "pending" or (refused and ctx.stored and error and goes_on(error))
+        status: str = "success" if result.status == "ok" else "refused" if refused else result.status
         code, event = "", "TOOL_REFUSED" if refused else "TOOL_EXECUTED"
         if ctx.created:
             self._ledger.note_created(ctx.tool, ctx.created)
@@ -127,6 +128,8 @@ class CallAudit:
             event = "TOOL_REPLAYED"
         elif waits:
             event, status = "TOOL_WAITS", "pending"
+        elif ctx.stored and isinstance(error, Cancelled):
+            status, code = "interrupted", ""
         ended = f" status={status}{code}{caller} ms={result.duration_ms:.3f}{_facts(ctx, result)}"
         if ctx.start_line is None:
             self._log.append(event, self._encode(ctx) + ended)

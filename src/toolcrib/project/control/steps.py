@@ -324,7 +324,7 @@ class ApprovalStep:
                 return None
             if ctx.wait != "raise":
                 ctx.waits(answer.id, answer.reason)
-            if ctx.wait == "pending":
+            if ctx.wait == "pending" or ctx.may_be_stored:
                 return Result("pending", details=self._details(ctx, answer), call_id=ctx.identify())
             if ctx.wait == "raise":
                 raise self._refusal(ctx, answer)

@@ -6,8 +6,10 @@ trusted project may name one too, but never for decisions: those stay in the use
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from toolcrib.errors import StateUnavailable
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.config.settings import Config
 from toolcrib.project.root import Place
@@ -97,6 +99,12 @@ class DecisionStore:
         calls = DurableCalls(self.state, lease_s=lease_s, dispatcher=dispatcher_for(self.state, lease_s))
         calls.room = lambda asker: self.approvals.room(asker)  # noqa: PLW0108 - they are opened when asked
         return durable_runs(calls)
+
+    def wake_decided(self) -> None:
+        """Let the stored calls go on whose approval was decided; without it a worker does that soon."""
+        with suppress(StateUnavailable):
+            if self.state.rows("SELECT 1 FROM approvals WHERE wakes = 1 AND status <> 'pending' LIMIT 1"):
+                self.runs.calls.wake_decided()
 
     def close(self) -> None:
         """Close the files and connections; the next use opens them again."""

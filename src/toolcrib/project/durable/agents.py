@@ -20,7 +20,7 @@ from toolcrib.project.tools.builtins import Builtins
 from toolcrib.project.trust.trust import ProjectTrust
 from toolcrib.runs.agents import Agent, AgentTools, check_agents, read_agent, read_all
 from toolcrib.runs.sessions import ClaimedRun
-from toolcrib.spec import Caller, Tool
+from toolcrib.spec import Call, Caller, Tool
 
 MADE = "agent:"
 """The beginning of an agent's name among the names of what agents have made."""
@@ -80,18 +80,18 @@ def agent_tools(
 
     def prepare(name: str, arguments: Mapping[str, Any] | str, claim: ClaimedRun) -> Mapping[str, Any]:
         run = claim.run
-        return calls.prepare(
+        call = Call(
             name,
             arguments,
-            caller=agent_caller(run.agent),
+            agent_caller(run.agent),
+            json.loads(run.variables),
+            run.id,
+            run.session_id,
             # The token that began the run limits every call of it, also those of sub-agents.
             identity=None if claim.identity is None else Caller.from_dict(json.loads(claim.identity)),
-            variables=json.loads(run.variables),
-            session_id=run.session_id,
-            run_id=run.id,
             trace=claim.trace,
-            bound=calls.known.some((name,)).get(name),
         )
+        return calls.draft(call, calls.known.some((name,)).get(name))
 
     def switch_on(agent: Agent) -> None:
         builtins.switch_on(agent.tools, agent_caller(agent.name))

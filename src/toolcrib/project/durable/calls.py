@@ -14,6 +14,7 @@ from toolcrib.core.context import Context, current_trace
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard.idempotency import require_key
+from toolcrib.project.durable.adopted import AdoptedCall
 from toolcrib.runs import (
     CallState,
     ClaimedCall,
@@ -30,7 +31,7 @@ from toolcrib.runs import (
 from toolcrib.runs.ending import Ending, context_of, ending_of, record_ending
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
-from toolcrib.spec import CallClient, Caller, CallEvent, Result
+from toolcrib.spec import Call, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
 if TYPE_CHECKING:
@@ -71,72 +72,56 @@ class ProjectCalls:
         priority: int = 0,
         delay_s: float = 0.0,
         transaction: Transaction | None = None,
-        call_id: str | None = None,
-        approval: str | None = None,
         **options: Any,
     ) -> str:
         """Check and store a call, and return its id. It runs wherever a worker has the tool.
 
-        `approval` is what the call waits for already; the other options are those of `prepare`.
-
-        Raises the error of a call that would be refused anyway; approval is asked for when it runs.
+        Higher priorities are taken first; options are fields of `Call`. Raises the error of a call that would
+        be refused anyway; approval is asked for when it runs.
         """
-        ready = self.prepare(name, arguments, **options)
-        ready |= {"priority": priority, "delay_s": delay_s, "id": call_id, "approval": approval}
-        return self.stored.submit(**ready, transaction=transaction)
+        call = Call(name, {} if arguments is None else arguments, **options)
+        return self.store(call, priority=priority, delay_s=delay_s, transaction=transaction)
 
-    def prepare(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | bytes | str | None = None,
-        *,
-        caller: str = "local",
-        identity: Caller | None = None,
-        variables: dict[str, Any] | None = None,
-        session_id: str | None = None,
-        run_id: str | None = None,
-        timeout_ms: int | None = None,
-        idempotency_key: str | None = None,
-        client: CallClient | None = None,
-        trace: str | None = None,
-        bound: Bound | None = None,
-    ) -> dict[str, Any]:
-        """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does.
+    def store(self, call: Call, **how: Any) -> str:
+        """Check and store a call of any interface, and return its id; `how` as of `DurableCalls.submit`.
 
-        `client` is asked by `answer`. `trace` is a `traceparent`, without which the current span of
-        OpenTelemetry counts. `bound` is the tool of another process. One that this process does not have is
-        looked up in those.
+        With the key of an earlier call it is that one's. Raises as `submit` does.
         """
-        elsewhere, given = bound, {} if arguments is None else arguments
-        if bound is None:
+        return self.stored.submit(**self.draft(call), id=call.call_id, **how)
+
+    def draft(self, call: Call, elsewhere: Bound | None = None) -> dict[str, Any]:
+        """Check a call and return what is stored of it, as arguments of `DurableCalls.submit`.
+
+        `elsewhere` is a tool that another process runs. One that is not here is looked up among those. The
+        call's client is asked by `answer`. Without a trace the current span of OpenTelemetry counts.
+        """
+        ctx = Context.of(call)
+        if elsewhere is None:
             try:
-                bound = self._bound(name)
+                ctx.tool = self._bound(call.tool).name
             except ToolcribError:
-                if (elsewhere := self.known.some((name,)).get(name)) is None:
+                if (elsewhere := self.known.some((call.tool,)).get(call.tool)) is None:
                     raise
-        bound = elsewhere or bound
-        assert bound is not None
-        ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
         self._toolset.pipeline.admit(ctx, elsewhere)
-        if idempotency_key is not None:
-            require_key(idempotency_key)
+        if ctx.idempotency_key is not None:
+            require_key(ctx.idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
         return {
-            "tool": bound.name,
+            "tool": ctx.tool,
             "arguments": ctx.arguments,
-            "caller": caller,
-            "idempotency_key": idempotency_key,
-            "repeatable": bound.may_repeat,
+            "caller": ctx.caller,
+            "idempotency_key": ctx.idempotency_key,
+            "repeatable": ctx.bound.may_repeat,
             "context": {
-                "identity": None if identity is None else identity.as_dict(),
-                "variables": variables,
-                "timeout_ms": timeout_ms,
-                "idempotency_key": idempotency_key,
-                "client": facts_of(client),
-                "trace": trace or current_trace(),
+                "identity": None if ctx.identity is None else ctx.identity.as_dict(),
+                "variables": ctx.variables,
+                "timeout_ms": ctx.timeout_ms,
+                "idempotency_key": ctx.idempotency_key,
+                "client": facts_of(ctx.client),
+                "trace": ctx.trace or current_trace(),
             },
-            "session_id": session_id,
-            "run_id": run_id,
+            "session_id": ctx.session_id,
+            "run_id": ctx.run_id,
         }
 
     def submit_in(self, connection: object, name: str, arguments: Any = None, **options: Any) -> str:
@@ -265,35 +250,18 @@ class ProjectCalls:
             with suppress(ToolcribError):  # It is disabled or gone: its calls keep waiting.
                 self._bound(name)
 
-    async def adopt(self, ctx: Context, task: asyncio.Task[None]) -> ClaimedCall | None:
-        """Store a direct call that this process runs in a task, and keep its lease from now on.
+    def adopt(self, ctx: Context, running: asyncio.Task[None]) -> AdoptedCall:
+        """Store a direct call that runs in a task of this process, and keep its lease from now on."""
+        return AdoptedCall(self, ctx, running)
 
-        The task must not end before this has. Return None where the call cannot be stored.
-        """
+    async def take_running(self, ctx: Context, running: asyncio.Task[None]) -> ClaimedCall:
+        """Store a call that runs already, and take it."""
         # First, because the lease of the call begins below and only a worker renews it.
         self.serve()
         assert self._served is not None
-        worker = self._served[0]
-
-        def store() -> ClaimedCall:
-            ready = self.prepare(
-                ctx.tool,
-                ctx.arguments,
-                caller=ctx.caller,
-                identity=ctx.identity,
-                session_id=ctx.session_id,
-                timeout_ms=ctx.timeout_ms,
-                client=ctx.client,
-            )
-            return self.stored.adopt(worker.name, id=ctx.identify(), **ready)
-
-        try:
-            claim = await asyncio.to_thread(store)
-        except Exception as error:  # The call continues, and waits for this.
-            if not isinstance(error, ToolcribError):
-                _log.exception("a call that runs could not be stored")
-            return None
-        worker.adopt(claim, task)
+        worker, call_id = self._served[0], ctx.identify()
+        claim = await asyncio.to_thread(lambda: self.stored.adopt(worker.name, id=call_id, **self.draft(ctx)))
+        worker.adopt(claim, running)
         return claim
 
     async def settle(self, claim: ClaimedCall, ending: Ending) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolcrib.errors import UnavailableError
-from toolcrib.runs.processes.children import Child
+from toolcrib.runs.processes.children import GRACE_S, Child
 from toolcrib.runs.register import Offer
 from toolcrib.runs.sessions import ClaimedRun, StepLost
 
@@ -85,6 +85,9 @@ class Stepper:
                     self._take(message)
             self._child, self.has_loaded = None, False
             self._ready.clear()
+            with suppress(TimeoutError):  # It may have closed its connection only.
+                async with asyncio.timeout(GRACE_S):
+                    await child.fate()
             await child.end()
             lost = StepLost(f"the process that made it {await child.fate()}")
             for future in self._open.values():

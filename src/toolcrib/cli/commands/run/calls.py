@@ -23,7 +23,7 @@ from toolcrib.cli.output import (
     print_warnings,
 )
 from toolcrib.cli.table import facts, print_listing
-from toolcrib.errors import NotFoundError, TimedOut
+from toolcrib.errors import NotFoundError, TimedOut, ToolNotFound
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -70,7 +70,12 @@ def submit_command(
     project = open_project(root)
     print_warnings(project)
     caller, identity = caller_of(project)
-    found = find_tool(project, tool)
+    try:
+        found = find_tool(project, tool)
+    except ToolNotFound:  # It may be one that only a worker has.
+        if (known := project.calls.known.some((tool,)).get(tool)) is None:
+            raise
+        found = known.tool
     given = parse_arguments(arguments, found.input_schema)
     call_id = project.submit(found.name, given, caller=caller, identity=identity, **how)
     if as_json:
