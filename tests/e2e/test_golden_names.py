@@ -159,6 +159,7 @@ VALUES: dict[str, list[Any]] = {
         {"network": False, "fs": {"read": ["."], "write": []}, "secrets": [], "env": []}
     ],
     "sources": [[{"dir": ".", "dialect": "vega", "permissions": {"network": False, "fs": {"read": ["."]}}}]],
+    "workers.lease_s": [5, 60.5],
 }
 """Values that each setting takes."""
 
