@@ -16,9 +16,9 @@ ROOT = HERE.parents[1]
 def test_a_client_leaves_without_an_error_while_a_call_runs(tmp_path: Path) -> None:
     client = [str(python_servers() / "bin/python"), str(HERE / "sdk_leaves.py"), str(tmp_path / "mark")]
     # The client hands few variables on to its server.
-    code = f"import sys; sys.path[:0] = {[str(ROOT / 'src'), str(ROOT)]!r}; import runpy; "
+    code = f"import sys; sys.path[:0] = {[str(ROOT / 'src'), str(ROOT)]!r}; sys.argv = ['server', '0']; "
     code += (
-        "sys.argv = ['server', '0']; runpy.run_module('tests.e2e.mcp.mcp_stdio_server', run_name='__main__')"
+        "from runpy import run_module; run_module('tests.e2e.mcp.mcp_stdio_server', None, '__main__', True)"
     )
     done = subprocess.run(
         [*client, sys.executable, "-c", code],
