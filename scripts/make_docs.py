@@ -376,9 +376,9 @@ def rest_content(route: Route, operation: dict[str, Any]) -> Iterator[str]:
         yield f"- Body, `{kind}`: {text}"
     for status, answer in operation["responses"].items():
         if int(status) < 400:
-            types = [rest_type(one["schema"]) if "schema" in one else f"`{kind}`"
+            types = [rest_type(one["schema"]) if kind == "application/json" else f"`{kind}`"
                      for kind, one in answer.get("content", {}).items()]  # fmt: skip
-            yield f"- Answer {status}: {types[0] if types else 'no body'}."
+            yield f"- Answer {status}: {', or '.join(types) or 'no body'}."
 
 
 def rest_type(rule: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
 from toolcrib.core.toolset import Toolset, run_sync
 from toolcrib.errors import StateUnavailable
-from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, Trusted
+from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
@@ -292,16 +292,28 @@ class Project(DurableParts):
         )
 
     @property
+    def recorded(self) -> RecordedCalls:
+        """The results of what was asked for with an idempotency key."""
+        return self._steps.store.recorded
+
+    def check(self) -> None:
+        """Raise StateUnavailable or AuditUnavailable if no call could run here now."""
+        self.audit.ensure()
+        if self.has_state:
+            with self._steps.store.state.read() as tx:
+                tx.one("SELECT 1")
+
+    @property
     def has_state(self) -> bool:
         """True if calls may wait here, or were recorded with a key."""
         return self._steps.store.exists
 
-    def _settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    def _settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Sequence[str]) -> None:
         # Without a database nothing waits, and to look must not make one. Trust counts also where the
         # database cannot be reached now: the calls that wait there are looked at again when they are shown.
         if self.has_state:
             with suppress(StateUnavailable):
-                self.approval_service.settle(rows, by, channel)
+                self.approval_service.settle(rows, by, channel, revoked)
 
     @property
     def elicitation(self) -> Elicitation | None:

@@ -109,7 +109,7 @@ def test_what_a_program_prints_is_no_result(program: Path) -> None:
 
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
     (program / "none.py").write_text("x = 1\n")
-    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda x: x)\n")
+    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda *x: x)\n")
     (program / "away.py").write_text("import nosuch\n")
     (program / "two.py").write_text("from toolcrib import Toolset\na = Toolset()\nb = Toolset()\n")
     for words, code, told in (
@@ -126,7 +126,7 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["--root", "app.py", "lint"], 2, "needs the folder of a project"),
         (["serve", "app"], 2, "Write app.py"),
         (["list", "shop"], 2, "--root shop"),
-        (["list", "bare.py"], 4, "hint: Write `x: str` (or another type)"),
+        (["list", "bare.py"], 4, "hint: Arguments arrive by name"),
         (
             ["list", "away.py"],
             4,

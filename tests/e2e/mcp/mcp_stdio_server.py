@@ -60,7 +60,7 @@ class Branch:
 @tools.tool
 async def graft(branch: Branch, part: Branch = None) -> Branch:  # type: ignore[assignment] # as people write it
     """Add a part to a branch."""
-    return Branch(branch.name, branch.grown, [*branch.parts, *([part] if part else [])])
+    return Branch(branch.name, branch.grown, [*branch.parts, *filter(None, [part])])
 
 
 @tools.tool

@@ -12,22 +12,12 @@ from typing import Any
 import pytest
 
 from tests.crib import Crib
+from tests.e2e.rest.store_rows import BUNDLE, HTTP, ROWS, Row
 from tests.http_server import HttpServerProcess, Reply, http_server
 from toolcrib.bundles import Store, ToolBody, log_of
 from toolcrib.guard import AuditQuery, AuditReader, verify
 from toolcrib.spec.identifier import new_id
 
-HTTP: dict[str, Any] = {
-    "type": "http",
-    "displayName": "Weather",
-    "impl": {"urlTemplate": "https://api.example.com/x"},
-}
-RULES = {
-    "auth": {"type": "bearer", "secret": "TOKEN"},
-    "retry": {"max_attempts": 3},
-    "limits": {"calls_per_minute": 60},
-}
-BUNDLE = {"slug": "shop", "displayName": "Shop"}
 FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
           "softDeletedAt", "schemaVersion", "availability", "unavailableBecause"}  # fmt: skip
 
@@ -96,70 +86,6 @@ def deleted(bundle: Bundle) -> Bundle:
 @pytest.fixture
 def missing(server: HttpServerProcess) -> Bundle:
     return Bundle(server, new_id())
-
-
-# -- the table: what is there, the request, its answer -----------------------------------------------
-
-Row = tuple[str, str, str, Any, int, str]
-ROWS: list[Row] = [
-    ("missing", "PUT", "bundle", BUNDLE, 201, ""),
-    ("bundle", "PUT", "bundle", BUNDLE, 200, ""),
-    ("deleted", "PUT", "bundle", BUNDLE, 200, ""),
-    ("missing", "PUT", "bundle", {"slug": "a b"}, 400, "invalid_slug"),
-    ("missing", "PUT", "bundle", {"slug": "a_b"}, 400, "invalid_slug"),
-    ("missing", "PUT", "bundle", {"slug": ""}, 400, "missing_field"),
-    ("missing", "PUT", "bundle", {"displayName": "x"}, 400, "missing_field"),
-    ("missing", "PUT", "bundle", {**BUNDLE, "colour": "red"}, 400, "invalid_input"),
-    ("missing", "PUT", "bundle", {**BUNDLE, "isEnabled": 1}, 400, "invalid_input"),
-    ("missing", "PUT", "bundle", [], 400, "invalid_input"),
-    ("missing", "PUT", "bundle", b"{", 400, "invalid_input"),
-    ("missing", "PUT", "bundle", b'{"slug": "a", "slug": "b"}', 400, "invalid_input"),
-    ("missing", "PUT", "bundle", b"", 400, "invalid_input"),
-    ("bundle", "PATCH", "bundle", {"isEnabled": False}, 200, ""),
-    ("bundle", "PATCH", "bundle", {"isEnabled": False, "slug": "x"}, 400, "invalid_input"),
-    ("bundle", "PATCH", "bundle", {}, 400, "missing_field"),
-    ("missing", "PATCH", "bundle", {"isEnabled": False}, 404, "not_found"),
-    ("deleted", "PATCH", "bundle", {"isEnabled": False}, 410, "bundle_deleting"),
-    ("bundle", "DELETE", "bundle", None, 202, ""),
-    ("missing", "DELETE", "bundle", None, 404, "not_found"),
-    ("full", "DELETE", "bundle", None, 409, "bundle_not_empty"),
-    ("deleted", "DELETE", "bundle", None, 410, "bundle_deleting"),
-    ("missing", "GET", "bundle", None, 404, "not_found"),
-    ("deleted", "GET", "bundle", None, 410, "bundle_deleting"),
-    ("bundle", "PUT", "tool", HTTP, 201, ""),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "get"}}, 201, ""),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "method": "SEND"}}, 400, "invalid_manifest"),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], **RULES}}, 201, ""),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {**HTTP["impl"], "retry": {"x": 1}}}, 400, "invalid_manifest"),
-    ("full", "PUT", "tool", HTTP, 409, "conflict"),
-    ("off", "PUT", "tool", HTTP, 409, "bundle_disabled"),
-    ("missing", "PUT", "tool", HTTP, 404, "not_found"),
-    ("deleted", "PUT", "tool", HTTP, 410, "bundle_deleting"),
-    ("bundle", "PUT", "tool", {"type": "http", "impl": {}}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {"type": "http", "displayName": "x"}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {"displayName": "x", "impl": {}}, 400, "missing_field"),
-    ("bundle", "PUT", "tool", {**HTTP, "type": "ftp"}, 400, "invalid_input"),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "ftp://a.example"}}, 400, "invalid_input"),
-    ("bundle", "PUT", "tool", {**HTTP, "impl": {"urlTemplate": "https://"}}, 400, "invalid_manifest"),
-    ("bundle", "PUT", "tool", {**HTTP, "argSchema": {"type": "string"}}, 400, "invalid_manifest"),
-    ("bundle", "PUT", "tool", {**HTTP, "tags": ["a", "a"]}, 400, "invalid_input"),
-    ("bundle", "PUT", "tool", {**HTTP, "tags": ["1"]}, 400, "invalid_input"),
-    ("full", "PATCH", "tool", {"isEnabled": False}, 200, ""),
-    ("full", "PATCH", "tool", {"isEnabled": False, "description": "x"}, 400, "invalid_input"),
-    ("full", "PATCH", "tool", {"isEnabled": "yes"}, 400, "invalid_input"),
-    ("bundle", "PATCH", "tool", {"isEnabled": False}, 404, "tool_not_found"),
-    ("off", "PATCH", "tool", {"isEnabled": False}, 409, "bundle_disabled"),
-    ("full", "DELETE", "tool", None, 204, ""),
-    ("off", "DELETE", "tool", None, 204, ""),
-    ("bundle", "DELETE", "tool", None, 404, "tool_not_found"),
-    ("missing", "DELETE", "tool", None, 404, "not_found"),
-    ("full", "GET", "tool", None, 200, ""),
-    ("off", "GET", "tool", None, 200, ""),
-    ("bundle", "GET", "tool", None, 404, "tool_not_found"),
-    ("deleted", "GET", "tool", None, 410, "bundle_deleting"),
-    ("full", "GET", "versions", None, 200, ""),
-    ("bundle", "GET", "versions", None, 404, "tool_not_found"),
-]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(map(str, row))[:60])
@@ -253,6 +179,28 @@ def test_a_body_that_names_another_record_than_the_path_is_refused(bundle: Bundl
     assert bundle.send_tool("PUT", {**HTTP, **same}).status == 201
 
 
+def test_a_put_that_is_sent_again_with_its_key_has_the_first_answer(server: HttpServerProcess) -> None:
+    one, key = Bundle(server, new_id()), {"Idempotency-Key": new_id()}
+    first = one.send("PUT", BUNDLE, headers=key)
+    again = one.send("PUT", BUNDLE, headers=key)
+    assert (first.status, again.status, again.body) == (201, 201, first.body)
+    assert again.headers["ETag"] == first.headers["ETag"]
+    other = one.send("PUT", {**BUNDLE, "description": "other"}, headers=key)
+    assert (other.status, other.code) == (409, "idempotency_conflict")
+    key = {"Idempotency-Key": new_id()}
+    refused = one.send_tool("PUT", {**HTTP, "tags": ["1"]}, headers=key)
+    assert refused.code == "invalid_input"
+    made = one.send_tool("PUT", HTTP, headers=key)  # A refusal leaves the key free.
+    again = one.send_tool("PUT", HTTP, headers=key)
+    assert (made.status, again.status, again.body) == (201, 201, made.body)
+    assert one.send_tool("PUT", HTTP).code == "conflict"
+    assert one.send_tool("PUT", HTTP, "other", "v1", headers=key).code == "idempotency_conflict"
+    theirs = server.create_token("another", "admin")
+    assert one.send_tool("PUT", HTTP, headers=key, token=theirs).code == "conflict"
+    for wrong in ("", "x" * 256, "a\tb"):
+        assert one.send("PUT", BUNDLE, headers={"Idempotency-Key": wrong}).code == "invalid_input"
+
+
 def test_a_change_of_a_bundle_that_was_changed_meanwhile_is_refused(bundle: Bundle) -> None:
     old = bundle.send("GET").headers["ETag"]
     now = bundle.send("PUT", {**BUNDLE, "description": "ours"}, headers={"If-Match": old}).headers["ETag"]
@@ -273,7 +221,7 @@ def test_a_record_that_was_cut_off_is_listed_replaced_and_deleted(bundle: Bundle
         }
 
     assert bundle.send_tool("PUT", HTTP).status == 201
-    for change in (lambda: bundle.send_tool("PUT", HTTP), lambda: bundle.send_tool("DELETE")):
+    for method, body in (("PUT", HTTP), ("DELETE", None)):
         (file,) = (
             path
             for path in (bundle.server.data / "bundles" / bundle.id / "tools").iterdir()
@@ -288,7 +236,7 @@ def test_a_record_that_was_cut_off_is_listed_replaced_and_deleted(bundle: Bundle
         assert bundle.send_tool("PATCH", {"isEnabled": True}).code == "state_unavailable"
         call = bundle.server.send("POST", f"{bundle.tool()}/invoke", {"args": {}})
         assert (call.status, call.code) == (503, "tool_unavailable")
-        assert change().status in (201, 204)
+        assert bundle.send_tool(method, body).status in (201, 204)
         assert not broken()
     assert bundle.send_tool("GET", None, "other", "v1").json["description"] == "whole"
 

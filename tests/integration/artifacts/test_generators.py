@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ async def slow_rows(n: int) -> AsyncIterator[Any]:
         yield row
 
 
-def with_total(n: int) -> Iterator[Any]:
+def with_total(n: int) -> Generator[Any, None, Any]:
     yield from range(n)
     return {"total": n}
 

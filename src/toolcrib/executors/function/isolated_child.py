@@ -71,13 +71,14 @@ def value_of(function: Any, arguments: dict[str, Any]) -> bytes:
     from toolcrib.executors.function.executor import drained, exhausted
     from toolcrib.schema.jsonable import to_json_text
 
-    value = function(**arguments)
+    value: Any = function(**arguments)
+    stream: Any = value
     if inspect.iscoroutine(value):
         value = asyncio.run(value)
     elif inspect.isasyncgen(value):
-        value = asyncio.run(drained(value, None))
+        value = asyncio.run(drained(stream, None))
     elif inspect.isgenerator(value):
-        value = exhausted(value, None)
+        value = exhausted(stream, None)
     try:
         # Whole bytes become content; those inside of a value are text there.
         kind = b'{"bytes":' if isinstance(value, bytes) else b'{"value":'

@@ -108,7 +108,7 @@ def failure(error: BaseException) -> bytes:
         "error": names[0],
         "message": message,
         "signal": next((name for name in names if name in SIGNALS), None),
-        "delay": delay.total_seconds() if hasattr(delay, "total_seconds") else delay,
+        "delay": getattr(delay, "total_seconds", lambda: delay)(),
         "cause": cause(error),
     }
     return json.dumps(found, default=str, ensure_ascii=False).encode(errors="replace")

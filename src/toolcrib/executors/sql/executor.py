@@ -9,8 +9,9 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from toolcrib.errors import PermissionDenied, ToolUnavailable
+from toolcrib.errors import PermissionDenied, ToolFailed, ToolUnavailable
 from toolcrib.executors.output import (
+    error_facts,
     facts,
     log_streams,
     place_warnings,
@@ -73,7 +74,13 @@ class SqlExecutor:
                 raise timed_out(ctx, done)
             if not done.result:  # Else it says all that a traceback of our own would.
                 log_streams(ctx, done, "stdout", "stderr")
-            return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
+            try:
+                return Outcome(returned(tool.name, done), place_warnings(done), facts(done))
+            except ToolFailed as error:
+                from toolcrib.executors.trace.denials import of_text
+
+                said = error.message
+                raise of_text(workspace, tool, job, said, said, error_facts(done)) or error from None
 
     def _database(self, files: ProjectFiles) -> tuple[str, bool]:
         """Return the file, and True if it may be written."""

@@ -6,7 +6,7 @@ Where the settings allow that channel, the user of the calling client is asked t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -232,11 +232,17 @@ class ApprovalService:
         self._audit.record("APPROVAL_REVOKED", **fields, answer=grant.answer, scope=grant.scope)
         return grant
 
-    def settle(self, rows: Sequence[Trusted], by: str, channel: str) -> None:
+    def settle(self, rows: Sequence[Trusted], by: str, channel: str, revoked: Collection[str] = ()) -> None:
         """Answer the calls that wait for trust in these: those about this version go on, others are void.
 
-        Those of a server's tool that still waits are left as they are.
+        Those of a server's tool that still waits are left as they are. Approvals that trust gave in a
+        subject of `revoked`, or in any if that is `all`, end too if no call has used them.
         """
+        for sheet in self.list("approved", _MOST_SETTLED) if revoked else ():
+            one = sheet.approval
+            given = {"all", f"tool:{one.tool}", f"server:{one.bundle}"}
+            if one.rule == TRUST and given.intersection(revoked):
+                self.void(one.id, "its trust was revoked")
         subjects = {(row.subject, row.bundle): row.digest for row in rows}
         servers = {row.subject for row in rows}
         for sheet in self.list("pending", _MOST_SETTLED):
@@ -255,10 +261,10 @@ class ApprovalService:
                 self._record("TOOL_APPROVED", one, approver=by, channel=channel, scope="once")
                 self.approvals.approve(one.id, by)
 
-    def void(self, id: str) -> Approval:  # noqa: A002 - the field's name
-        """End the approval of a tool that has changed, and write that down."""
+    def void(self, id: str, why: str = "the tool has changed") -> Approval:  # noqa: A002 - the field's name
+        """End an approval, and write down why."""
         approval = self.approvals.void(id)
-        self._record("APPROVAL_VOID", approval, reason="the tool has changed")
+        self._record("APPROVAL_VOID", approval, reason=why)
         return approval
 
     def _tool(self, approval: Approval) -> Tool | None:

@@ -91,8 +91,8 @@ class ProjectTrust:
         self._edited: Callable[[TrustSheet], None] | None = None
         self._waited: dict[str, str] = {}
         """By subject, what was trusted last of each tool that waited when `follow_edits` was called."""
-        self.settle: Callable[[Sequence[Trusted], str, str], None] = lambda _rows, _by, _channel: None
-        """Answers the calls that wait for trust in these."""
+        self.settle: Callable[[Sequence[Trusted], str, str, Sequence[str]], None] = lambda *_: None
+        """Answers the calls that wait for trust in these; ends what trust gave in revoked subjects."""
 
     # -- the project ---------------------------------------------------------------------------------
 
@@ -367,7 +367,7 @@ class ProjectTrust:
         stored = self.ledger.accept(rows, by, channel, texts)
         if self.servers is not None:
             self.servers.reread()
-        self.settle(stored, by, channel)
+        self.settle(stored, by, channel, ())
 
     def trust(self, tool: Tool, by: str, digest: str | None = None, *, channel: str = "program") -> None:
         """Record that a person trusts a tool as it is now; with `digest`, only if it still has this one."""
@@ -408,9 +408,12 @@ class ProjectTrust:
         self._audit.record("TRUST_REVOKED", approver=by, channel=channel, subjects=subjects or ["all"])
         if not subjects:
             self._accepted = False
-            return self.ledger.revoke()
-        ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
-        return ended + sum(self.ledger.revoke(f"server:{name}") for name in servers)
+            ended = self.ledger.revoke()
+        else:
+            ended = sum(self.forget(tool.name, tool.bundle, by, subject=subject_of(tool)) for tool in chosen)
+            ended += sum(self.ledger.revoke(f"server:{name}") for name in servers)
+        self.settle((), by, channel, subjects or ["all"])
+        return ended
 
     def forget(
         self, name: str, bundle: str, by: str, digest: str | None = None, subject: str | None = None

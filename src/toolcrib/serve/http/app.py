@@ -29,6 +29,8 @@ from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
 BODY_S = 30.0
+HEALTH = "/health"
+"""The path that takes any Host: who probes a server has its address only."""
 
 _log = logging.getLogger("toolcrib.serve.http")
 # The id of a client is written to the log, so it has nothing that could look like a line of its own.
@@ -51,8 +53,10 @@ def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
+    # A name may have slashes, as in `bundle/slug@version`.
     endpoints = [
-        PathRoute(path, _Address(methods, services, access, body_s)) for path, methods in by_path.items()
+        PathRoute(path.replace("{name}", "{name:path}"), _Address(methods, services, access, body_s))
+        for path, methods in by_path.items()
     ]
     return _Frame(Router(endpoints, redirect_slashes=False, default=_no_such_path), access)
 
@@ -84,7 +88,8 @@ class _Frame:
 
         try:
             # Before any route: a page of another site does not even learn what is public here.
-            self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
+            if scope["path"] != scope.get("root_path", "") + HEALTH:
+                self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
             await self._app(scope, receive, add_headers)
         except ClientDisconnect:
             pass

@@ -9,9 +9,9 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from toolcrib.errors import InvalidInput, InvalidToken
+from toolcrib.serve.http import EVENT_STREAM
 from toolcrib.serve.rest.services import RestRequest
 
-EVENT_STREAM = "text/event-stream"
 _QUIET_S = 15.0
 """Seconds without an event after which a comment shows that the connection still works."""
 

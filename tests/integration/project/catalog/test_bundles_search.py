@@ -266,7 +266,13 @@ def test_the_index_may_be_gone_or_damaged(root: Path, store: Store, mine: str, t
         assert len(found(bundles, "find")) == 11 + number
 
 
-@pytest.mark.parametrize("harm", ["mount -o remount,ro $1", "head -c 9m /dev/zero > $1/full || true"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"',
+        "head -c 9m /dev/zero > $1/full || true",
+    ],
+)
 def test_an_index_that_can_no_longer_be_written_is_made_in_memory(
     root: Path, store: Store, mine: str, tmp_path: Path, harm: str
 ) -> None:

@@ -57,7 +57,8 @@ class TrustState:
             self.waiting = [one for one in self.sheets if one.waits or not self.known]
         self.settings_wait = not names and (not self.known or bool(self.settings and not self.trusted))
         """True if the settings are part of what the answer covers."""
-        self.created = [one for one in trust.ledger.created() if os.path.lexists(one.path)]
+        self._noted = trust.ledger.created()
+        self.created = [one for one in self._noted if os.path.lexists(one.path)]
         """Files that start other programs, which calls have created and no person has seen yet."""
         self.network, self._wait_s, self.failed = network, wait_s, dict(failed or {})
         if network is not None:
@@ -131,8 +132,8 @@ class TrustState:
         for file in self.created:
             made = f"{file.path} was created by {file.tool} on {written(file.at)}"
             print_note(one_line(f"{made}: {startup_use(file.path)}"))
-        if self.created and at_terminal():
-            self.project.trust.ledger.drop_created(file.path for file in self.created)
+        if self._noted and at_terminal():
+            self.project.trust.ledger.drop_created(file.path for file in self._noted)
 
     def lines(self) -> Iterator[str]:
         """Yield what waits, in groups."""

@@ -169,7 +169,7 @@ def import_openapi(request: RestRequest) -> Answer:
 
 
 def _format(body: Text) -> str | None:
-    return None if body.format is UNSET else _known("format", body.format, list(DIALECTS))
+    return None if body.format is UNSET else _known("format", body.format, DIALECTS.names())
 
 
 def _known(field: str, name: str, known: Sequence[str]) -> str:

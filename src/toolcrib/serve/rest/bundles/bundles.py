@@ -11,6 +11,7 @@ from toolcrib.bundles.reading import DamagedBundle
 from toolcrib.bundles.records import BundleAnswer
 from toolcrib.errors import BuiltInReadOnly, BundleNotEmpty, InvalidId, MissingField
 from toolcrib.serve.http import Answer, Routes, check_preconditions
+from toolcrib.serve.rest.once import once
 from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
 from toolcrib.serve.rest.records import BUNDLE_PUT, BundleId, BundlePut, Switch, require_same
 from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, PUT
@@ -68,7 +69,9 @@ def get_bundle(request: RestRequest) -> Answer:
     InvalidId,
     *PUT,
     body=BUNDLE_PUT,
+    headers=("Idempotency-Key",),
 )
+@once
 def put_bundle(request: RestRequest) -> Answer:
     """Create or replace a bundle; restore one that was deleted."""
     body: BundlePut = request.body()

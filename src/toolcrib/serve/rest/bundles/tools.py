@@ -21,6 +21,7 @@ from toolcrib.errors import (
 )
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.bundles.bundles import read_switch
+from toolcrib.serve.rest.once import once
 from toolcrib.serve.rest.records import (
     TOOL_PUT,
     GoTool,
@@ -35,6 +36,19 @@ from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_a
 
 ROUTES = Routes()
 _YAML = "application/yaml"
+_MANIFEST = """\
+name: count_lines
+description: Count the lines of a file.
+kind: command
+version: 1
+inputs:
+  schema:
+    type: object
+    properties: {path: {type: string, description: The file.}}
+    required: [path]
+exec: {command: {entrypoint: wc, args: [-l, "${path}"]}}
+permissions: {fs: {read: [.]}}
+"""
 _TOOL = "/tools/bundles/{bundleID}/tools/{toolSlug}"
 _ONE = f"{_TOOL}/version/{{v}}"
 
@@ -119,8 +133,10 @@ def list_changes(request: RestRequest) -> Answer:
     *PUT,
     *(ManifestError, ConflictError, BundleDisabled, BundleFull),
     body=TOOL_PUT,
-    raw={_YAML: "A native manifest, whose name gives the slug."},
+    raw={_YAML: ("A native manifest, whose name gives the slug.", _MANIFEST)},
+    headers=("Idempotency-Key",),
 )
+@once
 def put_tool(request: RestRequest) -> Answer:
     """Create a version of a tool, from a record or from a native manifest. One that exists stays as it is."""
     bundle_id, slug, version = named_tool(request)
