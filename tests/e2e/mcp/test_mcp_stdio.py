@@ -75,11 +75,6 @@ async def test_the_official_client_lists_and_calls(mode: Mode) -> None:
         assert point.structured_content == {"x": 1, "y": 2}
         counted = await client.call_tool("count", {"to": 3})
         assert counted.structured_content == {"result": [0, 1, 2]}
-        bud = {"name": "bud", "grown": "2026-02-03", "parts": []}
-        assert (listed["graft"].output_schema or {})["type"] == "object"
-        for part, parts in ((bud, [bud]), (None, [])):
-            grafted = await client.call_tool("graft", {"branch": bud, "part": part})
-            assert grafted.structured_content == {**bud, "parts": parts}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -262,15 +257,14 @@ def test_the_end_cancels_what_still_runs(how: Any, pipes: Pipes, tmp_path: Path)
     assert mark.read_text() == "cancelled"
 
 
-@pytest.mark.parametrize("tool", ["linger", "end_with_input"])
-def test_nothing_is_written_after_the_end_of_the_input(tool: str, pipes: Pipes, tmp_path: Path) -> None:
+def test_nothing_is_written_after_the_end_of_the_input(pipes: Pipes, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    pipes.call(tool, {"mark": str(mark)})
+    pipes.call("linger", {"mark": str(mark)})
     wait_for(mark)
     pipes.stdin.close()
     assert pipes.stdout.read() == b""
     assert pipes.process.wait(30) == 0
-    assert mark.read_text() == ("cancelled" if tool == "linger" else "ended")
+    assert mark.read_text() == "cancelled"
 
 
 def test_a_tool_that_hangs_in_a_thread_does_not_keep_the_process(pipes: Pipes, tmp_path: Path) -> None:
