@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import unicodedata
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -30,8 +30,19 @@ from toolcrib.executors.function.executor import isolation_of
 from toolcrib.middleware import Middleware, as_middleware, only
 from toolcrib.schema import ArgumentCheck, FunctionShape, inspect_function
 from toolcrib.schema.derive import fitting
-from toolcrib.spec import CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
+from toolcrib.spec import Call, CallContext, Caller, CallEvent, CallEvents, Clock, Result, Retry, Tool
 from toolcrib.spec.naming import wire_name
+
+
+def run_sync(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    """Run a coroutine to its end; in a thread of its own where an event loop runs, which stands still."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    with ThreadPoolExecutor(1, "toolcrib-call") as thread:
+        return thread.submit(lambda: asyncio.run(work())).result()
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 _CONTEXTS = (Context, CallContext)
@@ -498,19 +509,21 @@ class Toolset:
         Inside of a running event loop, as in a notebook, the call runs in a thread of its own, and the loop
         stands still meanwhile. Raises `UsageError` if the toolset was opened by that loop.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._call_once(name, arguments, options))
+        return self._invoke_once(lambda: self.call(name, arguments, **options))
+
+    def invoke_sync(self, call: Call) -> Result:
+        """Do the same as `invoke`, under the conditions of `call_sync`."""
+        return self._invoke_once(lambda: self.invoke(call))
+
+    def _invoke_once(self, begin: Callable[[], Awaitable[Result]]) -> Result:
+        async def invoke() -> Result:
+            async with self:
+                return await begin()
+
         # What this loop has opened, such as a connection, does not work on the loop of another thread.
         if self._opened:
             raise UsageError("call_sync cannot use an open toolset", hint="Use `await tools.call(…)`.")
-        with ThreadPoolExecutor(1, "toolcrib-call") as thread:
-            return thread.submit(asyncio.run, self._call_once(name, arguments, options)).result()
-
-    async def _call_once(self, name: str, arguments: Any, options: dict[str, Any]) -> Result:
-        async with self:
-            return await self.call(name, arguments, **options)
+        return run_sync(invoke)
 
     # -- lifespan ------------------------------------------------------------------------------
 

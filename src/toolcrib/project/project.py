@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
-from toolcrib.core.toolset import Toolset
+from toolcrib.core.toolset import Toolset, run_sync
 from toolcrib.errors import StateUnavailable
 from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
@@ -239,6 +239,10 @@ class Project(DurableParts):
     def invoke(self, call: Call) -> Coroutine[Any, Any, Result]:
         """Make a call, by the one path that every call takes."""
         return self.catalog.invoke(call)
+
+    def invoke_sync(self, call: Call) -> Result:
+        """Do the same as `invoke`, for code without `await`."""
+        return run_sync(lambda: self.invoke(call))
 
     def subscribe(
         self, caller: str = "local", identity: Caller | None = None, *, size: int = 1_000

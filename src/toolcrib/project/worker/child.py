@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from toolcrib.core.signals import defaults_in_forks
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.project.project import Project
 from toolcrib.runs.processes.children import MAX_LINE
@@ -44,6 +45,9 @@ class Supervisor:
 Serve = Callable[[Project, Supervisor], Awaitable[None]]
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 def main(role: str, number: str, serve: Serve) -> None:
     """Open the project and serve the supervisor on the socket of this number; the process ends with it.
 
@@ -51,7 +55,8 @@ def main(role: str, number: str, serve: Serve) -> None:
     """
     _follow_supervisor()
     try:
-        asyncio.run(_serve(socket.socket(fileno=int(number)), serve))
+        with defaults_in_forks(_SIGNALS):
+            asyncio.run(_serve(socket.socket(fileno=int(number)), serve))
     except ToolcribError as error:
         sys.stderr.write(f"{role}: error[{error.code}]: {error}\n")
         sys.exit(1)
@@ -63,8 +68,9 @@ def main(role: str, number: str, serve: Serve) -> None:
 
 def _follow_supervisor() -> None:
     """End with the supervisor, leave signals to it, and be ended first when memory is short."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    for number in _SIGNALS:
+        # A function: what a tool starts would inherit that a signal is ignored.
+        signal.signal(number, lambda *_: None)
     parent = os.getppid()
     prctl("parent death signal", PR_SET_PDEATHSIG, signal.SIGKILL)
     # It may have died before `prctl`: then no signal comes.

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from toolcrib.core.signals import defaults_in_forks
 from toolcrib.errors import ConflictError, InvalidInput, TooLarge, ToolcribError, UsageError
 from toolcrib.serve.http.app import SECURITY_HEADERS
 from toolcrib.serve.http.problems import problem
@@ -183,7 +184,8 @@ async def serve_app(
             numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
             before = [(number, signal.signal(number, self.handle_exit)) for number in numbers]
             try:
-                yield
+                with defaults_in_forks(numbers):
+                    yield
             finally:
                 for number, handler in before:
                     signal.signal(number, handler)

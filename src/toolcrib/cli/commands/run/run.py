@@ -184,12 +184,13 @@ def _waiting(project: Project, tool: Tool) -> list[TrustSheet]:
 
 
 async def _run(project: Project, call: Call) -> Result:
+    from toolcrib.core.signals import stopping
+
     task = asyncio.current_task()
     assert task is not None
     # Their default ends this process at once, and leaves those of the tool running.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with waiting(f"{call.tool} runs for", elsewhere=f"{call.tool} is running …") as say:
+    ends = stopping(task.cancel, (signal.SIGTERM, signal.SIGHUP))
+    with ends, waiting(f"{call.tool} runs for", elsewhere=f"{call.tool} is running …") as say:
 
         def on_event(event: CallEvent) -> None:
             if event.kind == "progress":

@@ -54,16 +54,16 @@ def command(root: str | None, concurrency: int, memory_mb: int | None, **how: An
             print_note(f"not served here: {cut_names(names)}: {one_line(reason)}")
 
     async def serve() -> None:
+        from toolcrib.core.signals import stopping
         from toolcrib.project.worker.supervisor import serve_worker
 
         stop = asyncio.Event()
         # By default a signal ends the process at once, and its calls wait until their leases end.
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with project:
-            await serve_worker(
-                project, stop, concurrency=concurrency, memory_bytes=memory, announce=announce, **how
-            )
+        with stopping(stop.set, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
+            async with project:
+                await serve_worker(
+                    project, stop, concurrency=concurrency, memory_bytes=memory, announce=announce, **how
+                )
 
     asyncio.run(serve())
     print_note("stopped")
