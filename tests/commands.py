@@ -130,9 +130,7 @@ class CommandServer:
                 if self.process is not None:
                     assert self.process.poll() is None, "the server of commands has ended"
                 else:  # Another process started it.
-                    assert time.monotonic() - began < patient(LIMIT_S), (
-                        "the server of commands has not started"
-                    )
+                    assert time.monotonic() - began < patient(LIMIT_S), "there is no server of commands"
                 time.sleep(0.01)
 
     def program(self, name: Literal["toolcrib", "python"] = "toolcrib") -> Path:

@@ -91,7 +91,6 @@ def _installed(kind: str, locks: list[Path], install: Callable[[Path], None]) ->
 
 
 def _run(command: list[str], folder: Path) -> None:
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False, timeout=patient(300)
-    )
+    limit = patient(300)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=limit)
     assert done.returncode == 0, f"{command}: {done.stderr[-2_000:]}"
