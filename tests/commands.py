@@ -287,7 +287,7 @@ def decides(root: Path, *what: str) -> str:
 
 
 def _root(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> Path | None:
-    """Return the root of the project that a command is about; None if there is none that can be opened."""
+    """Return the path of the project that a command is about; None if there is none that can be opened."""
     named = words[words.index("--root") + 1] if "--root" in words[:-1] else env.get("TOOLCRIB_ROOT", ".")
     try:
         start = (Path(cwd) / os.fsdecode(named)).resolve()
@@ -295,7 +295,7 @@ def _root(words: Sequence[str | bytes], cwd: Path, env: Mapping[str, str]) -> Pa
         return None
     for folder in (start, *start.parents):
         with suppress(ToolcribError, OSError):
-            return find(folder).root
+            return find(folder).path
     return None
 
 

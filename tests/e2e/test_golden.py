@@ -94,7 +94,7 @@ search cuont
 search does --limit 2
 search zzzz
 search nothing_like_it
-schema nothing
+lint --schema nothing
 policy show
 policy explain greet
 policy explain pay amount:=9

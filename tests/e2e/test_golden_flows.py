@@ -300,18 +300,18 @@ def test_conversions(shop: GoldenCrib) -> None:
     cases = shop.each("\n".join(lines))
     cases += shop.each(
         """
-        convert dialects/tool.json --to native --json
-        convert dialects/tool.json --to vega --json
-        convert dialects/skillpack.yaml --to native --only list_pods --json
-        convert dialects/skillpack.yaml --to native
-        convert dialects/skillpack.yaml --to native --json
-        convert dialects/pdf-forms/SKILL.md --to native --json
-        convert dialects/tool.json --from vega --to native --json
-        convert dialects/tool.json --to natve --json
-        convert dialects/tool.json --to skill --json
-        convert gone.json --to native --json
-        convert dialects/skillpack.yaml --to native --output made --json
-        convert dialects/skillpack.yaml --to native --output made --json
+        import convert dialects/tool.json --to native --json
+        import convert dialects/tool.json --to vega --json
+        import convert dialects/skillpack.yaml --to native --only list_pods --json
+        import convert dialects/skillpack.yaml --to native
+        import convert dialects/skillpack.yaml --to native --json
+        import convert dialects/pdf-forms/SKILL.md --to native --json
+        import convert dialects/tool.json --from vega --to native --json
+        import convert dialects/tool.json --to natve --json
+        import convert dialects/tool.json --to skill --json
+        import convert gone.json --to native --json
+        import convert dialects/skillpack.yaml --to native --output made --json
+        import convert dialects/skillpack.yaml --to native --output made --json
         lint dialects/tool.json dialects/skillpack.yaml --json
         """
     )
@@ -434,7 +434,7 @@ def test_what_people_read_and_shells_ask(shop: GoldenCrib) -> None:
         show gret
         search greet
         search zzzz
-        schema manifest
+        lint --schema manifest
         policy show
         policy explain greet
         run greet who:=5

@@ -8,20 +8,24 @@ of a tool as they were before their changes are in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from toolcrib.bundles.files import create_file, make_folder
 from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, ToolRecord, file_of
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.moment import written
 
 if TYPE_CHECKING:
     from toolcrib.guard import AuditLog
 
+_MOST_LOOKED_AT = 100_000
+"""Changes of a bundle among which the name of a damaged record is looked for."""
 MOST_LINES = 256
 """Changes of a tool that are returned."""
 REVISIONS = "revisions"
@@ -38,7 +42,7 @@ class RecordedChange(Struct, frozen=True, kw_only=True):
     event: str
     """`TOOL_PUT`, `TOOL_ENABLED`, `TOOL_DISABLED`, `TOOL_DELETED`."""
     version: str
-    id: str
+    tool_id: str = field(name="toolID")
     by: str
     """The caller: `cli`, `local` for a program, `page`, or `token:NAME`."""
 
@@ -99,15 +103,39 @@ class History:
         lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(tool=slug, text=bundle_id), MOST_LINES)
         return [
             RecordedChange(
-                at=entry.time.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                at=written(entry.time.timestamp()),
                 event=entry.event,
                 version=str(entry.fields.get("version")),
-                id=str(entry.fields.get("id")),
+                tool_id=str(entry.fields.get("id")),
                 by=str(entry.fields.get("caller")),
             )
             for line in reversed(lines)
             if (entry := line.entry) is not None and entry.fields.get("bundle") == bundle_id
         ]
+
+    def slug_of(self, bundle_id: str) -> str | None:
+        """Return the slug that a bundle had last, by the log; None if it says nothing."""
+        named = (fields.get("slug") for fields in self._of(bundle_id))
+        return next((slug for slug in named if isinstance(slug, str)), None)
+
+    def label_of(self, bundle_id: str, file: str) -> tuple[str, str] | None:
+        """Return slug and version of the tool that has this file, by the log; None if it says nothing."""
+        for fields in self._of(bundle_id):
+            listed = [str(one).rpartition("@")[::2] for one in fields.get("tools") or ()]
+            for slug, version in (*listed, (str(fields.get("name")), str(fields.get("version")))):
+                if file_of(slug, version) == file:
+                    return slug, version
+        return None
+
+    def _of(self, bundle_id: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the fields of the changes of a bundle and its tools, the newest first."""
+        from toolcrib.guard import AuditQuery, AuditReader
+
+        with suppress(OSError):
+            lines = AuditReader(log_of(self._data)[0]).newest(AuditQuery(text=bundle_id), _MOST_LOOKED_AT)
+            for line in reversed(lines):
+                if line.entry is not None and line.entry.fields.get("bundle") == bundle_id:
+                    yield line.entry.fields
 
     def keep(self, tool: ToolRecord, change: ToolChange, by: str, seconds: float, now: str) -> None:
         """Keep a record that is about to be replaced or removed. The caller alone has the store's lock."""

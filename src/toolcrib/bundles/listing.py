@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from toolcrib.bundles.files import make_folder, write_derived
 from toolcrib.bundles.journal import Change, Position
+from toolcrib.bundles.reading import DamagedTool
 from toolcrib.bundles.records import BundleRecord, ToolRecord, file_of
 from toolcrib.bundles.store import Store
 from toolcrib.errors import StateUnavailable, ToolNotFound
@@ -55,6 +56,10 @@ class ListedTool(Struct, frozen=True, gc=False, array_like=True):
     arguments: tuple[str, ...]
     function: str
     """The function of the program that it calls; empty for other kinds."""
+    mark: int
+    """`Store.mark` of its file when it was read."""
+    fault: str
+    """The reason why its record cannot be read; empty for a whole one."""
 
     @property
     def order(self) -> _Order:
@@ -172,7 +177,9 @@ class Listing:
 
     def find(self, bundle: str, slug: str, version: str) -> ListedTool | None:
         """Return one tool; None if there is none."""
-        return self._tools.get((bundle, file_of(slug, version)))
+        names = (file_of(slug, version), f"{slug}.json", slug)
+        found = (self._tools.get((bundle, name)) for name in names)
+        return next((one for one in found if one and (one.slug, one.version) == (slug, version)), None)
 
     def versions(self, slug: str, bundles: Collection[str]) -> list[ToolRecord]:
         """Return the versions of a tool in each of these bundles, the newest first."""
@@ -191,15 +198,26 @@ class Listing:
 
     def is_on(self, tool: ListedTool) -> bool:
         """Return True if the tool, its bundle and its function are there and not disabled."""
-        return tool.enabled and tool.bundle in self._on and (not tool.function or self.has_function(tool))
+        return tool.enabled and tool.bundle in self._on and self.is_whole(tool)
 
-    def has_function(self, tool: ListedTool) -> bool:
-        """Return False if the tool calls a function that is not registered here."""
-        return not tool.function or self._registered(tool.function)
+    def is_whole(self, tool: ListedTool) -> bool:
+        """Return False if its record cannot be read, or it calls a function that is not registered here."""
+        return not tool.fault and (not tool.function or self._registered(tool.function))
 
     def missing_functions(self) -> list[str]:
         """Return the functions that tools call and that are not registered here."""
         return [name for name, tools in self._functions.items() if tools and not self._registered(name)]
+
+    def notice(self, tools: Iterable[ListedTool]) -> bool:
+        """Look at the files of these tools, and read again what was changed by hand; True if any was."""
+        changed = [
+            (one.bundle, one.file) for one in tools if self._store.mark(one.bundle, one.file) != one.mark
+        ]
+        with suppress(StateUnavailable):  # for a reader who may not write
+            if changed:
+                self._store.note_changes(changed)
+                return self.refresh()
+        return False
 
     def page(
         self,
@@ -213,6 +231,17 @@ class Listing:
 
         Only those of these bundles and with any of these tags, if some are given.
         """
+        found = self._page(count, before, wanted, bundles, tags)
+        return self._page(count, before, wanted, bundles, tags) if self.notice(found) else found
+
+    def _page(
+        self,
+        count: int,
+        before: _Order | None,
+        wanted: Callable[[ListedTool], bool],
+        bundles: Collection[str],
+        tags: Collection[str],
+    ) -> list[ListedTool]:
         of, any_of = frozenset(bundles), frozenset(tags)
         found: list[ListedTool] = []
         for order in _newest(self._fewest(of, any_of), before):
@@ -261,10 +290,10 @@ class Listing:
 
         with uncollected():
             self._set(
-                _listed(tool, file)
+                tool
                 for bundle in self._store.bundles()
                 for file in self._store.files(bundle.id)
-                if (tool := self._store.tool_in(bundle.id, file)) is not None
+                if (tool := self._read(bundle.id, file)) is not None
             )
         self._read_bundles()
 
@@ -295,13 +324,16 @@ class Listing:
         for bundle in self.bundles.values():
             for tool in self._store.tools(bundle.id) if bundle.is_built_in else ():
                 file = file_of(tool.slug, tool.version)
-                self._put((bundle.id, file), _listed(tool, file))
+                self._put((bundle.id, file), _listed(tool, file, 0))
 
     def _apply(self, change: Change) -> None:
         if change.file is not None:
-            found = self._store.tool_in(change.bundle, change.file)
-            tool = None if found is None else _listed(found, change.file)
-            self._put((change.bundle, change.file), tool)
+            self._put((change.bundle, change.file), self._read(change.bundle, change.file))
+
+    def _read(self, bundle: str, file: str) -> ListedTool | None:
+        mark = self._store.mark(bundle, file)  # Before the file: a change in between is noticed later.
+        tool = self._store.tool_in(bundle, file)
+        return None if tool is None else _listed(tool, file, mark)
 
     def _put(self, key: _Key, after: ListedTool | None) -> None:
         before = self._tools.pop(key, None)
@@ -343,7 +375,7 @@ def _newest(lists: Sequence[list[_Order]], before: _Order | None) -> Iterator[_O
         last = order
 
 
-def _listed(tool: ToolRecord, file: str) -> ListedTool:
+def _listed(tool: ToolRecord, file: str, mark: int) -> ListedTool:
     properties = tool.arg_schema.get("properties")
     return ListedTool(  # By position, in its order: names take twice as long, with 100,000 tools 60 ms.
         tool.bundle_id,
@@ -361,6 +393,8 @@ def _listed(tool: ToolRecord, file: str) -> ListedTool:
         tool.tags,
         tuple(properties) if isinstance(properties, dict) else (),
         str(tool.impl.get("goFunc", "")) if tool.type == "go" else "",
+        mark,
+        tool.unavailable_because if isinstance(tool, DamagedTool) else "",
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal, TypeVar
@@ -15,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from toolcrib.errors import BundleFull, InvalidError, InvalidId, InvalidSlug, MissingField
+from toolcrib.errors import BundleFull, InvalidId, InvalidInput, InvalidSlug, MissingField
 
 SCHEMA_VERSION = "2026-11-01"
 """The form of the records. A file of an earlier one is migrated when it is read."""
@@ -73,7 +74,7 @@ class ToolBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
 class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """One version of a tool in a bundle."""
 
-    id: str
+    id: str = field(name="toolID")
     """UUIDv7, made by the store."""
     bundle_id: str = field(name="bundleID")
     slug: str
@@ -91,6 +92,25 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     modified_at: str
     """The last change of anything but the switch."""
     schema_version: str = SCHEMA_VERSION
+
+
+Availability = Literal["available", "unavailable"]
+
+
+class BundleAnswer(BundleRecord, frozen=True, kw_only=True, rename="camel"):
+    """A bundle as it is read."""
+
+    availability: Availability
+    unavailable_because: str | None
+    """The reason if its record cannot be read: then it counts as disabled until it is put again."""
+
+
+class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
+    """One version of a tool as it is read: its record, and if it can be called here."""
+
+    availability: Availability
+    unavailable_because: str | None
+    """For example that its function is not registered in this server."""
 
 
 class Switches(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -112,9 +132,12 @@ MIGRATIONS: dict[str, Migration] = {}
 
 
 def decode_json(data: bytes, form: type[_Form]) -> _Form:
-    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text."""
+    """Read JSON text as a value of this type. Raises msgspec.DecodeError, whatever is wrong with the text.
+
+    It may begin with a byte order mark, as some editors write one.
+    """
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(data.removeprefix(BOM_UTF8), type=form)
     except (UnicodeDecodeError, RecursionError) as error:
         raise msgspec.DecodeError(str(error)) from None
 
@@ -183,16 +206,16 @@ def check_bundle_body(body: BundleBody) -> None:
 
 
 def check_tool_body(body: ToolBody) -> None:
-    """Raise MissingField or InvalidError for values that the types allow and the rules do not."""
+    """Raise MissingField or InvalidInput for values that the types allow and the rules do not."""
     if not body.display_name and not body.description and body.type != "native":
         raise MissingField("a tool needs a displayName or a description")
     if wrong := [tag for tag in body.tags if not _TAG.fullmatch(tag)]:
-        raise InvalidError(
+        raise InvalidInput(
             f"the tag {wrong[0]!r} is not allowed",
             hint="A tag is a letter or `_`, then up to 63 letters, digits, `_` and `-`.",
         )
     if len(set(body.tags)) < len(body.tags):
-        raise InvalidError("a tag is given twice")
+        raise InvalidInput("a tag is given twice")
 
 
 def file_of(slug: str, version: str) -> str:

@@ -14,18 +14,28 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from toolcrib.bundles.files import StoreLock, create_file, make_folder, remove_file, replace_file
 from toolcrib.bundles.history import REVISIONS, History, RecordedChange, Revision, ToolChange
 from toolcrib.bundles.journal import Journal, Position
+from toolcrib.bundles.reading import (
+    DamagedTool,
+    NotARecord,
+    damaged_bundle,
+    damaged_tool,
+    mark_of,
+    read_file,
+    require_whole,
+    visible,
+    with_text,
+)
 from toolcrib.bundles.records import (
     MOST_TOOLS,
     BundleBody,
@@ -39,7 +49,6 @@ from toolcrib.bundles.records import (
     check_slug,
     check_tool_body,
     check_version,
-    decode,
     fault_of,
     file_of,
 )
@@ -55,15 +64,12 @@ from toolcrib.errors import (
     ToolNotFound,
 )
 from toolcrib.spec.identifier import new_id
+from toolcrib.spec.moment import written
 
 REAP_AFTER_S = 48 * 3600
 """Seconds from the deletion of a bundle to its removal, if it is still empty."""
 _ON_THE_WAY = 100
 """Files that others may be about to create, with their lines in the journal already."""
-# O_NONBLOCK: to open a FIFO that somebody has put there would wait for a writer.
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_Form = TypeVar("_Form")
-_Name = TypeVar("_Name")
 Check = Callable[[BundleRecord | ToolRecord | None], None]
 """Gets a record, None for a new one, before a change and while nobody else can change it; may raise."""
 
@@ -111,13 +117,14 @@ class Store:
     def now(self) -> tuple[float, str]:
         """Return the time in seconds since the epoch, and as records have it."""
         seconds = self._clock()
-        return seconds, _moment(seconds)
+        return seconds, written(seconds)
 
     # -- bundles -----------------------------------------------------------------------------------
 
     def bundles(self) -> list[BundleRecord]:
         """Return every bundle, deleted ones too, the newest first; the id breaks ties."""
-        found = list(_whole(self._stored_bundle, (folder.name for folder in _visible(self._folder))))
+        stored = (self._stored_bundle(folder.name) for folder in visible(self._folder))
+        found = [bundle for bundle in stored if bundle is not None]
         found += [self._switched_bundle(one.bundle) for one in self._built_in.values()]
         return sorted(found, key=lambda bundle: (bundle.created_at, bundle.id), reverse=True)
 
@@ -166,6 +173,7 @@ class Store:
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
+            require_whole(bundle)
             self._history.ensure()
             bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
             if bundle.is_built_in:
@@ -187,7 +195,8 @@ class Store:
             if self.files(id):
                 raise BundleNotEmpty(f"the bundle {id} still has tools", hint="Delete its tools first.")
             self._history.ensure()
-            bundle = msgspec.structs.replace(bundle, soft_deleted_at=self._now())
+            own = {name: getattr(bundle, name) for name in BundleRecord.__struct_fields__}
+            bundle = BundleRecord(**{**own, "soft_deleted_at": self._now()})
             self._replace_bundle(bundle)
             self._history.bundle("BUNDLE_DELETED", bundle, self._by)
         self._remove_due()
@@ -196,14 +205,14 @@ class Store:
     def snapshot(self, id: str) -> tuple[BundleRecord, list[ToolRecord]]:  # noqa: A002
         """Return a bundle and its tools as they are at one moment.
 
-        Raises as `bundle`, and StateUnavailable if a file is damaged: the lists of tools leave it out.
+        Raises as `bundle`, and StateUnavailable if a record is damaged.
         """
         with self._lock.alone():
-            bundle = self.bundle(id)
-            if bundle.is_built_in:
-                return bundle, self.tools(id)
-            found = (self._record(id, file) for file in self.files(id))
-            return bundle, [tool for tool in found if tool is not None]
+            bundle, tools = self.bundle(id), self.tools(id)
+            require_whole(bundle)
+            for tool in tools:
+                require_whole(tool)
+            return bundle, tools
 
     def put_together(
         self, bundle: BundleRecord, tools: Iterable[ToolRecord], unchanged: Callable[[], bool]
@@ -229,34 +238,19 @@ class Store:
             self._history.bundle("BUNDLE_IMPORTED", bundle, self._by, enabled=bundle.is_enabled, tools=named)
         return True
 
-    def damaged(self, id: str = "") -> list[StateUnavailable]:  # noqa: A002
-        """Return an error for each file that is not a record, in one bundle or in all. Lists leave it out."""
-        found = []
-        for folder in [self._folder / id] if id else _visible(self._folder):
-            try:
-                self._stored_bundle(folder.name)
-            except StateUnavailable as error:
-                found.append(error)
-            for file in self.files(folder.name):
-                try:
-                    self._record(folder.name, file)
-                except StateUnavailable as error:
-                    found.append(error)
-        return found
-
     def reap(self) -> list[str]:
         """Remove bundles that were deleted 48 hours ago and are still empty; return their ids.
 
         Temporary files of killed processes go too, and empty folders that have no record.
         """
         left = list(self._folder.glob("**/.*"))
-        if left or any(map(self._is_remnant, _visible(self._folder))):
+        if left or any(map(self._is_remnant, visible(self._folder))):
             with self._lock.alone():  # A living process has finished with its file by now.
                 remove_left(self._folder)
                 for path in left:
                     if not path.is_dir():
                         path.unlink(missing_ok=True)
-                for folder in filter(self._is_remnant, _visible(self._folder)):
+                for folder in filter(self._is_remnant, visible(self._folder)):
                     shutil.rmtree(folder, ignore_errors=True)
         return self._remove_due()
 
@@ -285,7 +279,7 @@ class Store:
 
     def _is_due(self, bundle: BundleRecord) -> bool:
         deleted = bundle.soft_deleted_at
-        oldest = _moment(self._clock() - REAP_AFTER_S)
+        oldest = written(self._clock() - REAP_AFTER_S)
         return deleted is not None and deleted <= oldest and not self.files(bundle.id)
 
     # -- tools -------------------------------------------------------------------------------------
@@ -296,7 +290,8 @@ class Store:
         if bundle.is_built_in:
             found = [self._switched_tool(tool) for tool in self._built_in[bundle_id].tools]
         else:
-            found = list(_whole(lambda file: self._record(bundle_id, file), self.files(bundle_id)))
+            stored = (self._record(bundle_id, file) for file in self.files(bundle_id))
+            found = [tool for tool in stored if tool is not None]
         return sorted(found, key=lambda tool: (tool.created_at, tool.id), reverse=True)
 
     def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
@@ -308,7 +303,7 @@ class Store:
             named = (self._switched_tool(one) for one in tools if (one.slug, one.version) == (slug, version))
             found = next(named, None)
         else:
-            found = self._record(bundle_id, file_of(slug, version))
+            found = self._record(bundle_id, file_of(slug, version)) or self._unnamed(bundle_id, slug, version)
         if found is None:
             raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
         return found
@@ -327,7 +322,7 @@ class Store:
             self._require_enabled(bundle_id)
             self._require_room(bundle_id)
             seconds = self._clock()
-            now = _moment(seconds)
+            now = written(seconds)
             tool = ToolRecord(
                 id=new_id(seconds),
                 bundle_id=bundle_id,
@@ -340,13 +335,28 @@ class Store:
             self._history.ensure()
             self.journal.add(bundle_id, file_of(slug, version))
             # The file decides who was first: writers of new tools share the lock.
-            if not create_file(self._tool_file(bundle_id, slug, version), tool):
+            made = create_file(self._file(tool), tool)
+            if made:
+                self._history.tool("TOOL_PUT", tool, self._by)
+        if not made:
+            self._replace_damaged(tool)
+        return tool
+
+    def _replace_damaged(self, tool: ToolRecord) -> None:
+        """Put a tool in place of a damaged record. Raises ConflictError if a record is there."""
+        with self._lock.alone():
+            self._require_enabled(tool.bundle_id)
+            before = self.tool(tool.bundle_id, tool.slug, tool.version)
+            if not isinstance(before, DamagedTool):
                 raise ConflictError(
-                    f"the bundle {bundle_id} already has version {version!r} of {slug!r}",
+                    f"the bundle {tool.bundle_id} already has version {tool.version!r} of {tool.slug!r}",
                     hint="Put it with another version, or delete this one first.",
                 )
+            self._keep(before, "replaced")
+            file = self._file(before)
+            self.journal.add(tool.bundle_id, file.name)
+            replace_file(file, tool)
             self._history.tool("TOOL_PUT", tool, self._by)
-        return tool
 
     def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
         """Return one version of a tool as it was before each change, the latest change first.
@@ -356,7 +366,7 @@ class Store:
         """
         self.bundle(bundle_id)
         files = self._history.revisions(bundle_id, slug, version)
-        found = list(_whole(lambda path: _read(path, Revision), files))
+        found = [one for one in map(_revision, files) if one is not None]
         if not found:
             self.tool(bundle_id, slug, version)
         return found
@@ -370,13 +380,21 @@ class Store:
         return self._history.of_tool(bundle_id, slug)
 
     def _keep(self, tool: ToolRecord, change: ToolChange) -> None:
-        self._history.keep(tool, change, self._by, *self.now())
+        self._history.keep(with_text(tool), change, self._by, *self.now())
 
     def tool_in(self, bundle_id: str, file: str) -> ToolRecord | None:
-        """Return the tool in a file, as `files` and the journal name it; None if it is gone or damaged."""
-        with suppress(StateUnavailable):
-            return self._record(bundle_id, file)
-        return None
+        """Return the tool in a file, as `files` and the journal name it; None if it is gone."""
+        return self._record(bundle_id, file)
+
+    def mark(self, bundle_id: str, file: str) -> int:
+        """Return a number that changes with the file of a tool; 0 if there is none."""
+        return mark_of(f"{self._folder}/{bundle_id}/tools/{file}")
+
+    def note_changes(self, files: Iterable[tuple[str, str]]) -> None:
+        """Add lines to the journal for files that somebody else changed, so that every process reads them."""
+        with self._lock.alone():
+            for bundle_id, file in files:
+                self.journal.add(bundle_id, file)
 
     def files(self, bundle_id: str) -> list[str]:
         """Return the names of the files of a bundle's tools."""
@@ -394,6 +412,7 @@ class Store:
             self._require_enabled(bundle_id)
             tool = self.tool(bundle_id, slug, version)
             check(tool)
+            require_whole(tool)
             self._history.ensure()
             if tool.is_built_in:
                 self._set_switch(tool.id, enabled)
@@ -402,7 +421,7 @@ class Store:
             tool = msgspec.structs.replace(tool, is_enabled=enabled)
             if not tool.is_built_in:
                 self.journal.add(bundle_id, file_of(slug, version))
-                replace_file(self._tool_file(bundle_id, slug, version), tool)
+                replace_file(self._file(tool), tool)
             self._history.tool("TOOL_ENABLED" if enabled else "TOOL_DISABLED", tool, self._by)
         return tool
 
@@ -415,8 +434,9 @@ class Store:
             self._history.ensure()
             # First: a crash now leaves a revision without a change, never a change without its revision.
             self._keep(tool, "deleted")
-            self.journal.add(bundle_id, file_of(slug, version))
-            remove_file(self._tool_file(bundle_id, slug, version))
+            file = self._file(tool)
+            self.journal.add(bundle_id, file.name)
+            remove_file(file)
             self._history.tool("TOOL_DELETED", tool, self._by)
 
     # -- within ------------------------------------------------------------------------------------
@@ -426,18 +446,32 @@ class Store:
 
     def _stored_bundle(self, id: str) -> BundleRecord | None:  # noqa: A002
         path = self._folder / id / "bundle.json"
-        found = _read(path, BundleRecord)
-        if found is not None and found.id != id:
-            raise _no_record(path, f"its id is {found.id}, not the name of its folder")
+        try:
+            found = read_file(path, BundleRecord)
+            if found is not None and found.id != id:
+                raise NotARecord(path, f"its id is {found.id}, not the name of its folder")
+        except NotARecord as error:
+            return damaged_bundle(error, id, self._history.slug_of(id))
         return found
 
     def _record(self, bundle_id: str, file: str) -> ToolRecord | None:
         # A `Path` would take as long as reading the file.
         path = f"{self._folder}/{bundle_id}/tools/{file}"
-        found = _read(path, ToolRecord)
-        if found is not None and (wrong := fault_of(found, bundle_id, file)):
-            raise _no_record(path, wrong)
+        try:
+            found = read_file(path, ToolRecord)
+            if found is not None and (wrong := fault_of(found, bundle_id, file)):
+                raise NotARecord(path, wrong)
+        except NotARecord as error:
+            return damaged_tool(error, bundle_id, file, self._history.label_of(bundle_id, file))
         return found
+
+    def _unnamed(self, bundle_id: str, slug: str, version: str) -> ToolRecord | None:
+        """Return the tool of a damaged record that is named by its file, as nobody knows its own name."""
+        for file in (f"{slug}.json", slug) if os.path.basename(slug) == slug else ():
+            found = self._record(bundle_id, file)
+            if isinstance(found, DamagedTool) and (found.slug, found.version) == (slug, version):
+                return found
+        return None
 
     def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
         check_id(id)
@@ -475,8 +509,10 @@ class Store:
                 f"the bundle {id} is built in", hint="Only `isEnabled` of a built-in bundle can be changed."
             )
 
-    def _tool_file(self, bundle_id: str, slug: str, version: str) -> Path:
-        return self._folder / bundle_id / "tools" / file_of(slug, version)
+    def _file(self, tool: ToolRecord) -> Path:
+        if isinstance(tool, DamagedTool):
+            return Path(tool.path)
+        return self._folder / tool.bundle_id / "tools" / file_of(tool.slug, tool.version)
 
     # -- the switches of what is built in ----------------------------------------------------------
 
@@ -489,7 +525,7 @@ class Store:
         replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
 
     def _all_switches(self) -> dict[str, bool]:
-        found = _read(self._switches, Switches)
+        found = read_file(self._switches, Switches)
         return {} if found is None else found.enabled
 
     def _switched_bundle(self, bundle: BundleRecord) -> BundleRecord:
@@ -501,47 +537,7 @@ class Store:
         return msgspec.structs.replace(tool, is_built_in=True, is_enabled=on)
 
 
-def _moment(seconds: float) -> str:
-    """Write seconds since the epoch as UTC, RFC 3339 with milliseconds: the text sorts as the time does."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _read(path: Path | str, form: type[_Form]) -> _Form | None:
-    """Return the record in a file; None if there is no such file. StateUnavailable for a damaged one."""
-    try:
-        descriptor = os.open(path, _READ)
-        try:
-            # A record is replaced and never written in place, so its size is that of the whole.
-            data = os.read(descriptor, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StateUnavailable(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        return decode(data, form)
-    except msgspec.DecodeError as error:
-        raise _no_record(path, str(error)) from None
-
-
-def _no_record(path: Path | str, reason: str) -> StateUnavailable:
-    return StateUnavailable(
-        f"{path} is not a record of this store: {reason}",
-        hint="Restore the file from a backup, or move it away.",
-        details={"path": str(path)},
-    )
-
-
-def _visible(folder: Path) -> Iterator[Path]:
-    """Return the entries of a folder, if it exists, without temporary files."""
-    with suppress(FileNotFoundError):
-        yield from (path for path in folder.iterdir() if not path.name.startswith("."))
-
-
-def _whole(read: Callable[[_Name], _Form | None], names: Iterable[_Name]) -> Iterator[_Form]:
-    """Yield the records of these names. One damaged file does not hide the others."""
-    for name in names:
-        with suppress(StateUnavailable):
-            if (record := read(name)) is not None:
-                yield record
+def _revision(path: Path) -> Revision | None:
+    with suppress(StateUnavailable):  # One damaged file does not hide the others.
+        return read_file(path, Revision)
+    return None

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import orjson
 
+from toolcrib.cli.options import FileCommand
 from toolcrib.errors import ToolcribError, UsageError
 from toolcrib.schema import decode_object, decode_value
 from toolcrib.schema.lenient import kind_of, kinds_of
@@ -42,9 +43,11 @@ def parse_duration(text: str) -> timedelta | None:
         return None
 
 
-def call_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+def call_command(
+    name: str, cls: type[click.Command] = FileCommand
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a command that takes a tool; options that are not its own are arguments of the tool."""
-    return click.command(name, context_settings={"ignore_unknown_options": True})
+    return click.command(name, cls=cls, context_settings={"ignore_unknown_options": True})
 
 
 def parse_arguments(words: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -15,20 +15,18 @@ import click
 from toolcrib import __version__
 from toolcrib.cli.caller import require_open, take_token
 from toolcrib.cli.examples import examples_of
-from toolcrib.cli.output import print_error, print_interrupted
+from toolcrib.cli.output import print_error, print_interrupted, print_result, results
 from toolcrib.errors import StateUnavailable, ToolcribError, UnavailableError, UsageError
 
 COMMANDS = {
     "agents": ("run.agents", "Show, import and choose agents, and hand tasks to them."),
     "approvals": ("decide.approvals", "Approve or deny calls that wait for a person."),
     "audit": ("look.audit", "Verify, show and search the audit log."),
-    "bundle": ("bundles.bundle", "Manage bundles: groups of tools with one switch."),
-    "calls": ("run.calls", "Follow, cancel and retry the calls that were submitted."),
-    "completion": ("connect.completion", "Print the completion script for a shell."),
+    "bundle": ("bundles.bundle", "Manage bundles, groups of tools with one switch, and their tools."),
+    "calls": ("run.calls", "Submit calls that survive any process; follow, cancel and retry them."),
     "connect": ("connect.connect", "Let an agent host use the project's tools over MCP."),
-    "convert": ("make.convert", "Convert tools to another manifest format and report losses."),
     "doctor": ("look.doctor", "Show how well this machine can confine tools."),
-    "import": ("make.import_openapi", "Create tools from the operations of an OpenAPI document."),
+    "import": ("make.importing", "Create tools from OpenAPI documents and from other formats."),
     "init": ("make.init", "Create a project in FOLDER (default: here)."),
     "lint": ("make.lint", "Check settings and manifests for errors."),
     "list": ("look.list", "List the tools of the project."),
@@ -36,17 +34,13 @@ COMMANDS = {
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
-    "schema": ("make.schema", "Print the JSON Schema of tool.yml, or of an agent's file."),
     "search": ("look.search", "Find tools by name, tags, description and argument names."),
     "secrets": ("connect.secrets", "Set secrets, and show which ones the tools need."),
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
-    "sessions": ("run.sessions", "List and create sessions: conversations with agents."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
     "status": ("look.status", "Show workers, queue, unserved calls, and what waits for trust."),
-    "submit": ("run.submit", "Store a call that a worker runs, and print its id."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
-    "tool": ("bundles.tool", "Manage the tools in bundles."),
     "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
     "trust": ("decide.trust", "Trust what is new or has changed in a project."),
@@ -137,15 +131,15 @@ class _Commands(click.Group):
         try:
             os.getcwd()  # Here, because all commands name files from it.
             code = super().main(words, *rest, **extra | {"standalone_mode": False})
-            sys.stdout.flush()
+            results().flush()
         except Exception as error:
             try:
                 code = _report(error, words, as_json=as_json)
-                sys.stdout.flush()
+                results().flush()
             except OSError:
                 # Nobody reads the output any more, or the disk is full, and that has been reported.
                 # Python writes what is left in its buffer at exit: that must not fail again.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                os.dup2(os.open(os.devnull, os.O_WRONLY), results().fileno())
         except KeyboardInterrupt:
             code = print_interrupted(as_json=as_json)
         sys.exit(code if isinstance(code, int) else 0)
@@ -234,9 +228,31 @@ def _is_of_output(error: OSError) -> bool:
     return error.filename is None and module.startswith(("click.", "toolcrib.cli."))
 
 
+def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    """Print the script that completes commands, options and names of tools, and end the program."""
+    if shell is None or ctx.resilient_parsing:
+        return
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    source = kind(toolcrib, {}, "toolcrib", "_TOOLCRIB_COMPLETE").source()
+    # Else fish cuts each summary at its first comma.
+    print_result(source.replace('string split "," $', 'string split --max 1 "," $'))
+    ctx.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", message="toolcrib %(version)s")
-@click.option("--root", type=click.Path(file_okay=False), help="The project's folder, for every command.")
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    expose_value=False,
+    is_eager=True,
+    callback=_print_completion,
+    help="Print the completion script for a shell.",
+)
+@click.option("--root", type=click.Path(), help="The project, a folder or FILE.py, for every command.")
 def toolcrib(root: str | None) -> None:
     """The tool crib for AI agents: describe, check, confine and run their tools.
 

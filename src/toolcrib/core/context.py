@@ -224,20 +224,21 @@ def get_variables() -> dict[str, Any]:
 def get_variable(key: str, of: type[T]) -> T | None:
     """Return the run variable `key` if it is set and of this type, else None.
 
-    As in JSON, True is not an int, and an int is accepted as a float.
+    As in JSON, True is not an int, and an int is accepted as a float. `get_variable_or` and
+    `must_get_variable` tell null from a variable that is not set.
     """
     value = get_variables().get(key)
     return value if _is(value, of) else None
 
 
 def get_variable_or(key: str, default: T) -> T:
-    """Return the run variable `key` if it is set and of the default's type, else `default`.
+    """Return the run variable `key` if it is set and of the default's type, or null; else `default`.
 
-    A default of None accepts a variable of any type.
+    A default of None accepts a variable of any type. Null is None, whatever the default: it is set.
     """
-    value = get_variables().get(key)
-    matches = value is not None if default is None else _is(value, type(default))
-    return value if matches else default  # type: ignore[return-value] # of the default's type
+    value = get_variables().get(key, default)
+    matches = value is None or default is None or _is(value, type(default))
+    return value if matches else default
 
 
 def must_get_variable(key: str, of: type[T]) -> T:

@@ -17,7 +17,7 @@ from toolcrib.guard import AuditQuery, AuditReader
 from toolcrib.manifest import dump
 from toolcrib.project.authoring.creation import ToolDraft, draft, publish
 from toolcrib.project.project import Project
-from toolcrib.spec import Annotations, Caller, McpForms, Outcome, Retry, Tool
+from toolcrib.spec import Annotations, Caller, Catalog, McpForms, Outcome, Retry, Tool
 
 _MOST = 500
 _NAME_WORDS = 2
@@ -105,6 +105,11 @@ _FORMS = {
 _MOST_CALLS = 100
 
 
+def mcp_catalog(project: Project) -> Catalog:
+    """Return what MCP clients see of a project: of a Python file its functions, without meta-tools."""
+    return McpCatalog(project) if project.place.file is None else project
+
+
 class McpCatalog:
     """A project as MCP clients see it. A meta-tool never takes the name of a tool of the project.
 
@@ -167,7 +172,8 @@ class McpCatalog:
             names = ", ".join(self._project.workflows.all())
             workflow = (self._run_workflow, _WORKFLOW, about + (names or "none"), _ACTS)
             named |= dict.fromkeys(("workflow_run", *(["glee_workflow"] if prefix else [])), workflow)
-        if self._project.place.agents.is_dir():
+        teams = self._project.config.teams(self._project.root)
+        if self._project.place.agents.is_dir() or any(path.is_file() for path in teams):
             about = "Hand a task to an agent and return its answer, with the session to continue. Agents: "
             task = (self._task, _TASK, about + (", ".join(self._project.tasks.candidates()) or "none"), _ACTS)
             make = (self._create_agent, _CREATE_AGENT, _MAKES_AGENT, _ACTS)

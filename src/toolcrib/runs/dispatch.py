@@ -21,6 +21,16 @@ _RETRY_S = 0.5
 """Seconds until the next try after a failure of the database."""
 
 
+def entry_of(tool: str) -> str:
+    """Return the entry to which calls of a tool are sent."""
+    return f"call:{tool}"
+
+
+def run_entry(provider: str) -> str:
+    """Return the entry to which runs are sent whose model is of this provider."""
+    return f"run:{provider}"
+
+
 class Dispatcher(Protocol):
     """Delivers keys of ready rows to whoever serves their entry: at least once.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
-import decimal
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -22,10 +22,10 @@ def to_json(value: Any) -> Any:
 def to_json_text(value: Any) -> bytes:
     """Return the value as JSON text.
 
-    Dataclasses, pydantic models, TypedDicts and named tuples become objects; tuples and sets arrays (sets
-    sorted where their items can be); enums their values; dates, UUIDs, paths and decimals text; keys text;
-    NaN and infinities null. TypeError for anything else, for integers beyond 64 bit, for text that is not
-    Unicode, and for what contains itself or is nested deeper than 254 levels.
+    Dataclasses, pydantic models and TypedDicts become objects; tuples (named ones too) and sets arrays (sets
+    sorted where their items can be); enums their values; bytes Base64; dates, durations, UUIDs, paths, URLs
+    and decimals text; keys text; NaN and infinities null. TypeError for anything else, for integers beyond
+    64 bit, for text that is not Unicode, and for what contains itself or is nested deeper than 254 levels.
     """
     try:
         return orjson.dumps(value, default=_plain, option=_OPTIONS)
@@ -34,8 +34,10 @@ def to_json_text(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
+    if hasattr(type(value), "__pydantic_serializer__"):
+        from toolcrib.schema.adapters import write
+
+        return write(value)
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     # Sorted, because the order of a set differs between processes: equal results must be equal text.
@@ -45,11 +47,16 @@ def _plain(value: Any) -> Any:
         except TypeError:
             return list(value)
     if isinstance(value, tuple):
-        return value._asdict() if hasattr(value, "_asdict") else list(value)
+        return list(value)
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    raise TypeError(f"a value of type {type(value).__name__} has no JSON form")
+    from pydantic_core import to_jsonable_python
+
+    try:
+        return to_jsonable_python(value)
+    except ValueError:
+        raise TypeError(f"a value of type {type(value).__name__} has no JSON form") from None

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from toolcrib.errors import ConflictError
-from toolcrib.schema.walk import changed
+from toolcrib.schema.walk import changed, rooted
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
 from toolcrib.spec.tools.policies import MCP_HINTS
@@ -117,7 +117,7 @@ def anthropic_tool(tool: Tool, wire_name: str) -> dict[str, Any]:
 
 def wraps_output(tool: Tool) -> bool:
     """Return True if values are sent as `{"result": value}`: the schema does not promise an object."""
-    return tool.output.schema is None or tool.output.schema.get("type") != "object"
+    return tool.output.schema is None or rooted(tool.output.schema).get("type") != "object"
 
 
 def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
@@ -126,10 +126,11 @@ def mcp_output_schema(tool: Tool) -> dict[str, Any] | None:
     MCP 2025-11-25 requires an object at the root, so any other schema becomes that of `{"result": value}` in
     every protocol version, and its references are moved with it.
     """
-    schema = tool.output.schema
-    if schema is None or not wraps_output(tool):
-        return schema
-    inner = dict(schema)
+    if tool.output.schema is None:
+        return None
+    inner = rooted(tool.output.schema)
+    if not wraps_output(tool):
+        return inner
     # `$schema` may only be at the root of a schema resource (JSON Schema 2020-12, 8.1.1).
     dialect = inner.pop("$schema", None)
     # A schema with an `$id` stays the root of its own references (8.2.1).

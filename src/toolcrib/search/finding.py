@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tantivy import Query, Searcher
 
 
-_ENOUGH = 5
-"""Number of hits from which on no search looks for typing errors."""
 _FACETS = {
     "kinds": {"terms": {"field": "kind", "size": 1000}},
     "tags": {"terms": {"field": "tag", "size": 1000}},
@@ -140,17 +138,15 @@ class _Search:
         ]
         self._never = [part.never(queries) for part in parts]
         words = wanted.words
-        self._total = self._take(queries.exact_hits(words))
-        self._classes: Iterable[HitClass] = queries.exact(words, self._all)
-        if self._total < _ENOUGH:
-            self._classes = chain(self._classes, queries.fuzzy(words))
-            self._total = self._take(queries.any([self._all, queries.fuzzy_hits(words)]))
-            if len(words) > 1 and not self._total:
-                size = sum(one.num_docs for one in self._searchers) - sum(len(one.but) for one in parts)
-                # No tool has all of the words, so those with some of them are found, by the rarest ones.
-                rare = queries.rare(words, self._count, size)
-                self._classes = queries.some(rare)
-                self._total = self._take(queries.any(rare))
+        exact = queries.exact_hits(words)
+        self._classes: Iterable[HitClass] = chain(queries.exact(words, exact), queries.fuzzy(words))
+        self._total = self._take(queries.any([exact, queries.fuzzy_hits(words)]))
+        if len(words) > 1 and not self._total:
+            size = sum(one.num_docs for one in self._searchers) - sum(len(one.but) for one in parts)
+            # No tool has all of the words, so those with some of them are found, by the rarest ones.
+            rare = queries.rare(words, self._count, size)
+            self._classes = queries.some(rare)
+            self._total = self._take(queries.any(rare))
 
     def _take(self, query: Query | None) -> int:
         """Take this query as that of all hits, hide those that must not be found, and count the others."""

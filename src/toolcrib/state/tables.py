@@ -81,6 +81,7 @@ CREATE TABLE calls (
     snoozes INTEGER NOT NULL,
     rescues INTEGER NOT NULL,
     worker TEXT,
+    holder TEXT,
     lease_ends_at REAL,
     result BLOB,
     error TEXT,
@@ -159,6 +160,7 @@ CREATE TABLE runs (
     failures INTEGER NOT NULL,
     rescues INTEGER NOT NULL,
     worker TEXT,
+    holder TEXT,
     lease_ends_at REAL,
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
@@ -225,11 +227,18 @@ CREATE TABLE run_events (
 );
 CREATE INDEX run_events_run ON run_events (run_id, number);
 CREATE INDEX run_events_root ON run_events (root_id, number);
+CREATE TABLE known_tools (
+    name TEXT PRIMARY KEY,
+    digest TEXT NOT NULL,
+    definition TEXT NOT NULL
+);
 CREATE TABLE workers (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
+    process TEXT NOT NULL,
     tools TEXT NOT NULL,
+    refused TEXT NOT NULL,
     running INTEGER NOT NULL,
     began_at REAL NOT NULL,
     seen_at REAL NOT NULL

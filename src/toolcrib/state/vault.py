@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
@@ -34,20 +35,34 @@ class Vault:
     @property
     def folder(self) -> Path:
         """The project's folder, created if missing. `StateUnavailable` if other users could write to it."""
+        return self._made(self.data, self.path.parent, self.path)
+
+    @property
+    def programs(self) -> Path:
+        """The folder of what was downloaded for its servers, made as `folder` is: `DATA-servers/PROJECT`.
+
+        It is beside the data folder because servers read it.
+        """
+        home = Path(f"{self.data}-servers")
+        return self._made(home, home / self.path.name)
+
+    def _made(self, *folders: Path) -> Path:
+        """Create folders, each in the one before, and return the last, which names the project's root."""
+        path = folders[-1]
         try:
-            make_private(self.path)
-            for folder in (self.data, self.path.parent, self.path):
+            make_private(path)
+            for folder in folders:
                 _require_own(folder)
-            label = self.path / "root"
+            label = path / "root"
             if not label.exists():
                 label.write_bytes(os.fsencode(self.root) + b"\n")
         except OSError as error:
             raise StateUnavailable(
-                f"{self.path} cannot be created: {error.strerror}",
+                f"{path} cannot be created: {error.strerror}",
                 hint="Set TOOLCRIB_DATA to another folder for the user's data.",
-                details={"path": str(self.path)},
+                details={"path": str(path)},
             ) from None
-        return self.path
+        return path
 
     def key(self) -> bytes:
         """Return the key that signs this user's decisions in a database on a server; 32 bytes, made once.
@@ -75,6 +90,15 @@ class Vault:
                 details={"path": str(path)},
             )
         return name
+
+
+def known_projects() -> list[Path]:
+    """Return the paths of the projects that this user has data about; some may be gone."""
+    found = []
+    for label in sorted((data_home() / "projects").glob("*/root")):
+        with suppress(OSError), open_plain(label) as file:
+            found.append(Path(os.fsdecode(file.read().removesuffix(b"\n"))))
+    return found
 
 
 def _made_once(path: Path, size: int) -> str:

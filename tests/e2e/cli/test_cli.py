@@ -146,7 +146,7 @@ def test_a_run_prints_the_value_alone(files: Crib) -> None:
         (["list", "--root", "loop"], 3, "project_not_found", "toolcrib init"),
         (["list", "--root", "x" * 300], 2, "usage", "File name too long"),
         (["test", "--record", ""], 2, "usage", "Is a directory"),
-        (["test", "--replay", "f"], 4, "invalid", "f is not a cassette"),
+        (["test", "--replay", "f"], 4, "invalid_input", "f is not a cassette"),
         (["init", "a:b", "--examples"], 2, "usage", "Name another folder"),
         (["serve"], 2, "usage", "--stdio"),
     ],

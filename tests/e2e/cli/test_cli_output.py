@@ -36,7 +36,7 @@ def through_shell(crib: Crib, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("words", ["list", "run read", "audit tail", "--help", "schema manifest --json"])
+@pytest.mark.parametrize("words", ["list", "run read", "audit tail", "--help", "lint --schema agent"])
 def test_a_full_disk_is_told_as_what_it_is(crib: Crib, words: str) -> None:
     assert cli(crib, "run", "read").code == 0
     done = through_shell(crib, f'"$1" {words} > /dev/full')

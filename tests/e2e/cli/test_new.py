@@ -111,7 +111,7 @@ def test_at_a_terminal_it_asks_only_for_what_its_kind_uses(folder: Path) -> None
         ),
         (
             ["rows", "--kind", "sql", "--run", "SELECT 1"],
-            [("for?", ""), ("file? [data.db]", "shop.db"), ("arguments?", ""), ("[y/N]", "n")],
+            [("for?", ""), ("arguments?", ""), ("file? [data.db]", "shop.db"), ("[y/N]", "n")],
             0,
         ),
         (["lines"], [], 7),
@@ -200,6 +200,8 @@ def test_who_serves_at_a_terminal_is_told_what_connects(folder: Path) -> None:
         (["x", "--run", "echo", "--argument", "n:int"], 2, "integer"),
         (["x", "--run", "echo 'a"], 2, "cannot be read"),
         (["x"], 2, "--run"),
+        (["x", "--kind", "comand", "--run", "true"], 2, "did you mean `command`?"),
+        (["x", "--kind", "mcp"], 2, "The kinds of new tools: http, command, "),
         (["x", "--run", "cat a | wc -l"], 2, "is for a shell"),
         (["x", "--kind", "python", "--run", "a.py"], 2, "Leave out --run"),
         (["x", "--kind", "http", "--run", "https://example.com/{id}"], 2, "Write ${id}"),

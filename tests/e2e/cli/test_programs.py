@@ -1,4 +1,4 @@
-"""Toolsets of Python files: listed, shown, called and served without a project."""
+"""Python files: listed, shown, called and served, each a project of its own."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_a_program_prints_is_no_result(program: Path) -> None:
 
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
     (program / "none.py").write_text("x = 1\n")
-    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda x: x)\n")
+    (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda *x: x)\n")
     (program / "away.py").write_text("import nosuch\n")
     (program / "two.py").write_text("from toolcrib import Toolset\na = Toolset()\nb = Toolset()\n")
     for words, code, told in (
@@ -117,13 +117,16 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["list", "none.py"], 2, "tools = Toolset()"),
         (["list", "two.py"], 2, "two.py:a, two.py:b"),
         (["list", "app.py:other"], 2, "app.py:tools"),
-        (["run", "app.py"], 2, "add"),
+        (["run", "app.py"], 2, "toolcrib list app.py"),
         (["run", "app.py", "add", "7"], 2, "hint: Write a=7, key:=json"),
-        (["show", "app.py"], 2, "add"),
-        (["serve", "app.py", "--http"], 2, "toolcrib init"),
+        (["show", "app.py"], 2, "toolcrib list app.py"),
+        (["serve", "app.py", "--dev"], 2, "--dev has an effect only with the folder of a project"),
+        (["run", "app.py", "add", "--root", "."], 2, "name two projects"),
+        (["new", "x", "--root", "app.py"], 2, "needs the folder of a project"),
+        (["--root", "app.py", "lint"], 2, "needs the folder of a project"),
         (["serve", "app"], 2, "Write app.py"),
         (["list", "shop"], 2, "--root shop"),
-        (["list", "bare.py"], 4, "hint: Write `x: str` (or another type)"),
+        (["list", "bare.py"], 4, "hint: Arguments arrive by name"),
         (
             ["list", "away.py"],
             4,
@@ -137,7 +140,7 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
 
 def test_bash_completes_what_the_printed_function_returns(program: Path) -> None:
     script = f"""
-        eval "$({TOOLCRIB} completion bash)"
+        eval "$({TOOLCRIB} --completion bash)"
         for typed in "ru" "help ser" "nosuch x" "servers a"; do
             COMP_WORDS=(toolcrib $typed); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()
             _toolcrib_completion {TOOLCRIB}
@@ -155,22 +158,15 @@ def test_summaries_are_completed_in_whole(program: Path) -> None:
     asked = {"COMP_WORDS": "toolcrib run", "COMP_CWORD": "run", "_TOOLCRIB_COMPLETE": "fish_complete"}
     summary = "Run agents, and follow, cancel, retry and fork their runs."
     assert f"plain,runs\t{summary}" in cli(program, env=asked).out
-    assert 'string split --max 1 ","' in cli(program, "completion", "fish").out
+    assert 'string split --max 1 ","' in cli(program, "--completion", "fish").out
 
 
 def test_help_completion_and_colours(program: Path) -> None:
     assert cli(program, "help", "run").out == cli(program, "run", "--help").out
     assert cli(program, "help").out == cli(program, "--help").out
     for shell in ("bash", "zsh", "fish"):
-        assert "_TOOLCRIB_COMPLETE" in cli(program, "completion", shell).out
+        assert "_TOOLCRIB_COMPLETE" in cli(program, "--completion", shell).out
     assert "init or new" in cli(program, "create").err
     assert cli(program, "--root", "/nowhere", "list").code == 3
     assert "\x1b[" in cli(program, "create", env={"FORCE_COLOR": "1"}).err
     assert "\x1b[" not in cli(program, "create", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).err
-
-
-def test_a_program_starts_without_the_code_of_projects(program: Path) -> None:
-    for words in (("run", "app.py", "add", "a=2"), ("list", "app.py"), ("show", "app.py", "add")):
-        line = [sys.executable, "-X", "importtime", "-m", "toolcrib", *words]
-        done = subprocess.run(line, cwd=program, capture_output=True, text=True, check=True, env=ENVIRONMENT)
-        assert "toolcrib.project" not in done.stderr, words

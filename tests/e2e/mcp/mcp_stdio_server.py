@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 from toolcrib import Context, ToolCancel, Toolset
@@ -44,6 +46,21 @@ async def count(to: int) -> list[int]:
 async def break_promise() -> dict[str, int]:
     """Give what the schema does not allow."""
     return {"other": 1}
+
+
+@dataclass
+class Branch:
+    """A part of a tree."""
+
+    name: str
+    grown: date
+    parts: list[Branch] = field(default_factory=list)
+
+
+@tools.tool
+async def graft(branch: Branch, part: Branch = None) -> Branch:  # type: ignore[assignment] # as people write it
+    """Add a part to a branch."""
+    return Branch(branch.name, branch.grown, [*branch.parts, *filter(None, [part])])
 
 
 @tools.tool

@@ -178,13 +178,16 @@ def test_a_file_that_is_no_text_is_left_alone(hosts: Hosts, content: bytes | Non
     assert file.is_dir() or file.read_bytes() == content
 
 
-def test_a_python_program_is_added_for_the_folder_it_is_used_in(hosts: Hosts) -> None:
+def test_a_python_file_is_added_for_the_folder_it_is_used_in(hosts: Hosts) -> None:
     (hosts.crib.root / "sums.py").write_text("")
     code, _, error = hosts.connect("cursor", "sums.py:tools", "--write")
     assert code == 0, error
     entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
-    assert entry["args"] == ["serve", f"{hosts.crib.root}/sums.py:tools"]
-    for words, told in ((("gone.py",), "no file gone.py"), (("sums.py", "--http"), "for a project")):
+    assert entry["args"] == ["serve", "--stdio", "--root", f"{hosts.crib.root}/sums.py:tools"]
+    assert hosts.connect("cursor", "sums.py", "--http", "--write")[0] == 0
+    entry = json.loads(hosts.file("cursor").read_text())["mcpServers"]["toolcrib-sums"]
+    assert entry["url"] == "http://127.0.0.1:8745/mcp"
+    for words, told in ((("gone.py",), "no file gone.py"), (("sums",), "Write sums.py")):
         assert told in hosts.connect("cursor", *words)[2]
 
 

@@ -75,6 +75,11 @@ async def test_the_official_client_lists_and_calls(mode: Mode) -> None:
         assert point.structured_content == {"x": 1, "y": 2}
         counted = await client.call_tool("count", {"to": 3})
         assert counted.structured_content == {"result": [0, 1, 2]}
+        bud = {"name": "bud", "grown": "2026-02-03", "parts": []}
+        assert (listed["graft"].output_schema or {})["type"] == "object"
+        for part, parts in ((bud, [bud]), (None, [])):
+            grafted = await client.call_tool("graft", {"branch": bud, "part": part})
+            assert grafted.structured_content == {**bud, "parts": parts}
 
 
 @pytest.mark.parametrize("mode", MODES)

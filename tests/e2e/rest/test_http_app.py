@@ -111,6 +111,22 @@ def test_other_names_of_the_server_are_refused(server: HttpServerProcess, path: 
     assert server.send("GET", "/", headers={"Host": f"LOCALHOST:{server.port}"}).status == 200
 
 
+def test_a_probe_that_names_an_address_learns_if_calls_can_run(tmp_path: Path) -> None:
+    crib = Crib(tmp_path / "project")
+    with http_server(crib.root) as server:
+        probe = {"Host": "10.0.0.7:8745"}
+        assert server.send("GET", "/health", headers=probe, token=None).json == {"status": "ok"}
+        assert server.send("HEAD", "/health", headers=probe, token=None).status == 200
+        assert server.send("GET", "/", headers=probe, token=None).status == 403
+    log = crib.root / ".toolcrib" / "audit" / "tools.log"
+    log.unlink(missing_ok=True)
+    log.mkdir(parents=True)
+    with http_server(crib.root) as server:
+        reply = server.send("GET", "/health", headers=probe, token=None)
+        assert (reply.status, reply.code) == (503, "unavailable")
+        assert str(tmp_path) not in reply.body.decode()
+
+
 def test_no_other_page_may_read_an_answer(server: HttpServerProcess) -> None:
     preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "GET"}
     for reply in (
@@ -152,8 +168,8 @@ def test_every_error_has_the_one_shape_and_an_id(server: HttpServerProcess) -> N
         ("GET", "/nothing", 404, "not_found"),
         ("PUT", "/session", 405, "method_not_allowed"),
         ("GET", "/login", 400, "missing_field"),
-        ("GET", "/login?code=a&code=b", 400, "invalid"),
-        ("GET", "/login?cod=a", 400, "invalid"),
+        ("GET", "/login?code=a&code=b", 400, "invalid_input"),
+        ("GET", "/login?cod=a", 400, "invalid_input"),
     ):
         reply = server.send(method, path, headers={"X-Request-Id": "mine-1"})
         assert (reply.status, reply.code) == (status, code)

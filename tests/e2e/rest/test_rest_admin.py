@@ -196,7 +196,7 @@ def test_the_audit_log_is_searched_and_verified(server: HttpServerProcess) -> No
     numbers = [line["seq"] for line in first["lines"] + rest["lines"]]
     assert (len(numbers), numbers) == (3, sorted(numbers, reverse=True))
     assert server.send("GET", "/audit?since=2999-01-01T00:00:00Z").json["lines"] == []
-    assert server.send("GET", "/audit?since=yesterday").code == "invalid"
+    assert server.send("GET", "/audit?since=yesterday").code == "invalid_input"
     verdict = server.send("GET", "/audit/verify").json
     assert (verdict["ok"], verdict["problem"]) == (True, None)
 
@@ -255,7 +255,7 @@ def test_a_text_is_linted_with_positions(server: HttpServerProcess) -> None:
     first = found["diagnostics"][0]
     assert (first["line"], first["severity"], first["path"]) == (3, "error", "manifest.yml")
     assert server.send("POST", "/lint", {"text": "a: [", "name": "x.yml"}).json["errors"] == 1
-    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "usage"
+    assert server.send("POST", "/lint", {"text": MANIFEST, "format": "foo"}).code == "invalid_input"
     project = server.send("GET", "/lint").json
     assert project["errors"] == 0
 
@@ -272,7 +272,7 @@ def test_a_text_is_converted_with_its_losses(server: HttpServerProcess) -> None:
     body = {"text": json.dumps(record), "name": "tool.json", "to": "native"}
     (made,) = server.send("POST", "/convert", body).json["tools"]
     assert (made["name"], "api.example.com" in made["text"]) == ("weather", True)
-    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "usage"
+    assert server.send("POST", "/convert", {**body, "to": "foo"}).code == "invalid_input"
     assert server.send("POST", "/convert", {**body, "only": "foo"}).code == "not_found"
     assert server.send("POST", "/convert", {**body, "text": "{"}).code == "invalid_manifest"
 
@@ -326,11 +326,11 @@ def test_a_bundle_is_exported_and_imported(server: HttpServerProcess, tmp_path: 
     dry = server.send("POST", "/tools/import?onConflict=new-id&dryRun=true", archive.body, headers).json
     assert dry["changes"] is True
     copy = server.send("POST", "/tools/import?onConflict=new-id", archive.body, headers).json
-    assert copy["bundleId"] != bundle
-    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}").json["isEnabled"] is False
-    assert server.send("GET", f"/tools/bundles/{copy['bundleId']}/tools/f/version/1").status == 200
+    assert copy["bundleID"] != bundle
+    assert server.send("GET", f"/tools/bundles/{copy['bundleID']}").json["isEnabled"] is False
+    assert server.send("GET", f"/tools/bundles/{copy['bundleID']}/tools/f/version/1").status == 200
     # What a token imports counts as made by an agent, as what it puts: a person sees it before it runs.
-    assert {"zipped/f@1", f"{copy['bundleId']}/f@1"} <= set(makers(server))
+    assert {"zipped/f@1", f"{copy['bundleID']}/f@1"} <= set(makers(server))
     elsewhere, other = Store(tmp_path), new_id()
     elsewhere.put_bundle(other, BundleBody(slug="boxed"))
     web = {"urlTemplate": "https://api.example.com/g"}
@@ -366,7 +366,7 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     name = server.send("GET", f"/tools?bundleIDs={bundle}").json["tools"][0]["name"]
     server.send("POST", f"/tools/invoke/{quote(name, safe='')}", {"args": {}})
     assert server.send("GET", f"{usage}?since=2020-01-01T00:00:00Z").status == 200
-    assert server.send("GET", f"{usage}?since=x").code == "invalid"
+    assert server.send("GET", f"{usage}?since=x").code == "invalid_input"
 
 
 def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerProcess) -> None:

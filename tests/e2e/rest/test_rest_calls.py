@@ -149,7 +149,7 @@ def test_a_refused_call_is_an_error_of_the_request(
 )
 def test_a_body_of_another_form_is_refused(server: HttpServerProcess, body: bytes) -> None:
     reply = server.send("POST", "/tools/invoke/add", body, {"Content-Type": "application/json"})
-    assert (reply.status, reply.code) == (400, "invalid")
+    assert (reply.status, reply.code) == (400, "invalid_input")
 
 
 def test_a_call_too_many_says_when_to_come_again(server: HttpServerProcess) -> None:
@@ -469,7 +469,7 @@ def test_calls_are_listed_in_pages(server: HttpServerProcess) -> None:
     assert found == sorted(found, reverse=True)
     assert len(set(found)) == 5
     bad = server.send("GET", "/tools/calls?pageToken=x")
-    assert (bad.status, bad.code) == (400, "usage")
+    assert (bad.status, bad.code) == (400, "invalid_input")
 
 
 # -- approvals -----------------------------------------------------------------------------------

@@ -311,7 +311,7 @@ def test_the_built_in_tools_are_a_bundle_whose_switches_last(server: HttpServerP
     )
     assert send("PATCH", one, {"isEnabled": True}).json["isEnabled"] is True
     with http_server(server.root, program=("-m", "tests.e2e.rest.rest_server")) as later:
-        assert later.send("GET", one).json["id"] == record["id"]
+        assert later.send("GET", one).json["toolID"] == record["toolID"]
         assert later.send("GET", one).json["isEnabled"] is True
     assert ".toolcrib/" in builtin.invoke("list-files").json["value"]
     assert ".toolcrib/" in asyncio.run(called_in_python(server))

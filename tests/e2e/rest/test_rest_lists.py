@@ -121,7 +121,7 @@ def test_an_item_names_the_tool_and_its_bundle(server: HttpServerProcess, store:
     own = {"name": item["name"]}
     assert item == own | {key: record[key] for key in record if key in item}
     assert item["name"].endswith("@1")
-    details = {"argSchema", "outputSchema", "impl", "schemaVersion", "unavailableBecause"}
+    details = {"argSchema", "outputSchema", "impl", "schemaVersion"}
     assert set(record) - set(item) == details
 
 
@@ -180,15 +180,15 @@ def test_a_search_finds_words_by_class_and_every_hit_by_paging(
     ("path", "code"),
     [
         ("/tools/search", "missing_field"),
-        ("/tools/search?q=", "usage"),
-        ("/tools/search?q=%20-", "usage"),
-        ("/tools/search?q=a&pageSize=257", "invalid"),
-        ("/tools/search?q=a&recommendedPageSize=1", "invalid"),
-        ("/tools/search?q=a&pageToken=x", "usage"),
-        ("/tools?pageSize=1", "invalid"),
-        ("/tools?pageToken=x", "usage"),
-        ("/tools?tags=a b".replace(" ", "%20"), "invalid"),
-        ("/tools?bundleIDs=x", "invalid"),
+        ("/tools/search?q=", "invalid_input"),
+        ("/tools/search?q=%20-", "invalid_input"),
+        ("/tools/search?q=a&pageSize=257", "invalid_input"),
+        ("/tools/search?q=a&recommendedPageSize=1", "invalid_input"),
+        ("/tools/search?q=a&pageToken=x", "invalid_input"),
+        ("/tools?pageSize=1", "invalid_input"),
+        ("/tools?pageToken=x", "invalid_input"),
+        ("/tools?tags=a b".replace(" ", "%20"), "invalid_input"),
+        ("/tools?bundleIDs=x", "invalid_input"),
     ],
 )
 def test_wrong_queries(server: HttpServerProcess, path: str, code: str) -> None:
@@ -208,4 +208,4 @@ def test_a_token_is_bound_to_its_filters(server: HttpServerProcess, store: Store
         assert server.send("GET", f"{path}&pageToken={token}").status == 200
         for other in others:
             reply = server.send("GET", f"{path}&pageToken={token}&{other}")
-            assert (reply.status, reply.code) == (400, "usage")
+            assert (reply.status, reply.code) == (400, "invalid_input")

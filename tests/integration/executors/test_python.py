@@ -85,6 +85,25 @@ def five():
     assert crib.call("text").value == "5"
 
 
+def test_a_generator_returns_all_that_it_yields(crib: Crib) -> None:
+    source = """
+def run():
+    yield 1
+    yield {"n": 2}
+def words():
+    yield "a"
+    yield "b"
+async def slow():
+    yield "a"
+    yield "b"
+"""
+    crib.python(source)
+    assert crib.call("py").value == [1, {"n": 2}]
+    for name in ("words", "slow"):
+        crib.python(source, name, config={"function": name})
+        assert crib.call(name).value == "ab"
+
+
 @pytest.mark.parametrize(
     ("body", "code", "expected"),
     [
@@ -222,7 +241,8 @@ COUNTED = """
 
 def test_retries_and_snoozes(crib: Crib) -> None:
     allowed: Any = {"permissions": {"fs": {"write": [".toolcrib/scratch"]}}}
-    snooze = "    if n < 2: raise ToolSnooze(0.01)\n    return n"
+    wait = "__import__('datetime').timedelta(seconds=0.01)"
+    snooze = f"    if n < 2: raise ToolSnooze([0.01, {wait}][n])\n    return n"
     crib.python(f"{SIGNALS}\ndef run():{COUNTED}{snooze}", **allowed)
     result = crib.call("py")
     assert (result.value, result.snoozes, result.attempts) == (2, 2, 1)

@@ -19,7 +19,7 @@ from tests.databases import close_databases, open_database
 from tests.durable_worker import Log, Recorded, WorkerProcess, open_calls, worker_of
 from tests.postgres import PostgresProcess
 from toolcrib import Project
-from toolcrib.errors import InvalidError, StateUnavailable
+from toolcrib.errors import InvalidInput, StateUnavailable
 from toolcrib.runs import EmbeddedDispatcher, PgQueuerDispatcher, dispatcher_for
 from toolcrib.runs.sessions import RunDraft, durable_runs
 from toolcrib.state import PROJECT, PostgresDatabase, SqliteDatabase
@@ -215,7 +215,7 @@ async def test_a_call_is_submitted_in_the_transaction_of_the_program(crib: Crib,
     async with Project.open(crib.root, accept="all", database="sqlite") as project:
         crib.shell("plain")
     async with Project.open(crib.root, accept="all", database="sqlite") as project:
-        with psycopg.connect(url) as connection, pytest.raises(InvalidError, match="in a SQLite file"):
+        with psycopg.connect(url) as connection, pytest.raises(InvalidInput, match="in a SQLite file"):
             project.submit("plain", {"c": "true"}, connection=connection)
 
 

@@ -18,7 +18,6 @@ from toolcrib import Context, Toolset, get_run_context
 from toolcrib.errors import (
     ConflictError,
     IdempotencyConflict,
-    InvalidError,
     InvalidInput,
     InvalidToken,
     ToolCancel,
@@ -29,7 +28,7 @@ from toolcrib.errors import (
 from toolcrib.guard import Tokens
 from toolcrib.middleware import tracing_middleware
 from toolcrib.project import Project
-from toolcrib.project.durable.calls import Concurrency
+from toolcrib.project.durable.served import ServedTools
 from toolcrib.runs.agents import Agent
 from toolcrib.runs.dispatch import EmbeddedDispatcher
 from toolcrib.serve.auth import Client
@@ -52,7 +51,7 @@ async def test_a_submitted_call_runs_by_the_one_path(crib: Crib) -> None:
             project.submit("add", {"a": "x"})
         with pytest.raises(ToolNotFound):
             project.submit("ad", {"a": 1})
-        with pytest.raises(InvalidError, match="1 to 255 printable characters"):
+        with pytest.raises(InvalidInput, match="1 to 255 printable characters"):
             project.submit("add", {"a": 1, "b": 2}, idempotency_key="k" * 256)
 
 
@@ -299,7 +298,7 @@ def test_a_tool_that_is_removed_while_a_worker_counts_is_left_out() -> None:
 
     tools = Stale()
     tools.register("here", lambda: 1, description="Stay.")
-    assert Concurrency(tools, 3)() == {"here": 3}
+    assert ServedTools(tools, 3)().tools == {"here": 3}
 
 
 async def test_a_project_closes_whatever_has_ended_its_worker(

@@ -69,6 +69,7 @@ security:
             "secrets",
             "security",
             "sources",
+            "workers",
         ),
     }
 

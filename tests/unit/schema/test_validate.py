@@ -167,7 +167,7 @@ def test_arguments_must_be_an_object(arguments: Any) -> None:
     assert "must be a JSON object" in refused({"type": "object"}, arguments).message
 
 
-@pytest.mark.parametrize("value", [pytest.param(object(), id="object"), b"x", 2**64, "\ud800"], ids=repr)
+@pytest.mark.parametrize("value", [pytest.param(object(), id="object"), 2**64, "\ud800"], ids=repr)
 def test_values_without_a_json_form_are_refused(value: Any) -> None:
     assert "no JSON form" in refused({"type": "object"}, {"a": [value]}).message
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from toolcrib.bundles.archive.contents import ArchivedTool, Contents
 from toolcrib.bundles.forms import require_one_name
+from toolcrib.bundles.reading import require_whole
 from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, check_room
 from toolcrib.bundles.store import Store
 from toolcrib.errors import (
@@ -53,9 +54,9 @@ class PlannedTool(Struct, frozen=True, rename="camel"):
 class ImportPlan(Struct, frozen=True, rename="camel"):
     """Everything that an import does, or would do."""
 
-    source_id: str
+    source_id: str = msgspec.field(name="sourceBundleID")
     """The id in the archive."""
-    bundle_id: str
+    bundle_id: str = msgspec.field(name="bundleID")
     """The bundle that gets the tools; with `new-id` a new one."""
     slug: str
     on_conflict: OnConflict
@@ -127,7 +128,9 @@ def plan(
 def _here(store: Store, bundle_id: str) -> tuple[BundleRecord | None, list[ToolRecord]]:
     """Return the bundle of this id and its tools; a deleted one too, which has none."""
     try:
-        return store.bundle(bundle_id), store.tools(bundle_id)
+        bundle = store.bundle(bundle_id)
+        require_whole(bundle)
+        return bundle, store.tools(bundle_id)
     except NotFoundError:
         # Not one that another process has just put here: its tools were not read.
         deleted = (one for one in store.bundles() if one.soft_deleted_at is not None)

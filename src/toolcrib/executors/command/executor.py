@@ -92,7 +92,7 @@ class CommandExecutor:
             try:
                 refuse_exit(tool.name, done, config.exit_codes_ok)
             except ToolFailed as error:
-                raise (network.refused and error) or self._denied(job, error) or error from None
+                raise (None if network.refused else self._denied(job, error)) or error from None
             value = value_of(ctx, tool.name, done, config.stdout_format or tool.output.format, warnings)
         return Outcome(value, (*warnings, *network.warnings, *place_warnings(done)), facts(done))
 

@@ -66,16 +66,29 @@ class ServerTrust:
         found = self._shown().get("network")
         return None if found is None else Network.parse(found["network"])
 
+    def resolved(self) -> Mapping[str, Any] | None:
+        """Return what its launcher was resolved to; None for nothing."""
+        found: Mapping[str, Any] | None = self._shown().get("resolved")
+        return found
+
     def row(
         self,
         definitions: Mapping[str, Definition],
         network: Network | None,
         pins: Mapping[str, str] | None = None,
+        resolved: Mapping[str, Any] | None = None,
     ) -> Trusted:
-        """Return the row that trusts these definitions, digests of definitions and hosts, and no others."""
-        hosts = None if network is None else {"network": network.as_json()}
-        facts = {"identity": self._identity, "definitions": dict(definitions), "network": hosts}
-        facts["pins"] = dict(pins or {})
+        """Return the row that trusts these definitions, digests of definitions and hosts, and no others.
+
+        `resolved` is what its launcher is resolved to from now on; None: what it was before.
+        """
+        facts = {
+            "identity": self._identity,
+            "definitions": dict(definitions),
+            "network": None if network is None else {"network": network.as_json()},
+            "pins": dict(pins or {}),
+            "resolved": resolved or self.resolved(),
+        }
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
         return Trusted(self.subject, digest, shown=facts)
 

@@ -45,6 +45,18 @@ class OAuthClient:
 
 
 @record
+class Resolved:
+    """The program of a launcher's package, as it was downloaded when the server was trusted."""
+
+    line: tuple[str, ...]
+    """The launcher and its words, up to the program's own arguments."""
+    argv: tuple[str, ...]
+    """The program that is started instead: its path, after that of its interpreter if it has one."""
+    folder: str
+    """The folder that it was downloaded into."""
+
+
+@record
 class ServerSpec:
     """One MCP server, local or remote. Its texts may contain `${NAME}` and `${NAME:-default}`."""
 
@@ -71,6 +83,8 @@ class ServerSpec:
     """Its tools are named `SERVER__TOOL` here, else as they are."""
     start_timeout_s: float = 30.0
     """Seconds until it must have listed its tools."""
+    resolved: Resolved | None = None
+    """What the launcher in its command line was resolved to when it was trusted."""
     identity: str = ""
     """SHA-256 in hex of the name, the command or address, and the folder."""
 

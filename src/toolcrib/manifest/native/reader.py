@@ -206,7 +206,7 @@ def _bad_name(document: Document, name: str, folder: str | None) -> Iterator[Dia
         message = "`name` is not in Unicode normal form C: it looks like a different text"
     elif INKLESS.search(name) or any(unicodedata.category(char) in _UNSEEN for char in name):
         message = "`name` contains an invisible character"
-    elif len(name.encode()) > 255:
+    elif len(name) > 64 and len(name.encode()) > 255:  # A slug may have 64 characters, however long they are.
         message = "`name` is longer than 255 bytes, which no folder name may be"
     if message:
         yield document.diagnostic("name", message, ("name",), hint="type a short name of visible characters")

@@ -84,6 +84,26 @@ def tool_schema() -> dict[str, Any]:
     return schema
 
 
+@cache
+def block_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of one block of `tool.yml`, without references."""
+    import orjson
+
+    common = orjson.loads(_COMMON.read_bytes())
+
+    def resolved(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [resolved(one) for one in schema]
+        if not isinstance(schema, dict):
+            return schema
+        named = common["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {}
+        own = {key: resolved(value) for key, value in schema.items() if key != "$ref"}
+        return {**resolved(named), **own} if named else own
+
+    found: dict[str, Any] = resolved(common["properties"][name])
+    return found
+
+
 def kind_names() -> list[str]:
     """Return the names of the kinds in the schema."""
     return list(tool_schema()["properties"]["exec"]["properties"])

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from toolcrib.errors import InvalidError, ManifestError, ToolcribError, Violation
+from toolcrib.errors import InvalidInput, ManifestError, ToolcribError, Violation
 from toolcrib.spec.naming import cell_width, printable
 from toolcrib.spec.record import record
 
@@ -118,7 +118,7 @@ def failure(diagnostics: Sequence[Diagnostic]) -> ManifestError:
     )
 
 
-def diagnostics_of(error: InvalidError) -> tuple[Diagnostic, ...]:
+def diagnostics_of(error: InvalidInput) -> tuple[Diagnostic, ...]:
     """Return the findings that `error` carries."""
     found = cast("list[dict[str, Any]]", error.details.get("diagnostics", []))
     return tuple(Diagnostic(**finding) for finding in found)

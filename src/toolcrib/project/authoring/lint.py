@@ -35,19 +35,20 @@ def project_findings(place: Place) -> list[Diagnostic]:
         *lint_tree(place.tools, files),
         *_name_conflicts(place),
         *lint_sources(config, place, tools),
-        *_lint_runs(place, files, tools),
+        *_lint_runs(place, config, files, tools),
         *_misnamed(place.home),
     ]
 
 
-def _lint_runs(place: Place, files: SourceFiles, tools: Iterable[str]) -> list[Diagnostic]:
+def _lint_runs(place: Place, config: Config, files: SourceFiles, tools: Iterable[str]) -> list[Diagnostic]:
     """Return the findings about agents and workflows, which may name these tools."""
-    if not place.agents.is_dir() and not place.workflows.is_dir():
+    teams = config.teams(place.root)
+    if not any((place.agents.is_dir(), place.workflows.is_dir(), *(path.is_file() for path in teams))):
         return []
-    from toolcrib.runs.agents import check_agents, read_agent, read_files
+    from toolcrib.runs.agents import check_agents, read_all, read_files
     from toolcrib.runs.workflows import check_workflows, read_workflow
 
-    agents, found = read_files(place.agents, files, read_agent)
+    agents, found = read_all(place.agents, teams, files)
     workflows, more = read_files(place.workflows, files, read_workflow)
     named = {name for agent, _ in agents.values() for name in agent.tools}
     named.update(name for workflow, _ in workflows.values() for name in workflow.callees("tool"))

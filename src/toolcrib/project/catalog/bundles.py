@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from toolcrib.core.context import Context
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import StateUnavailable, ToolNotFound, UsageError
+from toolcrib.errors import InvalidInput, StateUnavailable, ToolNotFound
 from toolcrib.executors.function.threads import run_in_thread
 from toolcrib.manifest import ANY_FILE
 from toolcrib.project.catalog.pages import ToolHits, ToolPage, page_token, read_page_token
@@ -123,7 +123,7 @@ class Bundles:
         """Return the tools of these bundles (ids; all if none are given) with any of these tags.
 
         The newest come first. `sees` says of a full name if the caller may see it. `limit` is at most 256;
-        `page` is the `next` of the page before. Raises UsageError for another limit, and for a page of
+        `page` is the `next` of the page before. Raises InvalidInput for another limit, and for a page of
         another list.
         """
         _check_limit(limit)
@@ -173,7 +173,7 @@ class Bundles:
     ) -> ToolHits:
         """Return the tools that match some words, the best first; filters and pages as of `tools`.
 
-        Raises UsageError for a query without a word too.
+        Raises InvalidInput for a query without a word too.
         """
         _check_limit(limit)
         from toolcrib.project.catalog.stored_search import Filter, asked
@@ -184,7 +184,12 @@ class Bundles:
         after = None if page is None else HitPlace(*read_page_token(page, key, int, int))
         if not self.exist:
             return ToolHits([], None, 0)
-        found = self.index.find(wanted, Filter(bundles, include_disabled, sees), limit, after)
+        within = Filter(bundles, include_disabled, sees)
+        found = self.index.find(wanted, within, limit, after)
+        with self.stored.lock:
+            changed = self.stored.listing.notice(hit.tool for hit in found.hits)
+        if changed:
+            found = self.index.find(wanted, within, limit, after)
         following = page_token(key, [*found.hits[-1].place]) if found.more else None
         return ToolHits(found.hits, following, found.total, found)
 
@@ -256,4 +261,4 @@ class Bundles:
 
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= _MOST:
-        raise UsageError(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")
+        raise InvalidInput(f"a page of {limit} tools", hint=f"Ask for 1 to {_MOST}.")

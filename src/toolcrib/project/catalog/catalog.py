@@ -60,7 +60,9 @@ class ProjectCatalog:
             path for facts in [*self.registry.facts.values()] for path in facts.write
         }
         self._external = ExternalTools(setup.config.sources, self.registry)
-        self.bundles = Bundles(setup.vault.data, built_in, partial(self._stored_tools, built_in))
+        # The user's bundles are not of a file.
+        self._data = setup.vault.data if setup.place.file is None else setup.place.home
+        self.bundles = Bundles(self._data, built_in, partial(self._stored_tools, built_in))
         """The user's bundles. Their tools are tools of the project too."""
         self.servers: Servers | None = None
         """The MCP servers that the project names; None if it names none."""
@@ -74,7 +76,7 @@ class ProjectCatalog:
     def _stored_tools(self, built_in: Sequence[BuiltIn], was_missing: bool) -> StoredTools:
         from toolcrib.project.catalog.stored import StoredTools
 
-        functions, data = self.binder.functions, self._setup.vault.data
+        functions, data = self.binder.functions, self._data
         return StoredTools(
             data,
             self.registry,
@@ -215,7 +217,7 @@ class ProjectCatalog:
         """Search over all of them."""
         from toolcrib.project.catalog.search import Search
 
-        folder = cache_folder(self._setup.place.root)
+        folder = cache_folder(self._setup.place.path)
         bundles = self.bundles
         return Search(self.registry, self.toolset, folder, lambda: bundles.index if bundles.exist else None)
 
@@ -245,6 +247,8 @@ class ProjectCatalog:
 
     async def watch(self, report: Callable[[CatalogChange], None] | None = None) -> None:
         """Put changes of tools, sources and bundles into effect, as `Project.watch`."""
+        if self._setup.place.file is not None:
+            return
         self.bundles.start()
         if self._hot_reload is None:
             from toolcrib.project.catalog.reload import HotReload

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 
 if TYPE_CHECKING:
     from toolcrib.bundles.listing import ListedTool
@@ -57,7 +57,7 @@ def page_token(question: object, place: list[Any]) -> str:
 
 
 def read_page_token(token: str, question: object, *types: type) -> list[Any]:
-    """Return the place in a token: values of these types. Raises UsageError if it is of another question."""
+    """Return the place in a token: values of these types. InvalidInput if it is of another question."""
     try:
         padded = token + "=" * (-len(token) % 4)
         digest, *place = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
@@ -65,11 +65,11 @@ def read_page_token(token: str, question: object, *types: type) -> list[Any]:
         if [type(value) for value in place] != list(types):
             raise TypeError
     except (ValueError, TypeError, binascii.Error):
-        raise UsageError("this is not a token of a page", hint="Use `next` of the page before.") from None
+        raise InvalidInput("this is not a token of a page", hint="Use `next` of the page before.") from None
     # A place in another list would silently leave tools out, or show them twice.
     if digest != _digest(question):
         hint = "Repeat the words and filters that it came from."
-        raise UsageError("this page belongs to another search", hint=hint)
+        raise InvalidInput("this page belongs to another search", hint=hint)
     return list(place)
 
 

@@ -101,7 +101,7 @@ class ToolRegistry:
     """Puts the tools of manifests into a toolset. `bind` makes a tool ready to be called."""
 
     def __init__(self, place: Place, files: SourceFiles, toolset: Toolset, bind: Bind) -> None:
-        folder = cache_folder(place.root)
+        folder = cache_folder(place.path)
         cache, root = None if folder is None else folder / "manifests", place.root
         paths = Paths()  # The same for all that are read at once: most of them lie in the same folders.
         places = partial(code_places, root=root, paths=paths)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from toolcrib.core.toolset import Toolset
-from toolcrib.errors import ToolcribError, UsageError
+from toolcrib.errors import InvalidInput, ToolcribError
 from toolcrib.manifest import uncollected
 from toolcrib.project.catalog.pages import page_token, read_page_token
 from toolcrib.project.catalog.registry import ToolRegistry
@@ -64,7 +64,7 @@ class Search:
         """Search as `Project.search`; `sees` returns True for a tool that the caller may see."""
         wanted = asked(query, tags, kinds)
         if not 1 <= limit <= _MOST_HITS:
-            raise UsageError(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
+            raise InvalidInput(f"a page of {limit} hits", hint=f"Ask for 1 to {_MOST_HITS}.")
         question = (wanted.words, sorted(tags), sorted(kinds))
         after = None if page is None else HitPlace(*read_page_token(page, question, int, int))
         unusable: set[str] = set()

@@ -20,6 +20,7 @@ from toolcrib.builtin.names import NAMES, READER
 from toolcrib.builtin.table import builtin
 from toolcrib.bundles import BuiltIn, BundleRecord, Store, ToolRecord, entry_of
 from toolcrib.bundles.listing import ListedTool, Listing
+from toolcrib.bundles.reading import DamagedTool
 from toolcrib.core.bound import BoundTool
 from toolcrib.errors import (
     BundleDisabled,
@@ -248,11 +249,11 @@ class StoredTools:
         name, bundle = self.full_name(tool), self.listing.bundles.get(tool.bundle)
         if bundle is not None and not bundle.is_enabled:
             return BundleDisabled(f"the bundle of {name} is disabled", hint="Enable the bundle first.")
-        if not tool.enabled:
+        if not tool.fault and not tool.enabled:
             return ToolDisabled(f"{name} is disabled", hint="Enable the tool first.")
         if (why := self._broken.get(name)) is not None:
             return ConflictError(why)
-        if not self.listing.has_function(tool):
+        if not self.listing.is_whole(tool):
             return self._fault(self.store.tool(tool.bundle, tool.slug, tool.version))
         return None
 
@@ -315,9 +316,17 @@ class StoredTools:
         fault = self._fault(record)
         return None if fault is None else fault.message
 
+    def why_not_whole(self, tool: ListedTool) -> str | None:
+        """Return why a listed tool counts as disabled though nobody switched it off; None for others."""
+        if tool.fault or self.listing.is_whole(tool):
+            return tool.fault or None
+        return f"the function {tool.function} is not registered here"
+
     def _fault(self, record: ToolRecord) -> ToolcribError | None:
         if record.bundle_id == BUNDLE_ID:
             return None
+        if isinstance(record, DamagedTool):
+            return ToolUnavailable(record.unavailable_because, hint="Put it again, or delete it.")
         tool, _, found = tool_of(record, self._names.get(record.bundle_id, record.bundle_id))
         if tool is None:
             return ManifestError(found[0].message if found else "the record is not a tool")

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.bundles.journal import Position
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 from toolcrib.search import (
     Found,
     HitPlace,
@@ -53,10 +53,10 @@ class Filter(NamedTuple):
 
 
 def asked(query: str, tags: Collection[str] = (), kinds: Collection[str] = ()) -> Wanted:
-    """Return the question that a text asks. Raises UsageError if there is no word in it."""
+    """Return the question that a text asks. Raises InvalidInput if there is no word in it."""
     words = tuple(words_of(query)[:_MOST_WORDS])
     if not words:
-        raise UsageError("a search needs at least one word", hint="`toolcrib list` shows every tool.")
+        raise InvalidInput("a search needs at least one word", hint="`toolcrib list` shows every tool.")
     return Wanted(words, tuple(tags), tuple(kinds))
 
 

@@ -92,9 +92,13 @@ def read_named_servers(reader: Reader, value: Any, at: KeyPath) -> NamedServers:
 
 
 def server_line(spec: ServerSpec, root: Path) -> CommandLine:
-    """Return the command line of a local server, as it is really started."""
+    """Return the command line of a local server, as it is really started but for a package of a launcher.
+
+    What was downloaded is no code of the project, wherever it is.
+    """
     from toolcrib.executors.mcp.process.local import started, unconfined_program
 
+    spec = replace(spec, resolved=None)
     launch = started(spec, str(root))[0]
     free = unconfined_program(spec, str(root))
     variables = tuple(launch.env.values()) if free else ()

@@ -53,7 +53,7 @@ from toolcrib.project.config.weakening import Weakening
 from toolcrib.spec import LEVELS, Level, Permissions, Retry
 from toolcrib.spec.model_provider import ModelProvider
 from toolcrib.spec.record import record
-from toolcrib.state import IN_FILE
+from toolcrib.state import IN_FILE, LEASE_S
 
 T = TypeVar("T")
 
@@ -198,6 +198,9 @@ class Config:
     """Further tools, in [another format](formats.md#sources) than `tool.yml`: a folder (`dir`) or a file
     (`file`), its `dialect`, and `permissions` for programs and files of these tools: `network`, `fs.read` (by
     default the project), `fs.write`. A source outside of the project waits for trust."""
+    lease_s: float = _setting("workers.lease_s", number(5, 3600, whole=False), LEASE_S, None)
+    """Seconds after which a process on another machine that is silent counts as dead, and its calls are
+    taken over, from 5 to 3,600. On one machine a dead process is seen at once."""
     document: Document | None = field(default=None, compare=False, repr=False)
     """The file they come from; None for settings that a program made itself."""
     started: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
@@ -237,6 +240,12 @@ class Config:
         # A name with `#` is only the number of a rule, and would be refused when this is read again.
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
+
+    def teams(self, root: Path) -> list[Path]:
+        """Return where the project's team files may be: `team.yaml`, and the files of its sources."""
+        files = (place_of(one, root) for one in self.sources if one.is_file)
+        inside = (path for path in files if path.is_relative_to(root))
+        return list(dict.fromkeys((root / "team.yaml", *inside)))
 
     def since(self, ledger: Ledger) -> Config:
         """Return the same with the rules that this user has accepted."""

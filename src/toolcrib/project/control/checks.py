@@ -12,7 +12,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
 from toolcrib.errors import ApprovalRequired, ConflictError, ToolDisabled
 from toolcrib.guard import Decision, Pinned, Policy, Rules, Snapshots, Tokens, ToolDigest
-from toolcrib.manifest import kind_of
+from toolcrib.manifest.kinds import is_function, kind_of
 from toolcrib.project.integrity.pins import Pins
 from toolcrib.spec import Caller, Result, Tool
 
@@ -106,8 +106,8 @@ class ApprovedCode:
 
         Functions of the program and the tools that its user keeps in bundles are not pinned.
         """
-        tool, source = ctx.bound.tool, ctx.bound.tool.source
-        if (source is not None and not source.stored) or tool.kind == "mcp":
+        tool = ctx.bound.tool
+        if not tool.is_stored and not is_function(tool):
             self._pins.require(tool, lambda: self.digest(ctx))
 
     def require_approved(self, ctx: Context) -> None:

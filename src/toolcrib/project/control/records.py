@@ -8,6 +8,7 @@ from typing import Any
 from toolcrib.builtin.names import READER
 from toolcrib.core.context import Context
 from toolcrib.core.controls import Proceed
+from toolcrib.core.decision import goes_on
 from toolcrib.errors import (
     AuditUnavailable,
     DeniedError,
@@ -113,6 +114,7 @@ class CallAudit:
     def record(self, ctx: Context, result: Result) -> None:
         """Write one line: TOOL_EXECUTED, TOOL_REFUSED, TOOL_WAITS or TOOL_REPLAYED."""
         refused, caller, error = was_refused(ctx, result), encode_field("caller", ctx.caller), result.error
+        waits = result.status == "pending" or (refused and ctx.single and error and goes_on(error))
         status = "success" if result.status == "ok" else "refused" if refused else result.status
         code, event = "", "TOOL_REFUSED" if refused else "TOOL_EXECUTED"
         if ctx.created:
@@ -123,8 +125,8 @@ class CallAudit:
             code = encode_fields({"code": error.code, **named})
         if ctx.replayed:
             event = "TOOL_REPLAYED"
-        elif result.status == "pending":
-            event = "TOOL_WAITS"
+        elif waits:
+            event, status = "TOOL_WAITS", "pending"
         ended = f" status={status}{code}{caller} ms={result.duration_ms:.3f}{_facts(ctx, result)}"
         if ctx.start_line is None:
             self._log.append(event, self._encode(ctx) + ended)

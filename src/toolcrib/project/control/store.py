@@ -93,7 +93,8 @@ class DecisionStore:
         from toolcrib.runs import DurableCalls, dispatcher_for
         from toolcrib.runs.sessions import durable_runs
 
-        calls = DurableCalls(self.state, dispatcher=dispatcher_for(self.state))
+        lease_s = self._config.lease_s
+        calls = DurableCalls(self.state, lease_s=lease_s, dispatcher=dispatcher_for(self.state, lease_s))
         calls.room = lambda asker: self.approvals.room(asker)  # noqa: PLW0108 - they are opened when asked
         return durable_runs(calls)
 

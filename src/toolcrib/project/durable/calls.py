@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.bound import Bound, BoundTool
+from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current_trace
-from toolcrib.core.pipeline import Pipeline
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ToolcribError
 from toolcrib.guard.idempotency import require_key
@@ -20,11 +19,13 @@ from toolcrib.runs import (
     ClaimedCall,
     DurableCall,
     DurableCalls,
+    KnownTools,
+    Offer,
     PgQueuerDispatcher,
-    Register,
-    Take,
     Worker,
     entry_of,
+    live_workers,
+    worker_name,
 )
 from toolcrib.runs.ending import Ending, context_of, ending_of, record_ending
 from toolcrib.runs.questions import facts_of
@@ -32,32 +33,11 @@ from toolcrib.runs.worker import Attempt
 from toolcrib.spec import CallClient, Caller, CallEvent, Result
 from toolcrib.state import Transaction, join, join_async
 
+if TYPE_CHECKING:
+    from toolcrib.project.durable.advance import RunAdvance
+    from toolcrib.runs.sessions import ClaimedRun, DurableRuns
+
 _log = logging.getLogger("toolcrib.runs")
-
-
-class Concurrency:
-    """Returns how many calls of each tool may run at a time; None: any number. `most` is for every tool."""
-
-    def __init__(self, toolset: Toolset, most: int | None) -> None:
-        self._toolset, self._most = toolset, most
-        self._known: dict[str, int | None] = {}
-        self._revision = -1
-
-    def __call__(self) -> Mapping[str, int | None]:
-        """Return the limits by name; they are read again after the list of tools has changed."""
-        names, revision = self._toolset.names, self._toolset.revision
-        # The number too: a tool of a bundle enters the list without a new revision.
-        if len(names) != len(self._known) or self._revision != revision:
-            known: dict[str, int | None] = {}
-            for name in names:
-                # A worker asks in a thread, while the event loop may remove tools.
-                with suppress(ToolcribError):
-                    bound = self._toolset.bound(name)
-                    # A registered function has no limit of its own, and its description is made at first use.
-                    own = bound.tool.limits.concurrent_calls if isinstance(bound, BoundTool) else None
-                    known[name] = min((one for one in (own, self._most) if one is not None), default=None)
-            self._known, self._revision = known, revision
-        return self._known
 
 
 class ProjectCalls:
@@ -65,21 +45,18 @@ class ProjectCalls:
 
     def __init__(
         self,
-        calls: Callable[[], DurableCalls],
-        pipeline: Pipeline,
+        runs: Callable[[], DurableRuns],
+        toolset: Toolset,
         bound: Callable[[str], Bound],
         invoke: Callable[[Context], Awaitable[Result]],
-        concurrency: Callable[[], Mapping[str, int | None]],
+        offer: Callable[[], Offer],
+        advance: Callable[[], RunAdvance],
     ) -> None:
-        self._calls, self._pipeline = calls, pipeline
+        self._runs, self._toolset, self._advance = runs, toolset, advance
         self._bound, self._invoke = bound, invoke
-        self.concurrency = concurrency
-        """Returns the tools of this process, and how many calls of each may run at a time."""
-        self.others: dict[str, Take] = {}
-        """Further entries that this process serves."""
-        self.on_serve: list[Callable[[], None]] = []
-        """Called once, before this process begins to serve."""
-        self.on_beat: list[Callable[[], None]] = [self._find_unserved]
+        self.offer = offer
+        """Returns the tools whose calls this process runs, and why it does not run others."""
+        self.on_beat: list[Callable[[], object]] = [self._find_unserved]
         """Called about once a second while this process serves."""
         self.on_event: Callable[[CallEvent], None] | None = None
         """Called with each event of a call that this process runs."""
@@ -106,7 +83,7 @@ class ProjectCalls:
         """
         ready = self.prepare(name, arguments, **options)
         ready |= {"priority": priority, "delay_s": delay_s, "id": call_id, "approval": approval}
-        return self._calls().submit(**ready, transaction=transaction)
+        return self.stored.submit(**ready, transaction=transaction)
 
     def prepare(
         self,
@@ -122,25 +99,34 @@ class ProjectCalls:
         idempotency_key: str | None = None,
         client: CallClient | None = None,
         trace: str | None = None,
+        bound: Bound | None = None,
     ) -> dict[str, Any]:
         """Check a call and return the arguments of `DurableCalls.submit` for it. Raises as `submit` does.
 
         `client` is asked by `answer`. `trace` is a `traceparent`, without which the current span of
-        OpenTelemetry counts.
+        OpenTelemetry counts. `bound` is the tool of another process. One that this process does not have is
+        looked up in those.
         """
-        bound, given = self._bound(name), {} if arguments is None else arguments
+        elsewhere, given = bound, {} if arguments is None else arguments
+        if bound is None:
+            try:
+                bound = self._bound(name)
+            except ToolcribError:
+                if (elsewhere := self.known.some((name,)).get(name)) is None:
+                    raise
+        bound = elsewhere or bound
+        assert bound is not None
         ctx = Context(bound.name, given, caller, variables, run_id, session_id, identity=identity)
-        self._pipeline.admit(ctx)
+        self._toolset.pipeline.admit(ctx, elsewhere)
         if idempotency_key is not None:
             require_key(idempotency_key)
         assert isinstance(ctx.arguments, Mapping)
-        hints = bound.tool.annotations
         return {
             "tool": bound.name,
             "arguments": ctx.arguments,
             "caller": caller,
             "idempotency_key": idempotency_key,
-            "repeatable": bool(hints.idempotent or hints.read_only or bound.retries_timeouts),
+            "repeatable": bound.may_repeat,
             "context": {
                 "identity": None if identity is None else identity.as_dict(),
                 "variables": variables,
@@ -176,19 +162,33 @@ class ProjectCalls:
 
     def wait_sync(self, call_id: str, timeout_s: float | None = None) -> DurableCall:
         """Do the same as `wait`, for code without an event loop."""
-        return asyncio.run(self._wait_once(call_id, timeout_s))
 
-    async def _wait_once(self, call_id: str, timeout_s: float | None) -> DurableCall:
-        try:
-            return await self.wait(call_id, timeout_s)
-        finally:
-            # The event loop ends with this call. What is given back now need not wait for its lease to end.
-            await self.stop()
+        async def wait_once() -> DurableCall:
+            async with self.serving():
+                return await self.wait(call_id, timeout_s)
+
+        return asyncio.run(wait_once())
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Open the tools and serve, for code whose event loop ends with it."""
+        async with self._toolset:
+            self.serve()
+            try:
+                yield
+            finally:
+                # What is given back now need not wait for its lease to end.
+                await self.stop()
 
     @property
     def stored(self) -> DurableCalls:
         """All calls of the project, whoever made them."""
-        return self._calls()
+        return self._runs().calls
+
+    @property
+    def known(self) -> KnownTools:
+        """The tools that calls may be stored for, whichever process has them."""
+        return self._runs().tools
 
     def find(self, call_id: str, caller: str | None = None) -> DurableCall:
         """Return a call as it is now, if it is one of this caller; `NotFoundError`."""
@@ -212,7 +212,7 @@ class ProjectCalls:
 
     def status(self) -> dict[str, Any]:
         """Return the live workers, the queue by tool, and the tools with calls that no worker has."""
-        workers = Register(self.stored.database, self.stored.lease_s).live()
+        workers = live_workers(self.stored.database, self.stored.lease_s)
         queue = self.stored.queue()
         served = frozenset[str]().union(*(worker.tools for worker in workers))
         return {
@@ -245,7 +245,8 @@ class ProjectCalls:
     def serve(self) -> None:
         """Serve in this event loop from now on, until `stop`."""
         if self._served is None or self._served[1].done():
-            worker = self.worker(self._attempt, self.concurrency)
+            advance = self._advance()
+            worker = self.worker(self._attempt, self.offer, advance, advance.has_loaded, on_beat=self.on_beat)
             self._loop = asyncio.get_running_loop()
             serving = asyncio.create_task(worker.run(asyncio.Event()))
             serving.add_done_callback(_note_end)
@@ -253,7 +254,7 @@ class ProjectCalls:
 
     def _find_unserved(self) -> None:
         """Make tools of bundles ready whose calls wait. Until it is used such a tool is not in the list."""
-        here = self.concurrency()
+        here = self.offer().tools
         names = [one.tool for one in self.stored.queue() if "/" in one.tool and one.tool not in here]
         if names and self._loop is not None:
             # The registry belongs to the event loop; this runs in the thread that keeps leases.
@@ -303,15 +304,24 @@ class ProjectCalls:
             await self._served[0].settle(claim, ending)
 
     def worker(
-        self, attempt: Attempt, tools: Callable[[], Mapping[str, int | None]], **options: Any
+        self,
+        attempt: Attempt,
+        offer: Callable[[], Offer],
+        advance: Callable[[ClaimedRun], Awaitable[None]],
+        has_loaded: Callable[[], bool],
+        *,
+        on_beat: Sequence[Callable[[], object]] = (),
+        **options: Any,
     ) -> Worker:
-        """Return a worker for the calls of these tools, and for all else that this project serves."""
-        while self.on_serve:
-            self.on_serve.pop()()
+        """Return a worker for this offer of calls and runs; arguments as of `Worker` and `RunSteps`."""
+        from toolcrib.runs.sessions import RunSteps
+
+        steps = RunSteps(self._runs().changes, worker_name(), advance, has_loaded)
         dispatcher = self.stored.dispatcher
         if isinstance(dispatcher, PgQueuerDispatcher):
-            dispatcher.limits = lambda entry: tools().get(entry.removeprefix(entry_of("")), None) or 0
-        return Worker(self.stored, attempt, tools, others=self.others, on_beat=self.on_beat, **options)
+            dispatcher.limits = lambda entry: offer().tools.get(entry.removeprefix(entry_of("")), None) or 0
+        beats = (steps.beat, *on_beat)
+        return Worker(self.stored, attempt, offer, runs=steps.take, on_beat=beats, **options)
 
     async def _attempt(self, claim: ClaimedCall) -> Ending:
         ctx = context_of(claim)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Protocol
 
 from toolcrib import __version__
@@ -15,10 +16,12 @@ from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.executors.mcp.connections import Link
 from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
 from toolcrib.executors.mcp.executor import McpExecutor
+from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
 from toolcrib.executors.mcp.server import McpServer
 from toolcrib.guard import Ledger, ServerTrust, Trusted, differences
-from toolcrib.manifest.dialects.mcp_servers import ServerSpec
+from toolcrib.manifest.dialects.mcp_servers import Resolved, ServerSpec
+from toolcrib.manifest.kinds import made_of
 from toolcrib.manifest.lint.wording import hidden_characters, instructions, texts
 from toolcrib.spec import ApprovalRule, McpExec, Network, Tool
 from toolcrib.state import Vault
@@ -57,7 +60,7 @@ class Mounted:
         self._servers = servers
         self.trust = ServerTrust(servers.vault, servers.ledger, spec.name, spec.identity)
         self._version = self.trust.version
-        self.spec = self._with_hosts(spec)
+        self.spec = self._with_trust(spec)
         self.live: dict[str, Definition] = {}
         """The definitions that it offers, or offered last."""
         self.known = False
@@ -105,6 +108,21 @@ class Mounted:
         pins = {name: pin for name, pin in kept.items() if name not in (names or ())}
         return self.trust.row(self.trust.trusted() | chosen, network or self.trust.network(), pins)
 
+    def resolved_row(self, missing: Unresolved) -> Trusted:
+        """Download what its launcher lacks, without running it, and return the row that remembers it.
+
+        What was downloaded for the server before is removed. Raises ToolUnavailable.
+        """
+        trust, found = self.trust, missing.resolve(self._servers.vault.programs)
+        self.clear(found.folder)
+        return trust.row(trust.trusted(), trust.network(), trust.pins(), asdict(found))
+
+    def clear(self, kept: str = "") -> None:
+        """Remove what was downloaded for it, but for the folder `kept`."""
+        for folder in self._servers.vault.programs.glob(f"{self.spec.name}.*"):
+            if str(folder) != kept:
+                rmtree(folder, ignore_errors=True)
+
     def row_without(self, names: Collection[str]) -> Trusted:
         """Return the ledger's row that trusts its tools of these names no longer."""
         kept = {own: one for own, one in self.trust.trusted().items() if self.tools.get(own) not in names}
@@ -124,7 +142,7 @@ class Mounted:
         version = self.trust.version
         if version == self._version:
             return
-        self._version, spec = version, self._with_hosts(self.spec)
+        self._version, spec = version, self._with_trust(self.spec)
         if spec != self.spec:
             self.spec = spec
             self.server.renew()
@@ -146,9 +164,10 @@ class Mounted:
             and any(map(takes_address, self.live.values()))
         )
 
-    def _with_hosts(self, spec: ServerSpec) -> ServerSpec:
-        """Return the server with the hosts that a person has allowed it."""
-        network = self.trust.network()
+    def _with_trust(self, spec: ServerSpec) -> ServerSpec:
+        """Return the server with the hosts that a person has allowed it, and what was downloaded for it."""
+        found, network = self.trust.resolved(), self.trust.network()
+        spec = replace(spec, resolved=None if found is None else made_of(Resolved, dict(found)))
         if network is None or spec.states_network or not spec.is_local:
             return spec
         return replace(spec, permissions=replace(spec.permissions, network=network))

@@ -20,6 +20,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.executors.mcp.connections import Link
+from toolcrib.executors.mcp.launch.launchers import is_launcher
 from toolcrib.executors.mcp.login import Login, OAuthTokens
 from toolcrib.executors.mcp.process.local import environment_of, files_of, job_of, process_of
 from toolcrib.executors.mcp.process.refusals import LocalProcess
@@ -208,8 +209,11 @@ class Servers:
                 environment = environment_of(spec, secrets)
                 return await start_unconfined(line.unconfined, line.argv, folder, environment)
             process = job_of(spec, self._binder.workspace(), secrets, code)
+            argv = line.argv
+            if spec.resolved is not None and is_launcher(argv[0]):
+                argv = (*spec.resolved.argv, *argv[1:])
             # The program is looked up twice and only `line` is checked: a link may have changed meanwhile.
-            if process.job.argv != line.argv:
+            if process.job.argv != argv:
                 raise ConflictError("its program has changed while it was started", hint="Try again.")
             return await open_stream(process.job)
 

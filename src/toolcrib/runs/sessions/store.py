@@ -9,8 +9,9 @@ from dataclasses import field
 from typing import Any, cast
 
 from toolcrib.core.context import new_trace
-from toolcrib.errors import ConflictError, InvalidError, NotFoundError
+from toolcrib.errors import ConflictError, InvalidInput, NotFoundError
 from toolcrib.runs.calls import DurableCalls
+from toolcrib.runs.dispatch import run_entry
 from toolcrib.runs.history import states_of
 from toolcrib.runs.sessions.events import RunEvents, RunNotes
 from toolcrib.runs.sessions.records import (
@@ -36,11 +37,6 @@ _MAX_VARIABLES = 256_000
 TAKE_SESSION = "UPDATE sessions SET active_run = COALESCE(active_run, ?) WHERE id = ? RETURNING active_run"
 """It locks the session even if another run has it: so the end of that run sees the one that waits."""
 _MESSAGES = "SELECT run_id, number, iteration, kind, content FROM run_messages"
-
-
-def run_entry(provider: str) -> str:
-    """Return the entry to which runs are sent whose model is of this provider."""
-    return f"run:{provider}"
 
 
 @record
@@ -113,11 +109,11 @@ class RunStore:
         """Store a run of a session, or of a new one, and return its id.
 
         It waits while an earlier run of the session has not ended. Raises `NotFoundError` for the session,
-        and `InvalidError` for variables that are not JSON.
+        and `InvalidInput` for variables that are not JSON.
         """
         variables = _json_object("variables", new.variables)
         if len(new.prompt) > _MAX_TEXT:
-            raise InvalidError(f"the prompt has more than {_MAX_TEXT:,} characters")
+            raise InvalidInput(f"the prompt has more than {_MAX_TEXT:,} characters")
         with self.change(f"session {session_id or new_id()}") as notes:
             return self.insert_root(notes, session_id, new, variables)
 
@@ -305,9 +301,9 @@ def _json_object(what: str, value: Mapping[str, Any]) -> str:
     try:
         text = json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidError(
+        raise InvalidInput(
             f"the {what} are not JSON: {error}", hint="Use texts, numbers, booleans, null, lists, objects."
         ) from None
     if len(text) > _MAX_VARIABLES:
-        raise InvalidError(f"the {what} have more than {_MAX_VARIABLES:,} characters")
+        raise InvalidInput(f"the {what} have more than {_MAX_VARIABLES:,} characters")
     return text

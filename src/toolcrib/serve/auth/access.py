@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from toolcrib.errors import DeniedError, InvalidToken
+from toolcrib.errors import DeniedError, InvalidToken, ToolcribError
 from toolcrib.guard import Tokens
 from toolcrib.spec import Caller, Scope
 from toolcrib.spec.calls.caller import seen_by
@@ -164,8 +164,15 @@ class Client:
 class Access:
     """Finds the client of each request. It also serves other interfaces on the same port."""
 
-    def __init__(self, tokens: Tokens, sessions: LoginSessions, hosts: TrustedHosts, cookie: str) -> None:
-        self.sessions, self.hosts = sessions, hosts
+    def __init__(
+        self,
+        tokens: Tokens,
+        sessions: LoginSessions,
+        hosts: TrustedHosts,
+        cookie: str,
+        hide: Callable[[ToolcribError, Caller | None], None] = lambda *_: None,
+    ) -> None:
+        self.sessions, self.hosts, self.hide = sessions, hosts, hide
         self.cookie = cookie
         """Name of the session's cookie. Ports of one host share their cookies, so each port has its own."""
         self._tokens = tokens

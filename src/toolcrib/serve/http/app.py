@@ -22,13 +22,15 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError
-from toolcrib.serve.auth import Access
+from toolcrib.serve.auth import Access, Client
 from toolcrib.serve.http.problems import no_such_method, problem
 from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
 from toolcrib.serve.http.route import Answer, Handled, HttpRequest, Route
 from toolcrib.spec.identifier import new_id
 
 BODY_S = 30.0
+HEALTH = "/health"
+"""The path that takes any Host: who probes a server has its address only."""
 
 _log = logging.getLogger("toolcrib.serve.http")
 # The id of a client is written to the log, so it has nothing that could look like a line of its own.
@@ -51,8 +53,10 @@ def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
+    # A name may have slashes, as in `bundle/slug@version`.
     endpoints = [
-        PathRoute(path, _Address(methods, services, access, body_s)) for path, methods in by_path.items()
+        PathRoute(path.replace("{name}", "{name:path}"), _Address(methods, services, access, body_s))
+        for path, methods in by_path.items()
     ]
     return _Frame(Router(endpoints, redirect_slashes=False, default=_no_such_path), access)
 
@@ -84,7 +88,8 @@ class _Frame:
 
         try:
             # Before any route: a page of another site does not even learn what is public here.
-            self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
+            if scope["path"] != scope.get("root_path", "") + HEALTH:
+                self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))
             await self._app(scope, receive, add_headers)
         except ClientDisconnect:
             pass
@@ -120,15 +125,24 @@ class _Address:
         if route is None:
             response = no_such_method(self._methods)
         else:
-            answer = await self._handled(route, http)
+            client = self._client(route, http)
+            try:
+                answer = await self._handled(route, http, client)
+            except ToolcribError as error:
+                if client is not None:
+                    self._access.hide(error, client.identity)
+                raise
             response = answer if isinstance(answer, Response) else _response(answer, http)
         await response(scope, receive, send)
 
-    async def _handled(self, route: Route, http: Request) -> Handled:
-        client = None
-        if route.scope is not None:
-            client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
-            client.require(route.scope)
+    def _client(self, route: Route, http: Request) -> Client | None:
+        if route.scope is None:
+            return None
+        client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
+        client.require(route.scope)
+        return client
+
+    async def _handled(self, route: Route, http: Request, client: Client | None) -> Handled:
         query = read_query(http.query_params.multi_items(), route.query)
         # The body is read last: who has no right here cannot make the server hold a large one in memory.
         data, media_type = b"", ""

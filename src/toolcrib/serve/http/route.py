@@ -65,11 +65,11 @@ class HttpRequest(Generic[S]):
         return parameters
 
     def body(self) -> Any:
-        """Read the JSON body as the type that the route names. Raises InvalidError and MissingField."""
+        """Read the JSON body as the type that the route names. Raises InvalidInput and MissingField."""
         return read_body(self.data, self.route.body)
 
     def json(self) -> Any:
-        """Read the JSON body as it is. Raises InvalidError."""
+        """Read the JSON body as it is. Raises InvalidInput."""
         return read_json(self.data)
 
 
@@ -90,14 +90,18 @@ class Route:
     scope: Scope | None
     """The right that a token needs; None for a route without a token or session."""
     answers: Mapping[int, Any]
-    """Status to the type of the JSON answer, None for one without a body, or a media type."""
+    """Status to the type of the JSON answer, None for one without a body, a media type, or several."""
     _: KW_ONLY
     query: Any = None
     """The msgspec struct of the query, if there is one."""
     body: Any = None
     """The type of the JSON body, if there is one."""
-    raw: Mapping[str, str] = field(default_factory=dict)
-    """Other media types of the body, with their description: the handler gets the bytes."""
+    raw: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Other media types of the body, with their description and an example: the handler gets the bytes."""
+    headers: tuple[str, ...] = ()
+    """Names of the request headers that the handler reads, of those in `HEADERS`."""
+    located: bool = False
+    """Its answers 201 and 202 have `Location`."""
     errors: tuple[type[ToolcribError], ...] = ()
     """Errors besides those that every route can have."""
     max_body: int = MAX_BODY

@@ -291,6 +291,7 @@ class ClientCalls:
             error = refused
         except ToolcribError as failed:
             mask_result(Result("error", error=failed), self._settings.mask)
+            self._settings.hide(failed, request.channel.sender.identity)
             ours = JsonRpcError(ErrorCode.INTERNAL_ERROR, failed.message, {"error": failed.as_dict()})
             error = mounted_error(failed) or ours
         except asyncio.CancelledError:

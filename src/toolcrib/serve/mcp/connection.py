@@ -12,6 +12,7 @@ import orjson
 
 from toolcrib.core.context import Context
 from toolcrib.errors import InvalidToken
+from toolcrib.manifest.kinds import is_served
 from toolcrib.serve.mcp.calls import CallLoad, ClientCall, ClientCalls
 from toolcrib.serve.mcp.lists import AdvertisedTool, CallerListing, ListChanges, Listings, ListName
 from toolcrib.serve.mcp.questions.client import LOG_LEVELS, ModernClient, OpenQuestions, SessionClient
@@ -371,7 +372,7 @@ class Connection:
         # trusted the tool.
         identity = request.channel.sender.identity
         may = identity is None or identity.may("invoke")
-        if complete and tool is not None and tool.kind == "mcp" and may and not tool.approval.required:
+        if complete and tool is not None and is_served(tool) and may and not tool.approval.required:
             given = _object_of(_object_of(request.params, "context"), "arguments")
             self._calls.answer_later(request, lambda: complete(tool, name, typed, given))
             return

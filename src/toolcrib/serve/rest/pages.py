@@ -25,7 +25,7 @@ class PageQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True
 def page_start(query: PageQuery, question: object, *types: type) -> tuple[Any, ...] | None:
     """Return the place where the page of a query begins; None for the first page.
 
-    It is a place of `page_of`, with values of these types. Raises UsageError for a token of another question.
+    It is a place of `page_of`, with values of these types. InvalidInput for the token of another question.
     """
     if query.page_token is UNSET:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -10,7 +9,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles import ToolBody
-from toolcrib.errors import InvalidError, Violation
+from toolcrib.bundles.records import BundleAnswer, ToolAnswer
+from toolcrib.errors import InvalidInput, Violation
+from toolcrib.manifest.native.schema import block_schema
 
 Slug = Annotated[
     str,
@@ -51,7 +52,10 @@ PATH: dict[str, Any] = {
 }
 """The types of the parameters of paths, by name."""
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$")]
-Ours = Annotated[Any, Meta(description="Set by the store.", extra_json_schema={"readOnly": True})]
+_AS_IN_PATH = Annotated[str, Meta(description="As in the path, if it is given.")]
+
+
+_IGNORED = Meta(description="Ignored.", extra_json_schema={"readOnly": True})
 
 
 def in_zone(moment: datetime) -> datetime:
@@ -70,18 +74,18 @@ class Switch(Body, kw_only=True):
 
 
 class BundlePut(Body, kw_only=True):
-    """A bundle. What the store sets may be there too, if it says the same."""
+    """A bundle. The fields that the store sets may be there too: they are ignored."""
 
     slug: Slug
     display_name: str = ""
     description: str = ""
     is_enabled: bool = True
-    id: Ours = UNSET
-    is_built_in: Ours = UNSET
-    created_at: Ours = UNSET
-    modified_at: Ours = UNSET
-    soft_deleted_at: Ours = UNSET
-    schema_version: Ours = UNSET
+    id: _AS_IN_PATH | UnsetType = UNSET
+
+
+_Retry = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("retry"))]
+_Limits = Annotated[dict[str, Any], Meta(extra_json_schema=block_schema("limits"))]
+_Auth = Annotated[dict[str, Any] | list[dict[str, Any]], Meta(extra_json_schema=block_schema("auth"))]
 
 
 class GoImpl(Body, kw_only=True):
@@ -89,6 +93,8 @@ class GoImpl(Body, kw_only=True):
 
     go_func: str
     """Its name, such as `github.com/acme/agent/tools.Weather`."""
+    retry: _Retry | UnsetType = UNSET
+    limits: _Limits | UnsetType = UNSET
 
 
 class HttpImpl(Body, kw_only=True):
@@ -107,6 +113,9 @@ class HttpImpl(Body, kw_only=True):
     extract_expr: str | UnsetType = UNSET
     """JSONPath if it begins with `$`, else a regular expression."""
     error_mode: Literal["fail", "empty"] | UnsetType = UNSET
+    auth: _Auth | UnsetType = UNSET
+    retry: _Retry | UnsetType = UNSET
+    limits: _Limits | UnsetType = UNSET
 
 
 class NativeImpl(Body, kw_only=True):
@@ -124,14 +133,9 @@ class _Tool(Body, kw_only=True, tag_field="type"):
     arg_schema: dict[str, Any] = field(default_factory=dict)
     """JSON Schema of the arguments. Without one the tool takes an empty object."""
     output_schema: dict[str, Any] | None = None
-    id: Ours = UNSET
-    bundle_id: Ours = field(default=UNSET, name="bundleID")
-    slug: Ours = UNSET
-    version: Ours = UNSET
-    is_built_in: Ours = UNSET
-    created_at: Ours = UNSET
-    modified_at: Ours = UNSET
-    schema_version: Ours = UNSET
+    bundle_id: _AS_IN_PATH | UnsetType = field(default=UNSET, name="bundleID")
+    slug: _AS_IN_PATH | UnsetType = UNSET
+    version: _AS_IN_PATH | UnsetType = UNSET
 
 
 class GoTool(_Tool, kw_only=True, tag="go"):
@@ -152,24 +156,34 @@ class NativeTool(_Tool, kw_only=True, tag="native"):
     impl: NativeImpl
 
 
-ToolPut = GoTool | HttpTool | NativeTool
+def readable(form: type[Body], answer: type[Struct]) -> Any:
+    """Return a form that also takes the other fields of an answer, so what was read can be written."""
+    own = {one.encode_name for one in msgspec.structs.fields(form)} | {form.__struct_config__.tag_field}
+    ignored = [
+        (one.name, Annotated[one.type | UnsetType, _IGNORED], field(default=UNSET, name=one.encode_name))
+        for one in msgspec.structs.fields(answer)
+        if one.encode_name not in own
+    ]
+    own_doc = {"__doc__": form.__doc__}
+    return msgspec.defstruct(form.__name__, ignored, bases=(form,), kw_only=True, namespace=own_doc)
 
 
-def refuse_ours(body: BundlePut | _Tool, ours: Mapping[str, Any]) -> None:
-    """Refuse values of what the store sets, unless they are the store's own. Raises InvalidError.
+BUNDLE_PUT: Any = readable(BundlePut, BundleAnswer)
+TOOL_PUT: Any = (
+    readable(GoTool, ToolAnswer) | readable(HttpTool, ToolAnswer) | readable(NativeTool, ToolAnswer)
+)
 
-    `ours` maps field names to the store's values; one that is missing there does not exist yet.
-    """
-    wrong = []
-    for info in msgspec.structs.fields(body):
-        value = getattr(body, info.name)
-        if info.type is Ours and value is not UNSET and (info.name not in ours or ours[info.name] != value):
-            wrong.append(Violation(f"$.{info.encode_name}", "is set by the store, to another value"))
+
+def require_same(body: BundlePut | GoTool | HttpTool | NativeTool, **path: str) -> None:
+    """Raise InvalidInput if a body names something else than the path: `path` maps its fields to that."""
+    wrong = [
+        Violation(f"$.{one.encode_name}", f"is not {path[one.name]!r}, as in the path")
+        for one in msgspec.structs.fields(body)
+        if one.name in path and getattr(body, one.name) not in (UNSET, path[one.name])
+    ]
     if wrong:
-        listed = ", ".join(one.path for one in wrong)
-        raise InvalidError(
-            f"{listed}: set by the store, to another value", hint="Leave it out.", violations=wrong
-        )
+        listed = "; ".join(f"{one.path} {one.message}" for one in wrong)
+        raise InvalidInput(listed, hint="Leave it out, or write the same.", violations=wrong)
 
 
 def tool_body(put: GoTool | HttpTool) -> ToolBody:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from toolcrib.guard import Tokens
-from toolcrib.project import McpCatalog, Project
+from toolcrib.project import Project, mcp_catalog
 from toolcrib.serve.auth import Access, LoginSessions, OAuthResource, OutsideTokens, TrustedHosts
 from toolcrib.serve.http import BODY_S, GRACE_S, create_app, open_socket, serve_app
 from toolcrib.serve.mcp import ServerSettings
@@ -81,7 +81,13 @@ async def rest_app(
     The application can be mounted below any prefix. `port` only names the cookie; set `closing` when the
     server stops, so that requests that last long end.
     """
-    access = Access(Tokens(project.vault), LoginSessions(), TrustedHosts(allowed_hosts), f"toolcrib-{port}")
+    access = Access(
+        Tokens(project.vault),
+        LoginSessions(),
+        TrustedHosts(allowed_hosts),
+        f"toolcrib-{port}",
+        project.folders.hide,
+    )
     # Durable calls run here too: there may be no worker process.
     project.calls.serve()
     calls = ServerCalls(project.invoke, project.calls)
@@ -90,7 +96,7 @@ async def rest_app(
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
         endpoint = McpEndpoint(
             rest,
-            McpCatalog(project),
+            mcp_catalog(project),
             access,
             ServerSettings.of_project(project),
             outside=None if oauth is None else OutsideTokens(oauth),

@@ -83,6 +83,18 @@ def covers(request: RestRequest, tool: str) -> bool:
     return identity is None or identity.covers(tool)
 
 
+def shown(request: RestRequest, text: str | None) -> str | None:
+    """Return a text as the client may see it: without folders of this machine."""
+    found: str | None = request.services.project.folders.shown(text, request.client.identity)
+    return found
+
+
+def location(request: RestRequest, path: str) -> dict[str, str]:
+    """Return the header that names the address of what a request made."""
+    # `root_path`: the application may be mounted below a prefix.
+    return {"location": f"{request.http.scope.get('root_path', '')}{path}"}
+
+
 def sees(request: RestRequest) -> Callable[[str], bool] | None:
     """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
     return None if covers_all(request) else partial(covers, request)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from toolcrib import __version__
-from toolcrib.errors import InvalidToken
+from toolcrib.errors import InvalidToken, ToolcribError, UnavailableError
 from toolcrib.serve.auth import Client
-from toolcrib.serve.http import Answer, Routes
+from toolcrib.serve.http import HEALTH, Answer, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.services import RestRequest
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
 
 ROUTES = Routes()
+_log = logging.getLogger("toolcrib.serve.rest")
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
 <style>body {{ font: 1em/1.5 system-ui; max-width: 50rem; margin: 2rem auto; padding: 0 1rem }}</style>
@@ -69,6 +71,12 @@ class About(Struct, frozen=True, rename="camel"):
     openapi: str
 
 
+class Health(Struct, frozen=True):
+    """The answer of a server that works."""
+
+    status: Literal["ok"]
+
+
 @ROUTES.add("GET", "/", None, {200: About})
 def about(request: RestRequest) -> Handled:
     """Return the name and version of this server; a browser gets a page."""
@@ -79,6 +87,20 @@ def about(request: RestRequest) -> Handled:
             return _start_page(_prefix(request), None)
         return _start_page(_prefix(request), _person(client))
     return Answer(About("toolcrib", __version__, f"{_prefix(request)}/openapi.json"))
+
+
+@ROUTES.add("GET", HEALTH, None, {200: Health}, UnavailableError)
+def check_health(request: RestRequest) -> Answer:
+    """Say if calls can run: the audit log can be written, and the database answers.
+
+    Of all routes only this one takes any `Host`, as the probe of an orchestrator names an address.
+    """
+    try:
+        request.services.project.check()
+    except ToolcribError as error:
+        _log.warning("the project cannot be used: %s", error.message)
+        raise UnavailableError("no call can run now", hint="The server's log has the reason.") from None
+    return Answer(Health("ok"))
 
 
 @ROUTES.add("GET", "/login", None, {303: None}, InvalidToken, query=LoginQuery)

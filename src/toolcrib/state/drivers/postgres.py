@@ -19,6 +19,7 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import POSTGRES_NOW, postgres_statement, statements
 from toolcrib.state.drivers.listener import Listener
+from toolcrib.state.process import LEASE_S
 
 if TYPE_CHECKING:
     import psycopg
@@ -114,7 +115,7 @@ class PostgresServer:
     holds anything. Raises `StateUnavailable` if the extra `postgres` is not installed, or `url` is malformed.
     """
 
-    def __init__(self, url: str, *, lease_s: float = 30.0) -> None:
+    def __init__(self, url: str, *, lease_s: float = LEASE_S) -> None:
         self.lease_s = lease_s
         self._conninfo, self.name = _conninfo(url)
         self._lock = threading.Lock()

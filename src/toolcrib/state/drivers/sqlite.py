@@ -20,8 +20,8 @@ from toolcrib.state.drivers.dialect import statements
 from toolcrib.state.private import make_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
-_WAIT_S = 5.0
-"""Seconds a transaction waits for one of another process."""
+_WAIT_S = 15.0
+"""Seconds a transaction waits for one of another process, which may be slow, or frozen for a while."""
 _TURN_S = 0.1
 """Seconds until a transaction that was left open for the next one is committed, if none comes."""
 _JUMP_S = 1.0

@@ -19,6 +19,7 @@ from toolcrib.errors import (
     ApprovalRequired,
     BundleDisabled,
     ConflictError,
+    InvalidInput,
     ManifestError,
     PolicyDenied,
     ToolDisabled,
@@ -258,9 +259,9 @@ def test_pages_hold_each_tool_once_while_tools_come_and_go(project: Project, sto
             store.put_tool(mine, f"find-late-{len(found)}-{new_id()}", "1", go())
         assert set(ids) <= set(found)
         assert len(found) == len(set(found))
-    with pytest.raises(UsageError, match="another search"):
+    with pytest.raises(InvalidInput, match="another search"):
         project.bundles.tools(tags=["x"], page=project.bundles.tools(limit=1).next)
-    with pytest.raises(UsageError, match="not a token"):
+    with pytest.raises(InvalidInput, match="not a token"):
         project.bundles.search("find", page="x")
     with pytest.raises(ConflictError):
         store.put_tool(mine, "find-1", "1", go())

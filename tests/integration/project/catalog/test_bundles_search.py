@@ -19,7 +19,7 @@ from tests.conftest import need
 from tests.crib import Crib
 from toolcrib import Project
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 from toolcrib.project.catalog import stored_search
 from toolcrib.project.catalog.bundles import Bundles
 from toolcrib.spec.identifier import new_id
@@ -120,7 +120,7 @@ async def test_a_wrong_search_is_refused_before_there_is_a_bundle(
     async with Project.open(root) as project:
         assert not (data / "bundles").exists()
         assert found(project.bundles, "a") == []
-        with pytest.raises(UsageError):
+        with pytest.raises(InvalidInput):
             project.bundles.search(query, page=page)
 
 
@@ -136,6 +136,9 @@ def test_the_order_is_that_of_classes_on_every_page(root: Path, store: Store, mi
         "word of a tag": ("e", tool("x", tags=("the_weather",))),
         "word of the description": ("f", tool("x", "The weather.")),
         "word of an argument": ("g", tool("x", "It.", (), "theWeather")),
+        "typing error in the name": ("leather", tool("Sun")),
+        "typing error in a tag": ("h", tool("x", tags=("wether",))),
+        "typing error in the description": ("i", tool("x", "The wether.")),
     }
     chance = random.Random(1)
     mixed = list(ways.values())
@@ -149,7 +152,7 @@ def test_the_order_is_that_of_classes_on_every_page(root: Path, store: Store, mi
     assert [one for one in got if one not in names] == [one for one in expected if one not in names]
     assert got.index("weather") == 0
     assert {got[1], got[2]} == names
-    assert {*found(bundles, "wether")[:4]} == {"weather", *names, "getWeather"}  # a typing error
+    assert {*found(bundles, "weathre")[:4]} == {"weather", *names, "getWeather"}  # a typing error
     assert bundles.search("weather").total == len(ways)
 
 

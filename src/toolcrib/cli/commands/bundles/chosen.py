@@ -10,7 +10,7 @@ import click
 
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.options import json_option
-from toolcrib.cli.output import one_line, print_note
+from toolcrib.cli.output import print_note
 from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageError
 from toolcrib.spec.naming import nearest
 
@@ -41,12 +41,6 @@ def open_store(data: str | None) -> Store:
 
     folder = data_home() if data is None else Path(data).absolute()
     return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
-
-
-def print_damaged(store: Store, id: str = "") -> None:  # noqa: A002
-    """Warn about each file, of one bundle or of all, that a list leaves out because it is not a record."""
-    for error in store.damaged(id):
-        print_note(f"warning: {one_line(error.message)}" + (f"\nhint: {error.hint}" if error.hint else ""))
 
 
 def document_of(record: object) -> Any:
@@ -110,7 +104,7 @@ def find_tool(store: Store, target: str) -> tuple[BundleRecord, list[ToolRecord]
     if every:
         raise ToolNotFound(
             f"{slug} has no version {version!r}",
-            hint=f"To see all: toolcrib tool versions {target.partition('@')[0]}",
+            hint=f"To see all: toolcrib bundle tool versions {target.partition('@')[0]}",
         )
     ids = {bundle.id for bundle in bundles}
     close = nearest(slug, {tool.slug for tool in listing.tools() if tool.bundle in ids})

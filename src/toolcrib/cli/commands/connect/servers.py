@@ -69,8 +69,6 @@ def list_command(root: str | None, as_json: bool, wait_s: float) -> None:
             print_note(line)
     for name, text in wrong.items():
         print_note(f"{name}: {text}")
-    if any(one["error"] and "download" in one["error"]["details"] for one in found):
-        print_note("To download what is missing, and trust the tools: toolcrib trust")
 
 
 @command.command("login")

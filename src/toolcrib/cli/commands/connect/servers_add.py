@@ -13,7 +13,6 @@ import click
 
 from toolcrib.cli.commands.decide.trust_servers import (
     WAIT_S,
-    download,
     network_of,
     require_client,
     trust_listed,
@@ -53,7 +52,7 @@ def add_command(
 
     Shows the command and all that its process may use, and asks before the first start.
     """
-    from toolcrib.executors.mcp.process.local import missing_package, unconfined_program
+    from toolcrib.executors.mcp.process.local import lacking, unconfined_program
     from toolcrib.project import Project
 
     require_client()
@@ -79,13 +78,11 @@ def add_command(
     if not as_json:
         for line in _shown(spec, project.root):
             print_result(one_line(line))
+    lacking(spec, str(project.root))  # Raises for a launcher that cannot be replaced.
     program = unconfined_program(spec, str(project.root))
     channel = decide(_question(spec, program), "trust", yes=yes, refuse=NotTrusted)
     if channel is None:
         raise NotTrusted("nothing was added")
-    download([spec], project.root)
-    if (error := missing_package(spec, str(project.root))) is not None:
-        raise error
     replace_file(path, before, text)
     _trust(project, name, program, channel)
     if trust_listed(str(project.root), [name], WAIT_S, channel, [name]):
@@ -196,7 +193,7 @@ def _trust(before: Project, name: str, program: str, channel: Channel) -> None:
 @project_options
 @yes_option
 def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> None:
-    """Remove an MCP server from `.mcp.json`, and its stored login.
+    """Remove an MCP server from `.mcp.json`, with its package and login.
 
     A server of the setting `mcp_servers` is removed there, by hand.
     """
@@ -212,6 +209,7 @@ def remove_command(name: str, root: str | None, as_json: bool, yes: bool) -> Non
     replace_file(path, before, text)
     if project.servers is not None and name in project.servers.mounted:
         project.servers.logout(name)
+        project.servers.get(name).clear()
     if _is_accepted(project):
         _trust(project, name, "", channel)
     settings = project.config.document

@@ -184,7 +184,7 @@ def _places(root: str | None, store: bool) -> tuple[Path, Path]:
     from toolcrib.state import Vault
 
     place = find(root)
-    return place.audit, Vault(place.root).path / ANCHOR
+    return place.audit, Vault(place.path).path / ANCHOR
 
 
 @contextmanager

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolcrib.cli.caller import caller_of
-from toolcrib.cli.options import open_project, project_options
+from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
-from toolcrib.cli.programs import is_program, load_program, no_program
 from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import NotFoundError, ToolcribError
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from toolcrib.spec import Tool
 
 
-@click.command("list")
-@click.argument("file", metavar="[FILE.py[:OBJECT]]", required=False)
+@click.command("list", cls=FileCommand)
 @project_options
 @click.option(
     "--for",
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 @click.option("--member", help="Only the tools of this member of a team.")
 @click.option("--team", help="The team file (default: team.yaml in the project's folder).")
 def command(
-    file: str | None,
     root: str | None,
     as_json: bool,
     shape: str | None,
@@ -43,15 +40,8 @@ def command(
 ) -> None:
     """List the tools of the project.
 
-    With FILE.py these are the tools of a Python program.
-
     Manifests with errors are reported on standard error.
     """
-    if file is not None:
-        if not is_program(file):
-            raise no_program(file)
-        _print_tools(list(load_program(file).tools()), {}, as_json=as_json, empty=f"{file} has no tools.")
-        return
     project = open_project(root)
     print_warnings(project)
     in_team = member is not None or team is not None
@@ -65,7 +55,9 @@ def command(
         print_json(_shaped(tools, shape))
     else:
         waiting = _waiting(project, tools)
+        file = project.place.file
         empty = "There are no tools yet. To create one: toolcrib new NAME, or toolcrib init --examples"
+        empty = empty if file is None else f"{file.name} has no tools."
         if tags:
             empty = "No tool has such a tag."
         elif errors:
@@ -93,11 +85,13 @@ def _print_tools(
 
 def _waiting(project: Project, tools: Sequence[Tool]) -> dict[str, str]:
     """Return `new` or `changed` by the name of each tool that does not run before a person trusts it."""
+    from toolcrib.manifest.kinds import is_function
+
     if not project.trust.given:
-        return {tool.name: "new" for tool in tools if tool.source is not None or tool.kind == "mcp"}
+        return {tool.name: "new" for tool in tools if not is_function(tool)}
     found: dict[str, str] = {}
     for tool in tools:
-        if tool.source is None and tool.kind != "mcp":
+        if is_function(tool):
             continue
         with suppress(ToolcribError):
             sheet = project.trust.sheet(tool)
@@ -121,15 +115,15 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     Built-in tools that the team lists are on here, as they are for an agent that lists them. `named` is the
     team's file; None for the project's own.
     """
-    from toolcrib.manifest import ANY_FILE, check_team, failure, read, read_team
+    from toolcrib.manifest import ANY_FILE, check_team, failure, load_team
     from toolcrib.project import source_files
 
     path = named or str(project.root / "team.yaml")
     files = ANY_FILE if named else source_files(project.root, project.place.home)
     try:
-        team = read_team(path, read(path, files))
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"there is no team file {path}", hint="Give its path with --team.") from None
+        team = load_team(path, files)
+    except NotFoundError as error:
+        raise NotFoundError(error.message, hint="Give its path with --team.") from None
     project.catalog.builtins.switch_on(skill for one in team.members for skill in one.skills)
     findings = check_team(team, (name for name, _ in project.described()))
     if findings:

@@ -10,7 +10,7 @@ import click
 
 from toolcrib.cli.caller import caller_of, given_token
 from toolcrib.cli.commands.bundles.chosen import data_option, find_bundle
-from toolcrib.cli.options import project_options
+from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import print_note
 from toolcrib.cli.table import DESCRIPTION, print_listing
 from toolcrib.errors import InvalidToken, ProjectNotFound
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolcrib.project import Project
 
 
-@click.command("search")
+@click.command("search", cls=FileCommand)
 @click.argument("query", nargs=-1, required=True)
 @project_options
 @click.option("--tag", "tags", multiple=True, help="Only tools with this tag, or one of several. Repeatable.")
@@ -76,10 +76,8 @@ def command(
 
 def _project(root: str | None, data: Path | None) -> Project | None:
     """Return the project; None if there is none here and none was named."""
-    from toolcrib.project import Project
-
     try:
-        return Project.open(root, data=data)
+        return open_project(root, data=data)
     except ProjectNotFound:
         if root is not None or os.environ.get("TOOLCRIB_ROOT") or given_token() is not None:
             raise

@@ -15,10 +15,9 @@ from toolcrib.builtin.names import NAMES
 from toolcrib.cli.arguments import complete_tool, parse_target, resolved
 from toolcrib.cli.caller import caller_of
 from toolcrib.cli.commands.look.list import entry_of
-from toolcrib.cli.options import open_project, project_options
+from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import print_json, print_result, printable
-from toolcrib.cli.programs import is_program, load_program
-from toolcrib.errors import ToolcribError, ToolNotFound, UsageError
+from toolcrib.errors import ToolcribError, ToolNotFound
 from toolcrib.spec import Tool
 
 if TYPE_CHECKING:
@@ -56,25 +55,16 @@ def input_schema(project: Project, target: str) -> Mapping[str, Any]:
         return {}
 
 
-@click.command("show")
+@click.command("show", cls=FileCommand)
 @click.argument("tool", shell_complete=complete_tool)
-@click.argument("name", required=False)
 @project_options
-def command(tool: str, name: str | None, root: str | None, as_json: bool) -> None:
+def command(tool: str, root: str | None, as_json: bool) -> None:
     """Show one tool: its arguments, permissions and examples.
 
-    TOOL is [BUNDLE/]NAME[@VERSION], or FILE.py[:OBJECT] and NAME for a tool of a Python program.
+    TOOL is [BUNDLE/]NAME[@VERSION].
     """
     from toolcrib.middleware.handler import names_for
 
-    if is_program(tool):
-        tools = load_program(tool)
-        if name is None:
-            raise UsageError("name the tool too", hint=f"toolcrib show {tool} NAME: {', '.join(tools.names)}")
-        _print(tools.get(name), names_for(tools.middleware, name), as_json=as_json)
-        return
-    if name is not None:
-        raise UsageError(f"`toolcrib show` takes one tool, not {tool} and {name}")
     project = open_project(root)
     found = find_tool(project, tool)
     caller, identity = caller_of(project)
@@ -107,7 +97,7 @@ def _document(tool: Tool) -> dict[str, Any]:
 
 
 def _lines(tool: Tool, middleware: list[str]) -> Iterator[str]:
-    from toolcrib.spec.tools.tool import may_touch
+    from toolcrib.manifest.touches import may_touch
 
     yield f"{tool.name}  ({tool.kind}, version {tool.version})"
     yield tool.description.strip()

@@ -1,4 +1,4 @@
-"""`toolcrib import`."""
+"""`toolcrib import openapi`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from toolcrib.cli.options import project_options
 from toolcrib.cli.output import count, print_json, print_note, print_result, printable
 from toolcrib.cli.progress import waiting
-from toolcrib.errors import NotFoundError, UsageError
+from toolcrib.errors import NotFoundError
 
 if TYPE_CHECKING:
     from toolcrib.manifest.openapi import Imported, NewManifest
@@ -26,15 +26,7 @@ _SCHEME = re.compile(r"(.+)=([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 _BINDING = re.compile(r"(.+)=secret:([A-Za-z_][A-Za-z0-9_]{0,200})", re.DOTALL)
 
 
-def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> str:
-    if value != "openapi":
-        hint = f"Write: toolcrib import openapi {value}"
-        raise UsageError(f"{value!r} is not a kind of document", hint=hint)
-    return value
-
-
-@click.command("import")
-@click.argument("kind", metavar="openapi", callback=_openapi)
+@click.command("openapi")
 @click.argument("source", metavar="FILE|URL")
 @project_options
 @click.option("--list", "only_list", is_flag=True, help="Show the tools; write nothing.")
@@ -65,7 +57,6 @@ def _openapi(_context: click.Context, _option: click.Parameter, value: str) -> s
 )
 @click.option("--replace", is_flag=True, help="Replace the manifests of existing tools.")
 def command(
-    kind: str,  # noqa: ARG001 - there is only one
     source: str,
     root: str | None,
     as_json: bool,

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.run.unserved import noting_unserved
-from toolcrib.cli.options import id_or_last, open_project, page_options, project_options
+from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, timeout_option
 from toolcrib.cli.output import (
     one_line,
     print_change,
     print_error,
     print_json,
     print_note,
+    print_result,
     print_shown,
     print_value,
+    print_warnings,
 )
 from toolcrib.cli.table import facts, print_listing
 from toolcrib.errors import NotFoundError, TimedOut
@@ -33,10 +36,51 @@ chosen_option = id_or_last("call", "calls")
 
 @click.group("calls")
 def command() -> None:
-    """Follow, cancel and retry the calls that were submitted.
+    """Submit calls that survive any process; follow, cancel and retry them.
 
     They are stored before they run, and recorded once, even if a process dies.
     """
+
+
+@call_command("submit")
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1)
+@project_options
+@click.option("--idempotency-key", help="Calls with the same key run once and share the result.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-(2**31), 2**31 - 1),
+    default=0,
+    help="Higher ones are taken first (default: 0).",
+)
+@click.option(
+    "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after this many seconds."
+)
+@timeout_option
+def submit_command(
+    tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, **how: Any
+) -> None:
+    """Store a call that a worker runs, and print its id.
+
+    TOOL and ARGUMENTS are those of `toolcrib run`. The call survives the end of any process. A worker runs
+    it, or whoever waits for it: `toolcrib calls wait ID`.
+    """
+    from toolcrib.cli.commands.look.show import find_tool
+
+    project = open_project(root)
+    print_warnings(project)
+    caller, identity = caller_of(project)
+    found = find_tool(project, tool)
+    given = parse_arguments(arguments, found.input_schema)
+    call_id = project.submit(found.name, given, caller=caller, identity=identity, **how)
+    if as_json:
+        print_json(project.calls.find(call_id).as_dict())
+    else:
+        print_result(call_id)
+        print_note(f"To wait for its result: toolcrib calls wait {call_id}{project.place.option}")
+
+
+command.add_command(submit_command)
 
 
 @command.command("list")
@@ -45,7 +89,7 @@ def command() -> None:
 @page_options("call")
 def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
     """List calls, the newest first."""
-    project = open_project(root)
+    project = open_project(root, load=False)
     found = project.calls.page(state, limit, before=before, caller=seen_by(project))
     print_listing(
         as_json,
@@ -79,7 +123,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
     Meanwhile this process runs calls of the project that no worker has taken. ID may be the beginning of an
     id.
     """
-    project, call_id = _chosen(chosen, root)
+    project, call_id = _chosen(chosen, root, load=True)
     call = asyncio.run(_waited(project, call_id, timeout))
     result = call.outcome()
     if as_json:
@@ -115,9 +159,9 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
     _print(project, call_id, as_json)
 
 
-def _chosen(beginning: str | None, root: str | None) -> tuple[Project, str]:
+def _chosen(beginning: str | None, root: str | None, *, load: bool = False) -> tuple[Project, str]:
     """Return the project, and the id of the call that is meant."""
-    project = open_project(root)
+    project = open_project(root, load=load)
     caller = seen_by(project)
     if beginning is not None:
         return project, project.calls.stored.resolve(beginning, caller)

@@ -12,6 +12,8 @@ import click
 from toolcrib.cli.arguments import parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
 from toolcrib.cli.commands.decide.trust import ask_for_files
+from toolcrib.cli.commands.run.sessions import command as sessions
+from toolcrib.cli.commands.run.sessions import created
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
 from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
@@ -33,6 +35,9 @@ def command() -> None:
 
     Runs are stored before they begin, and continue if a process dies.
     """
+
+
+command.add_command(sessions)
 
 
 @command.command("run")
@@ -84,7 +89,7 @@ def list_command(root: str | None, as_json: bool, session: str | None, limit: in
 
     Those of sub-agents are in `runs show`, below the run that called them.
     """
-    project = open_project(root)
+    project = open_project(root, load=False)
     session_id = None if session is None else project.runs.store.resolve(session, "sessions")
     whose = seen_by(project)
     found = project.runs.page(limit=limit, session_id=session_id, caller=whose, top=True, **filters)
@@ -126,7 +131,7 @@ def watch_command(
     Each has a number: `--after` continues from there. With `--json`, each line is one event.
     """
     if every:
-        project = open_project(root)
+        project = open_project(root, load=False)
         # The stream of all runs has no filter by caller.
         if seen_by(project) is not None:
             raise UsageError("a token without the scope admin cannot watch the runs of other callers")
@@ -146,7 +151,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
 
     Meanwhile this process continues runs that no worker has taken.
     """
-    project, run = _one(root, chosen)
+    project, run = _one(root, chosen, load=True)
     return _print_end(asyncio.run(followed(project, run.id, timeout)), as_json)
 
 
@@ -170,7 +175,7 @@ def retry_command(root: str | None, as_json: bool, chosen: str | None, iteration
     By default after its last complete one. The agent is used as it is defined now. To continue it in this
     terminal: `toolcrib runs wait --last`.
     """
-    project, run = _one(root, chosen)
+    project, run = _one(root, chosen, load=True)
     project.runs.retry(run.id, iteration, identity=caller_of(project)[1])
     _print_run(project.runs.find(run.id), as_json)
 
@@ -187,15 +192,15 @@ def fork_command(
 
     It has a session of its own. The first run stays as it is.
     """
-    project, run = _one(root, chosen)
+    project, run = _one(root, chosen, load=True)
     caller, identity = caller_of(project)
     forked = project.runs.fork(run.id, iteration, prompt, caller=caller, identity=identity)
     _print_run(project.runs.find(forked), as_json)
 
 
-def _one(root: str | None, beginning: str | None) -> tuple[Project, Run]:
+def _one(root: str | None, beginning: str | None, *, load: bool = False) -> tuple[Project, Run]:
     """Return the project, and the run that is meant."""
-    project = open_project(root)
+    project = open_project(root, load=load)
     whose = seen_by(project)
     if beginning is not None:
         return project, project.runs.find(project.runs.store.resolve(beginning), whose)
@@ -230,7 +235,7 @@ async def followed(
 async def _watch(project: Project, run_id: str | None, after: int, as_json: bool) -> None:
     root_id = None if run_id is None else project.runs.find(run_id).root_id
     depths = {} if root_id is None else {one.id: one.depth for one in project.runs.tree(root_id)}
-    here = "" if run_id is None else f"toolcrib runs wait {run_id}"
+    here = "" if run_id is None else f"toolcrib runs wait {run_id}{project.place.option}"
     async with noting_unserved(project, lambda: _ready_tools(project, run_id), here):
         async for event in project.runs.events(run_id, after, tree=True):
             if as_json:
@@ -290,11 +295,6 @@ def _tokens(run: Mapping[str, Any]) -> str:
     return f"{run['input_tokens'] + run['output_tokens']:,}"
 
 
-def created(run: Mapping[str, Any]) -> str:
-    """Return the time at which a run or session was created."""
-    return written(float(run["created_at"]))
-
-
 def _event_line(event: RunEvent, depth: int) -> str:
     detail = event.document["detail"]
     words = " ".join(f"{name}={_short(value)}" for name, value in detail.items() if value is not None)
@@ -322,7 +322,8 @@ def _timeline(run: dict[str, Any], tree: dict[str, dict[str, Any]], indent: str 
             times = call.get("ended_at"), call.get("began_at")
             spent = f" {times[0] - times[1]:.2f} s" if None not in times else ""
             shown = one_line(json.dumps(call["arguments"]))
-            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}"
+            waits = "" if call.get("served", True) else ": no worker has this tool"
+            yield f"{indent}     {call['name']} {shown}: {call['state']}{spent}{waits}"
             if call.get("run") in tree:
                 yield from _timeline(tree[call["run"]], tree, f"{indent}       ")
     if run["error"]:

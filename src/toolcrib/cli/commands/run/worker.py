@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from toolcrib.cli.options import root_option
-from toolcrib.cli.output import count, print_note, print_warnings
+from toolcrib.cli.options import FileCommand, root_option
+from toolcrib.cli.output import count, cut_names, one_line, print_note, print_warnings
 
 _MB = 1_048_576
 
 
-@click.command("worker")
+@click.command("worker", cls=FileCommand)
 @root_option
 @click.option("--app", metavar="MODULE:FUNCTION", help="Registers a program's tools: FUNCTION(project).")
 @click.option(
@@ -36,17 +36,22 @@ _MB = 1_048_576
 def command(root: str | None, concurrency: int, memory_mb: int | None, **how: Any) -> None:
     """Run the calls that were submitted, until SIGTERM or Ctrl-C.
 
-    Start as many as you like: each takes the calls of tools that it has. A call whose worker dies continues
-    elsewhere. At SIGTERM a worker takes no more calls, and gives back those that do not end in time.
+    Start as many as you like: each takes the calls of tools that it has and that are trusted on its machine.
+    A call whose worker dies continues elsewhere. At SIGTERM a worker takes no more calls, and gives back
+    those that do not end in time.
     """
     from toolcrib.cli.commands.decide.trust import accepted_project
+    from toolcrib.runs import Offer, reasons_of
 
-    project = accepted_project(root, ask=True)
+    project = accepted_project(root, ask=True, load=False)
     print_warnings(project)
     memory = None if memory_mb is None else memory_mb * _MB
 
-    def announce(tools: int) -> None:
-        print_note(f"serving {count(tools, 'tool')}, {count(concurrency, 'call')} at a time")
+    def announce(offer: Offer) -> None:
+        served = len(offer.tools) - len(offer.refused)
+        print_note(f"serving {count(served, 'tool')}, {count(concurrency, 'call')} at a time")
+        for reason, names in reasons_of(offer.refused).items():
+            print_note(f"not served here: {cut_names(names)}: {one_line(reason)}")
 
     async def serve() -> None:
         from toolcrib.project.worker.supervisor import serve_worker

@@ -14,7 +14,7 @@ from toolcrib.project.control.approvals import ApprovalService
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest, covers
+from toolcrib.serve.rest.services import RestRequest, covers, shown
 from toolcrib.spec import Caller
 from toolcrib.state import user_name
 
@@ -131,7 +131,7 @@ class Deny(Body, kw_only=True):
     """The reason. The caller gets it."""
 
 
-@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, UsageError, NotFoundError, query=ApprovalsQuery)
+@ROUTES.add("GET", _PATH, "approve", {200: ApprovalPage}, NotFoundError, query=ApprovalsQuery)
 def list_approvals(request: RestRequest) -> Answer:
     """List calls that wait for a person, and decisions, the newest first.
 
@@ -181,7 +181,9 @@ def show_approval(request: RestRequest) -> Answer:
     # As if there were none: a token does not learn of calls of tools that it does not cover.
     if not covers(request, sheet.approval.tool):
         raise NotFoundError(f"there is no approval {request.path['approvalID']!r}")
-    return Answer(msgspec.convert({**sheet.document, "facts": service.facts(sheet)}, ApprovalDetails))
+    facts = service.facts(sheet)
+    facts |= {"made_by": shown(request, made_by)} if (made_by := facts.get("made_by")) else {}
+    return Answer(msgspec.convert({**sheet.document, "facts": facts}, ApprovalDetails))
 
 
 @ROUTES.add(
@@ -218,7 +220,7 @@ def deny_call(request: RestRequest) -> Answer:
     return Answer(msgspec.convert(sheet.document, ApprovalAnswer))
 
 
-@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, UsageError, query=PageQuery)
+@ROUTES.add("GET", "/grants", "approve", {200: GrantPage}, query=PageQuery)
 def list_grants(request: RestRequest) -> Answer:
     """List the decisions that are in force, the newest first.
 

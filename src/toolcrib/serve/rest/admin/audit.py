@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from toolcrib.errors import AuditUnavailable, UsageError
+from toolcrib.errors import AuditUnavailable
 from toolcrib.guard import ANCHOR, AuditQuery, AuditReader, verify
 from toolcrib.project.catalog.pages import page_token
 from toolcrib.serve.http import Answer, Routes
@@ -64,7 +64,7 @@ class AuditVerdict(Struct, kw_only=True):
     """Calls without an end whose process has ended."""
 
 
-@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, UsageError, AuditUnavailable, query=LinesQuery)
+@ROUTES.add("GET", "/audit", "admin", {200: LinePage}, AuditUnavailable, query=LinesQuery)
 def list_audit_lines(request: RestRequest) -> Answer:
     """List lines of the audit log, the newest first."""
     query: LinesQuery = request.query

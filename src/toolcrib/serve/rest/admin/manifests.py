@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from toolcrib.errors import ConflictError, ManifestError, NotFoundError, UsageError
-from toolcrib.manifest import Diagnostic, check_tool, diagnostics_of, entries, report
-from toolcrib.manifest.convert import convert, read_all
+from toolcrib.errors import ConflictError, InvalidInput, ManifestError, NotFoundError, Violation
+from toolcrib.manifest import DIALECTS, Diagnostic, check_tool, diagnostics_of, entries, report
+from toolcrib.manifest.convert import convert, read_all, targets
 from toolcrib.manifest.openapi import import_document, new_manifests, read_document, write_manifests
 from toolcrib.project import project_findings
 from toolcrib.project.root import require_inside
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest, noting_makers
+from toolcrib.spec.naming import suggestion
 
 ROUTES = Routes()
 _FILE = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -107,7 +109,7 @@ def lint_project(request: RestRequest) -> Answer:
     return Answer(Findings(**report(project_findings(request.services.project.place))))
 
 
-@ROUTES.add("POST", "/lint", "read", {200: Findings}, UsageError, body=Text)
+@ROUTES.add("POST", "/lint", "read", {200: Findings}, body=Text)
 def lint_text(request: RestRequest) -> Answer:
     """Check the text of a file of tools. Nothing is stored."""
     body: Text = request.body()
@@ -123,9 +125,7 @@ def lint_text(request: RestRequest) -> Answer:
     return Answer(Findings(**report(found)))
 
 
-@ROUTES.add(
-    "POST", "/convert", "read", {200: Converted}, ManifestError, UsageError, NotFoundError, body=Convert
-)
+@ROUTES.add("POST", "/convert", "read", {200: Converted}, ManifestError, NotFoundError, body=Convert)
 def convert_text(request: RestRequest) -> Answer:
     """Convert the tools of a file to another format, with the losses. Nothing is stored."""
     body: Convert = request.body()
@@ -133,7 +133,8 @@ def convert_text(request: RestRequest) -> Answer:
     tools = [tool for tool in tools if body.only is UNSET or tool.name == body.only]
     if not tools:
         raise NotFoundError("there is no such tool in the text")
-    written = [convert(tool, body.to) for tool in tools]
+    to = _known("to", body.to, targets())
+    written = [convert(tool, to) for tool in tools]
     made = [
         ConvertedTool(
             name=one.tool.name, text=one.text.decode(), losses=[loss.as_dict() for loss in one.losses]
@@ -168,4 +169,14 @@ def import_openapi(request: RestRequest) -> Answer:
 
 
 def _format(body: Text) -> str | None:
-    return None if body.format is UNSET else body.format
+    return None if body.format is UNSET else _known("format", body.format, DIALECTS.names())
+
+
+def _known(field: str, name: str, known: Sequence[str]) -> str:
+    if name not in known:
+        raise InvalidInput(
+            f"there is no format {name!r}",
+            hint=suggestion(name, known, f"Known: {', '.join(known)}."),
+            violations=[Violation(f"$.{field}", "is not the name of a format")],
+        )
+    return name

@@ -48,7 +48,7 @@ def export_to_zip(request: RestRequest) -> Response:
     {200: ImportPlan},
     *(InvalidArchive, ConflictError, BundleDisabled, BundleFull, BuiltInReadOnly),
     query=ImportQuery,
-    raw={_ZIP: "A ZIP file of an export."},
+    raw={_ZIP: ("A ZIP file of an export.", "PK…")},
     max_body=MAX_ARCHIVE,
 )
 def import_from_zip(request: RestRequest) -> Answer:

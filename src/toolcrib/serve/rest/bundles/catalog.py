@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.listing import ListedTool
-from toolcrib.errors import UsageError
+from toolcrib.bundles.records import Availability
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageQuery, PageToken, token_of
 from toolcrib.serve.rest.records import BundleId, Tag
@@ -48,7 +48,7 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
 
     name: str
     """The name to call it by: `bundle/slug@version`."""
-    id: str
+    tool_id: str = field(name="toolID")
     bundle_id: str = field(name="bundleID")
     slug: str
     version: str
@@ -58,8 +58,10 @@ class ToolItem(Struct, kw_only=True, rename="camel"):
     tags: tuple[str, ...]
     is_enabled: bool
     """Of the tool itself. If its bundle is disabled, so is the tool."""
-    availability: Literal["available", "unavailable"]
-    """`unavailable` if its function is not registered in this server: then it counts as disabled."""
+    availability: Availability
+    """`unavailable` if its function is not registered in this server, or its record cannot be read: then it
+    counts as disabled."""
+    unavailable_because: str | None
     is_built_in: bool
     created_at: str
     modified_at: str
@@ -94,7 +96,7 @@ class FoundTools(Struct, kw_only=True, rename="camel"):
     """Hits of each type."""
 
 
-@ROUTES.add("GET", "/tools", "read", {200: ToolList}, UsageError, query=ToolsQuery)
+@ROUTES.add("GET", "/tools", "read", {200: ToolList}, query=ToolsQuery)
 def list_tools(request: RestRequest) -> Answer:
     """List the tools of all bundles, the newest first. Disabled ones are left out unless asked for."""
     query: ToolsQuery = request.query
@@ -109,12 +111,12 @@ def list_tools(request: RestRequest) -> Answer:
     return Answer(ToolList(tools=_items(request.services, page.tools), next_page_token=page.next))
 
 
-@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, UsageError, query=SearchQuery)
+@ROUTES.add("GET", "/tools/search", "read", {200: FoundTools}, query=SearchQuery)
 def search_tools(request: RestRequest) -> Answer:
     """Find tools by their beginnings, by words, and with typing errors.
 
-    The best come first: beginnings of words, whole words, then, where fewer than five match these, words
-    with typing errors; in each class the names before tags, descriptions and names of arguments.
+    The best come first: beginnings of words, whole words, then words with typing errors; in each class the
+    names before tags, descriptions and names of arguments.
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(
@@ -150,7 +152,7 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
     return [
         ToolItem(
             name=stored.full_name(tool),
-            id=tool.id,
+            tool_id=tool.id,
             bundle_id=tool.bundle,
             slug=tool.slug,
             version=tool.version,
@@ -159,7 +161,8 @@ def _items(services: Services, tools: Iterable[ListedTool]) -> list[ToolItem]:
             type=tool.type,
             tags=tool.tags,
             is_enabled=tool.enabled,
-            availability="available" if listing.has_function(tool) else "unavailable",
+            availability="available" if listing.is_whole(tool) else "unavailable",
+            unavailable_because=stored.why_not_whole(tool),
             is_built_in=tool.bundle in bundles and bundles[tool.bundle].is_built_in,
             created_at=tool.created,
             modified_at=tool.modified,

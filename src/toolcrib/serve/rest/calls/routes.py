@@ -21,7 +21,6 @@ from toolcrib.errors import (
     ConflictError,
     HostNotAllowed,
     IdempotencyConflict,
-    InvalidError,
     InvalidInput,
     NotFoundError,
     PolicyDenied,
@@ -29,12 +28,11 @@ from toolcrib.errors import (
     ToolDisabled,
     ToolNotFound,
     UnavailableError,
-    UsageError,
 )
 from toolcrib.runs import CallState as StoredState
-from toolcrib.serve.http import Answer, Routes
+from toolcrib.serve.http import EVENT_STREAM, Answer, Routes
 from toolcrib.serve.http.route import Handled
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
+from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
 from toolcrib.serve.rest.refusals import NO_BUNDLE
 from toolcrib.serve.rest.running import CallStatus, OpenCall
@@ -179,6 +177,10 @@ class EventData(Struct, frozen=True, rename="camel", omit_defaults=True):
     missed: int = 0
 
 
+_INVOKED = {200: (InvokeResult, EVENT_STREAM), 202: Pending}
+_HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
+
+
 class CallsQuery(PageQuery, kw_only=True):
     """The query of a list of calls."""
 
@@ -189,11 +191,13 @@ class CallsQuery(PageQuery, kw_only=True):
     "POST",
     "/tools/bundles/{bundleID}/tools/{toolSlug}/version/{v}/invoke",
     "invoke",
-    {200: InvokeResult, 202: Pending},
+    _INVOKED,
     *_REFUSALS,
     *NO_BUNDLE,
     BundleDisabled,
     body=Invocation,
+    headers=_HEADERS,
+    located=True,
 )
 async def invoke_tool(request: RestRequest) -> Handled:
     """Call a tool of a bundle.
@@ -211,7 +215,14 @@ async def invoke_tool(request: RestRequest) -> Handled:
 
 
 @ROUTES.add(
-    "POST", f"{INVOKE}{{name}}", "invoke", {200: InvokeResult, 202: Pending}, *_REFUSALS, body=Invocation
+    "POST",
+    f"{INVOKE}{{name}}",
+    "invoke",
+    _INVOKED,
+    *_REFUSALS,
+    body=Invocation,
+    headers=_HEADERS,
+    located=True,
 )
 async def invoke_by_name(request: RestRequest) -> Handled:
     """Call any tool of the project by its name, as providers and MCP clients know it.
@@ -295,7 +306,7 @@ def _wait_s(prefer: str) -> float | None:
     return 0.0 if "respond-async" in prefer.lower() else None
 
 
-@ROUTES.add("GET", _CALLS, "read", {200: Calls}, UsageError, query=CallsQuery)
+@ROUTES.add("GET", _CALLS, "read", {200: Calls}, query=CallsQuery)
 async def list_calls(request: RestRequest) -> Answer:
     """List the calls whose end was not waited for, and those that this server runs.
 
@@ -333,7 +344,15 @@ async def show_call(request: RestRequest) -> Answer:
     return Answer(msgspec.structs.replace(state, history=history))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, InvalidError, NotFoundError)
+@ROUTES.add(
+    "GET",
+    f"{_ONE}/events",
+    "read",
+    {200: EVENT_STREAM, 204: None},
+    InvalidInput,
+    NotFoundError,
+    headers=("Last-Event-ID",),
+)
 async def stream_call_events(request: RestRequest) -> Response:
     """Follow a call by server-sent events: `started`, `progress`, `chunk`, `approval`, and `result` at last.
 

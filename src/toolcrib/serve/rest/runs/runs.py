@@ -14,22 +14,22 @@ from toolcrib.core.context import read_trace
 from toolcrib.errors import (
     ApprovalRequired,
     ConflictError,
-    InvalidError,
+    InvalidInput,
     NotFoundError,
     NotTrusted,
     UnavailableError,
 )
 from toolcrib.runs.agents.runs import AgentRuns
 from toolcrib.runs.sessions import Run, RunEvent, Session
-from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.event_stream import EVENT_STREAM, event_stream, last_event_id, sent_event
+from toolcrib.serve.http import EVENT_STREAM, Answer, Routes
+from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
 from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, location
 from toolcrib.spec.moment import written
 
 ROUTES = Routes()
 _ONE = "/runs/{runID}"
-_NEW = (NotFoundError, InvalidError, UnavailableError, NotTrusted, ApprovalRequired)
+_NEW = (NotFoundError, InvalidInput, UnavailableError, NotTrusted, ApprovalRequired)
 _RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
 
@@ -144,15 +144,15 @@ def get_agent(request: RestRequest) -> Answer:
     return Answer(request.services.project.agents.find(request.path["agent"]).document)
 
 
-@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidError, body=NewSession)
+@ROUTES.add("POST", "/sessions", "invoke", {201: SessionRecord}, InvalidInput, body=NewSession, located=True)
 def create_session(request: RestRequest) -> Answer:
     """Create a session, in which runs see those before them."""
     store = _runs(request).store
     made = store.create_session(request.client.caller, request.body().metadata)
-    return Answer(_session(store.session(made)), status=201)
+    return Answer(_session(store.session(made)), 201, location(request, f"/sessions/{made}"))
 
 
-@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidError, query=PageQuery)
+@ROUTES.add("GET", "/sessions", "read", {200: Sessions}, InvalidInput, query=PageQuery)
 def list_sessions(request: RestRequest) -> Answer:
     """List sessions, the newest first. A token sees its own; an administrator sees all."""
     query: PageQuery = request.query
@@ -169,7 +169,9 @@ def get_session(request: RestRequest) -> Answer:
     return Answer(_session(found))
 
 
-@ROUTES.add("POST", "/runs", "invoke", {201: RunRecord}, *_NEW, body=NewRun)
+@ROUTES.add(
+    "POST", "/runs", "invoke", {201: RunRecord}, *_NEW, body=NewRun, headers=("traceparent",), located=True
+)
 def create_run(request: RestRequest) -> Answer:
     """Begin a run of an agent. It runs by itself; follow it by its events."""
     body: NewRun = request.body()
@@ -184,12 +186,10 @@ def create_run(request: RestRequest) -> Answer:
         identity=client.identity,
         trace=read_trace(request.http.headers.get("traceparent")),
     )
-    # `root_path`: the application may be mounted below a prefix.
-    location = f"{request.http.scope.get('root_path', '')}/runs/{run_id}"
-    return Answer(_run(runs.find(run_id)), status=201, headers={"location": location})
+    return Answer(_run(runs.find(run_id)), status=201, headers=location(request, f"/runs/{run_id}"))
 
 
-@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidError, query=RunsQuery)
+@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidInput, query=RunsQuery)
 def list_runs(request: RestRequest) -> Answer:
     """List the runs that no agent called, the newest first. A token sees its own; an administrator all."""
     query: RunsQuery = request.query
@@ -211,33 +211,41 @@ def list_runs(request: RestRequest) -> Answer:
 
 
 # Before the routes of one run: `events` would be taken for an id there.
-@ROUTES.add("GET", "/runs/events", "admin", {200: EVENT_STREAM}, InvalidError)
+@ROUTES.add("GET", "/runs/events", "admin", {200: EVENT_STREAM}, InvalidInput, headers=("Last-Event-ID",))
 async def stream_all_run_events(request: RestRequest) -> Response:
     """Follow all runs by server-sent events: those after `Last-Event-ID`, and all that come."""
     events = _runs(request).events(None, last_event_id(request))
     return event_stream(request, _written(events))
 
 
-@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidError)
+@ROUTES.add("GET", _ONE, "read", {200: RunRecord}, NotFoundError, InvalidInput)
 def get_run(request: RestRequest) -> Answer:
     """Return a run, with its answer or error once it has ended."""
     return Answer(_run(_found(request)))
 
 
-@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/tree", "read", {200: Runs}, NotFoundError, InvalidInput)
 def get_run_tree(request: RestRequest) -> Answer:
     """Return a run and those of the agents below it, each after the one that called it."""
     tree = _runs(request).tree(_found(request).id)
     return Answer(Runs(runs=[_run(one) for one in tree]))
 
 
-@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: dict[str, Any]}, NotFoundError, InvalidError)
+@ROUTES.add("GET", f"{_ONE}/timeline", "read", {200: dict[str, Any]}, NotFoundError, InvalidInput)
 def get_run_timeline(request: RestRequest) -> Answer:
     """Return a run with its iterations: model, tokens, times, text, and the calls that it asked for."""
     return Answer(_runs(request).timeline(_found(request).id))
 
 
-@ROUTES.add("GET", f"{_ONE}/events", "read", {200: EVENT_STREAM, 204: None}, NotFoundError, InvalidError)
+@ROUTES.add(
+    "GET",
+    f"{_ONE}/events",
+    "read",
+    {200: EVENT_STREAM, 204: None},
+    NotFoundError,
+    InvalidInput,
+    headers=("Last-Event-ID",),
+)
 async def stream_run_events(request: RestRequest) -> Response:
     """Follow a run and those below it by server-sent events, up to its end.
 
@@ -273,7 +281,7 @@ def retry_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run.id)))
 
 
-@ROUTES.add("POST", f"{_ONE}/fork", "invoke", {201: RunRecord}, *_NEW, body=ForkPoint)
+@ROUTES.add("POST", f"{_ONE}/fork", "invoke", {201: RunRecord}, *_NEW, body=ForkPoint, located=True)
 def fork_run(request: RestRequest) -> Answer:
     """Begin another run, in a session of its own, that continues after an iteration of this one."""
     runs, client = _runs(request), request.client
@@ -281,7 +289,7 @@ def fork_run(request: RestRequest) -> Answer:
     forked = runs.fork(
         _found(request).id, body.iteration, body.prompt, caller=client.caller, identity=client.identity
     )
-    return Answer(_run(runs.find(forked)), status=201)
+    return Answer(_run(runs.find(forked)), 201, location(request, f"/runs/{forked}"))
 
 
 def _runs(request: RestRequest) -> AgentRuns:
@@ -315,6 +323,8 @@ class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     """`embedded`: a process that has opened the project for something else."""
     tools: list[str]
     """The tools whose calls it takes."""
+    refused: dict[str, list[str]]
+    """The tools that it has and does not run, by reason: nobody has trusted them on its machine."""
     running: int
     began_at: str
     seen_at: str

@@ -12,7 +12,7 @@ from toolcrib.errors import ApprovalRequired, InvalidInput, NotFoundError, NotTr
 from toolcrib.runs.workflows import Workflow
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, location
 
 ROUTES = Routes()
 _PATH = "/workflows"
@@ -74,6 +74,8 @@ def get_workflow(request: RestRequest) -> Answer:
     ApprovalRequired,
     InvalidInput,
     body=WorkflowStart,
+    headers=("traceparent",),
+    located=True,
 )
 async def start_workflow(request: RestRequest) -> Answer:
     """Store a run of a workflow. It continues whatever becomes of the client."""
@@ -90,7 +92,7 @@ async def start_workflow(request: RestRequest) -> Answer:
     )
     project.calls.serve()
     run = await run_in_threadpool(project.runs.find, run_id)
-    return Answer(WorkflowRun(run=run_id, state=run.state), status=202)
+    return Answer(WorkflowRun(run=run_id, state=run.state), 202, location(request, f"/runs/{run_id}"))
 
 
 def _answer(workflow: Workflow) -> WorkflowAnswer:
