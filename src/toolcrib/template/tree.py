@@ -178,7 +178,8 @@ class ConditionalText:
             ways: list[tuple[LiteralText | Reference, ...]] = []
             for branch in part.branches:
                 if isinstance(branch.then, ConditionalText | ConditionNode):
-                    inner = text_of([branch.then]) if isinstance(branch.then, ConditionNode) else branch.then
+                    then = branch.then
+                    inner = ConditionalText((then,)) if isinstance(then, ConditionNode) else then
                     ways += [text.parts for text in inner.variants()]
                 elif isinstance(branch.then, TextTemplate):
                     ways.append(branch.then.parts)
