@@ -125,8 +125,6 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
             if access == "read":
                 return None
             name = next((folder for folder in reach.scratch if within(name, folder)), nearest(name))
-            if name == reach.cwd:  # The path may be relative to another folder (`dir_fd`).
-                return None
             place = reach.place(name)
     elif reach.of_system(name):
         return None
