@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from tests.commands import PROGRAM, Forked
 from tests.crib import accept
+from tests.patience import patient
 from toolcrib.guard import Tokens
 from toolcrib.state import Vault
 
@@ -62,7 +63,7 @@ class HttpServerProcess:
         return port
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=patient(LIMIT_S))
 
     def send(
         self,
@@ -124,5 +125,5 @@ def http_server(
             yield server
         finally:
             process.terminate()
-            process.wait(LIMIT_S)
+            process.wait(patient(LIMIT_S))
             process.stdout.close()

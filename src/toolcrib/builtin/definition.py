@@ -23,6 +23,7 @@ from toolcrib.spec import (
     Source,
     Tool,
 )
+from toolcrib.state.installation import install_hint
 
 BUILTIN_BUNDLE = "builtin"
 """The bundle of every built-in tool."""
@@ -122,6 +123,4 @@ class Builtin:
 
 def missing_extra(tool: str, extra: str) -> ToolUnavailable:
     """Return the error of a tool whose library is not installed."""
-    return ToolUnavailable(
-        f"{tool} needs the extra `{extra}`", hint=f"Install it: pip install 'toolcrib[{extra}]'"
-    )
+    return ToolUnavailable(f"{tool} needs the extra `{extra}`", hint=install_hint(extra))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_DIGITS = 6
+"""Decimals of progress."""
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -164,7 +166,9 @@ class Context(Call):
         """Report progress to the caller, from any thread; never waits."""
         self.reported = time.perf_counter()
         if self.bus is not None:
-            self.bus.publish(self, "progress", message, done=done, total=total)
+            # Sums of fractions are shown to people: 0.3, not 0.30000000000000004.
+            total = None if total is None else round(total, _DIGITS)
+            self.bus.publish(self, "progress", message, done=round(done, _DIGITS), total=total)
 
     def chunk(self, text: str) -> None:
         """Give the caller the next part of the output before the call ends, from any thread; never waits."""

@@ -227,7 +227,6 @@ class Toolset:
         try:
             for one in bound:
                 name = one.name
-                _check_name(name)
                 if (wire := wire_name(name)) in self._bound or wire in self._wire or name in self._bound:
                     self._check_free(name)
                 one.lenient = self._lenient

@@ -22,6 +22,10 @@ class Answers:
     """The answer to the main question; empty for a kind that has none."""
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Name to JSON type."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Name of an argument to its description."""
+    optional: frozenset[str] = frozenset()
+    """The arguments that a call may leave out."""
     read: tuple[str, ...] = ()
     """Paths."""
     write: tuple[str, ...] = ()

@@ -9,13 +9,12 @@ from toolcrib.errors import ToolcribError, UnavailableError
 from toolcrib.manifest import kind_of
 from toolcrib.middleware.handler import Handler, Middleware, tool_of
 from toolcrib.spec import Call, CallContext, Outcome
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 else:
     Tracer = Any  # So that the types of the options can be read without the package.
-
-_INSTALL = "pip install 'toolcrib[otel]'"
 
 
 def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -> Middleware:
@@ -32,7 +31,7 @@ def tracing_middleware(tracer: Tracer | None = None, *, content: bool = False) -
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
     except ImportError:
         raise UnavailableError(
-            "tracing needs opentelemetry-api, which is not installed", hint=_INSTALL
+            "tracing needs opentelemetry-api, which is not installed", hint=install_hint("otel")
         ) from None
     remote = TraceContextTextMapPropagator()
     own = tracer or trace.get_tracer("toolcrib")

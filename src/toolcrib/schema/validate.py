@@ -42,15 +42,17 @@ class SchemaCheck:
 
     __slots__ = ("_validator", "is_valid", "schema")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any] | bool) -> None:
         import jsonschema_rs
 
-        self.schema = schema
+        self.schema: Mapping[str, Any] = {} if isinstance(schema, bool) else schema
         try:
             # Offline: a `$ref` to a URL must not make this machine send requests. `RegexOptions` is the
             # engine without backtracking: no pattern can block the process.
             self._validator = jsonschema_rs.Draft202012Validator(
-                dict(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions()
+                schema if isinstance(schema, bool) else dict(schema),
+                offline=True,
+                pattern_options=jsonschema_rs.RegexOptions(),
             )
         except (ValueError, TypeError) as error:
             where = json_path(getattr(error, "instance_path", ()))
@@ -58,7 +60,7 @@ class SchemaCheck:
             raise DefinitionError(
                 f"not a valid JSON Schema 2020-12: {reason}", violations=[Violation(where, reason)]
             ) from None
-        if multiplies(schema):
+        if multiplies(self.schema):
             raise DefinitionError(
                 "not usable: its references multiply, so that checking a value would not end"
             )

@@ -290,9 +290,9 @@ def run(what):
     for what, expected, code in (
         ("read", "FileNotFoundError", "permission_denied"),
         ("shadow", "FileNotFoundError", "permission_denied"),
-        ("write", "OSError", "tool_failed"),
-        ("socket", "PermissionError", "tool_failed"),
-        ("local", "PermissionError", "tool_failed"),
+        ("write", "OSError", "permission_denied"),
+        ("socket", "PermissionError", "permission_denied"),
+        ("local", "PermissionError", "permission_denied"),
     ):
         assert expected in failed(crib.call("py", {"what": what}), code)
         assert crib.last().event == "TOOL_EXECUTED"
@@ -300,7 +300,7 @@ def run(what):
     reading: Any = {"permissions": {"fs": {"read": ["."]}}}
     crib.python(source, properties={"what": {"type": "string"}}, config=config, **reading)
     assert crib.call("py", {"what": "read"}).value == "content"
-    failed(crib.call("py", {"what": "write"}), "tool_failed")
+    failed(crib.call("py", {"what": "write"}), "permission_denied")
     assert not (crib.root / "new").exists()
 
 

@@ -29,6 +29,7 @@ from toolcrib.executors.mcp.outcomes import outcome_of
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.spec import CallContext, Outcome
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from toolcrib.manifest.dialects.mcp_servers import ServerSpec
@@ -557,7 +558,7 @@ async def _import_client() -> None:
     except ImportError as error:
         raise ToolUnavailable(
             f"the official MCP client cannot be loaded: {error}",
-            hint="Install it: pip install 'toolcrib[mcp]'",
+            hint=install_hint("mcp"),
         ) from None
 
 

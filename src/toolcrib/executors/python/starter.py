@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 import sys
 
 from toolcrib.errors import UsageError
@@ -22,9 +23,12 @@ def make(answers: Answers) -> Made:
     arguments = answers.arguments
     if word := next(filter(keyword.iskeyword, arguments), None):
         raise UsageError(f"`{word}` is a keyword of Python", hint="Give the argument another name.")
+    module = re.sub(r"\W", "_", answers.name, flags=re.ASCII)
     # A module of the standard library would be found first.
-    module = f"{answers.name}_tool" if answers.name in sys.stdlib_module_names else answers.name
-    parameters = ", ".join(f"{name}: {_TYPES[of]}" for name, of in arguments.items())
+    if module in sys.stdlib_module_names or not module.isidentifier() or keyword.iskeyword(module):
+        module = f"tool_{module}"
+    missing = {name: " | None = None" if name in answers.optional else "" for name in arguments}
+    parameters = ", ".join(f"{name}: {_TYPES[of]}{missing[name]}" for name, of in arguments.items())
     shown = ", ".join(f'"{name}": {name}' for name in arguments)
     about = answers.description.replace("\\", r"\\").replace('"', r"\"")
     code = (

@@ -25,6 +25,8 @@ from toolcrib.sandbox.files.grants import nameable
 from toolcrib.sandbox.files.paths import first_line, within
 from toolcrib.spec import Tool
 
+_MAX_NAME = 255
+"""Characters of a name at most; a longer one has another error."""
 _REFUSALS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -62,8 +64,10 @@ def of_text(
     if job.network == "none" and is_offline(text):
         return _no_network(workspace, tool, named_hosts(text), reason, facts)
     reach = Reach.of(workspace, tool, job)
-    denials = (denial_of(reach, path, number) for path, number in refused_paths(text))
-    denial = next(filter(None, denials), None)
+    found = [denial_of(reach, path, number) for path, number in refused_paths(text)]
+    denials = [denial for denial in found if denial is not None]
+    # Any word could be a file that is missing in the working folder.
+    denial = next((one for one in denials if one.path != reach.cwd), denials[0] if denials else None)
     return denial and _error(workspace, tool, denial, reason, facts)
 
 
@@ -113,7 +117,7 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
 
     A hidden path is reported as absent (ENOENT), one that is only readable as EROFS.
     """
-    if number not in _REFUSALS or not nameable(path):
+    if number not in _REFUSALS or not nameable(path) or max(map(len, path.split("/"))) > _MAX_NAME:
         return None
     access: Access = "write" if number == errno.EROFS else "read"
     name, place = reach.name(path), reach.place(path)
@@ -125,8 +129,6 @@ def denial_of(reach: Reach, path: str, number: int) -> Denial | None:
             if access == "read":
                 return None
             name = next((folder for folder in reach.scratch if within(name, folder)), nearest(name))
-            if name == reach.cwd:  # The path may be relative to another folder (`dir_fd`).
-                return None
             place = reach.place(name)
     elif reach.of_system(name):
         return None

@@ -46,8 +46,8 @@ def _candidates(line: str) -> Iterator[str]:
     # `cat: notes.txt: No such file or directory`: the program comes first, the reason last.
     parts = [part.strip() for part in line.split(": ")]
     for part in reversed(parts[1:-1] if len(parts) > 2 else parts[:-1]):
-        yield part
         yield part.rpartition(" ")[2]
+        yield part
 
 
 def is_offline(text: str) -> bool:

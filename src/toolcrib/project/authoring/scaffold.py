@@ -11,6 +11,7 @@ from typing import Any
 from toolcrib.errors import ConflictError, UsageError
 from toolcrib.manifest import FILE_NAME, KINDS, dump
 from toolcrib.manifest.kinds import startable
+from toolcrib.manifest.native.schema import tool_schema
 from toolcrib.manifest.starter import Answers, Made, Starter, placeholders
 from toolcrib.project.root import Place, require_inside
 from toolcrib.spec.naming import did_you_mean
@@ -54,24 +55,27 @@ def begin(kind: str, answers: Answers) -> Scaffold:
     arguments = dict.fromkeys(placeholders(answers.runs), "string") | dict(answers.arguments)
     for name, of in arguments.items():
         check_argument(name, of)
+    # Where they are passed by position, those that may be missing come last.
+    arguments = dict(sorted(arguments.items(), key=lambda one: one[0] in answers.optional))
     made = starter.make(replace(answers, arguments=arguments))
     properties = made.properties
     if properties is None:
         properties = {
-            name: {"type": of, "description": f"The {name.replace('_', ' ')}"}
+            name: {"type": of, "description": answers.about.get(name) or f"The {name.replace('_', ' ')}"}
             for name, of in arguments.items()
         }
     manifest = _manifest(kind, starter, answers, made, dict(properties))
     files = {FILE_NAME: _HEAD + dump(manifest), **made.files}
-    return Scaffold(manifest, files, " ".join(f"{one}={made.sample.get(one, '…')}" for one in properties))
+    needed = manifest["inputs"]["schema"].get("required", ())
+    return Scaffold(manifest, files, " ".join(f"{one}={made.sample.get(one, '…')}" for one in needed))
 
 
 def _manifest(
     kind: str, starter: Starter, answers: Answers, made: Made, properties: dict[str, Any]
 ) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object", "additionalProperties": False}
-    if properties:
-        schema["required"] = list(properties)
+    if required := [name for name in properties if name not in answers.optional]:
+        schema["required"] = required
     schema["properties"] = properties
     manifest = {
         "name": answers.name,
@@ -86,6 +90,13 @@ def _manifest(
         paths = {"read": [*answers.read], "write": [*answers.write]}
         manifest["permissions"] = {"network": False, "fs": paths, **made.permissions}
     return manifest
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError for what no tool can be named."""
+    rule = tool_schema()["properties"]["name"]
+    if re.search(rule["pattern"], name) is None or not name.isprintable():
+        raise UsageError(f"{name!r} is not the name of a tool", hint=f"It {rule['patternErrorMessage']}.")
 
 
 def check_argument(name: str, of: str) -> None:

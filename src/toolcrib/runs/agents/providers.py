@@ -14,13 +14,13 @@ from toolcrib.runs.agents.scripted import scripted_model
 from toolcrib.spec import SecretSource
 from toolcrib.spec.model_provider import MODEL_APIS, ModelApi, ModelProvider, program_models
 from toolcrib.spec.naming import suggestion
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
 
 _MAX_ANSWER = 64 * 1024 * 1024
-_INSTALL = "Install it: pip install 'toolcrib[agents]'"
 
 
 _HEADERS: Mapping[ModelApi, tuple[str, str]] = {
@@ -69,7 +69,9 @@ class Models:
         `SecretMissing` without its key.
         """
         if not _installed():
-            raise UnavailableError("agents need the extra `agents`, which is not installed", hint=_INSTALL)
+            raise UnavailableError(
+                "agents need the extra `agents`, which is not installed", hint=install_hint("agents")
+            )
         if agent.model != "scripted" and agent.provider not in program_models:
             self._key(self._provider(agent.provider))
 

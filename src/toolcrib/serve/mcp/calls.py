@@ -55,7 +55,7 @@ _log = logging.getLogger("toolcrib.serve.mcp")
 Wait = Literal["raise", "block", "pending"]
 _CANCEL_S = 2.0
 """Seconds that cancelled calls may take to end before the connection is given up."""
-_CHUNK = 2.0**-20
+_CHUNK = 0.000_001
 """The progress that a part of the output counts."""
 
 
@@ -402,7 +402,7 @@ class ClientCalls:
             counts = counts or event.kind == "progress"
             if event.kind == "chunk" and not counts:
                 message = event.text.rstrip().rpartition("\n")[2]
-                done = max(last, 0.0) + _CHUNK if message else None
+                done = round(max(last, 0.0) + _CHUNK, 6) if message else None
             live = event.kind in ("progress", "chunk") and self._open.get(one.request.key) is one
             # JSON has neither NaN nor infinities; both fail the comparison.
             if not live or done is None or not last < done < math.inf or channel.congested():

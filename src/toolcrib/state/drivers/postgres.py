@@ -19,6 +19,7 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.state.database import Transaction, storable
 from toolcrib.state.drivers.dialect import POSTGRES_NOW, postgres_statement, statements
 from toolcrib.state.drivers.listener import Listener
+from toolcrib.state.installation import install_hint
 from toolcrib.state.process import LEASE_S
 
 if TYPE_CHECKING:
@@ -431,7 +432,7 @@ def _conninfo(url: str) -> tuple[str, str]:
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
     except ImportError:
         raise StateUnavailable(
-            "a database on Postgres needs the extra `postgres`", hint="pip install 'toolcrib[postgres]'"
+            "a database on Postgres needs the extra `postgres`", hint=install_hint("postgres")
         ) from None
     try:
         given = conninfo_to_dict(url)

@@ -26,6 +26,7 @@ from toolcrib.cli.output import (
     print_warnings,
 )
 from toolcrib.errors import NotTrusted, ToolcribError, UnavailableError, UsageError
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from toolcrib.manifest import Diagnostic
@@ -95,7 +96,7 @@ def command(
     except ImportError as missing:
         raise UnavailableError(
             f"serving over HTTP needs the package {missing.name}",
-            hint="Install it: pip install 'toolcrib[http]'",
+            hint=install_hint("http"),
         ) from None
     oauth = OAuthResource(issuer, resource) if issuer is not None and resource is not None else None
     settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, oauth=oauth)

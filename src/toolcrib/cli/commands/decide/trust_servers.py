@@ -11,6 +11,7 @@ from toolcrib.cli.confirm import Channel, choose, require_person
 from toolcrib.cli.output import count, print_note, print_result
 from toolcrib.cli.progress import waiting
 from toolcrib.errors import NotTrusted, ToolcribError, ToolUnavailable, UsageError
+from toolcrib.state.installation import install_hint
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -33,9 +34,7 @@ def require_client() -> None:
     except ValueError:  # it is blocked
         found = None
     if found is None:
-        raise ToolUnavailable(
-            "third-party servers need the official MCP client", hint="Install it: pip install 'toolcrib[mcp]'"
-        )
+        raise ToolUnavailable("third-party servers need the official MCP client", hint=install_hint("mcp"))
 
 
 def network_of(hosts: Sequence[str]) -> Network:

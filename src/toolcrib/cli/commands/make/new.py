@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -45,7 +44,11 @@ def _kinds() -> list[str]:
 @click.option("--description", help="Its purpose, for the model that chooses it.")
 @click.option("--run", "runs", help="The command line, URL, folder, SQL statement or tool.")
 @click.option(
-    "--argument", "arguments", multiple=True, metavar="NAME[:TYPE]", help="An argument. Repeatable."
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME[:TYPE][?][=ABOUT]",
+    help="An argument, with `?` an optional one, and its description. Repeatable.",
 )
 @click.option(
     "--read",
@@ -73,16 +76,14 @@ def command(
     from toolcrib.manifest import lint_tool
     from toolcrib.manifest.starter import Answers
     from toolcrib.project import find
-    from toolcrib.project.authoring.scaffold import begin, require_free, starter_of
+    from toolcrib.project.authoring.scaffold import begin, check_name, require_free, starter_of
     from toolcrib.project.authoring.scaffold import write as write_files
 
-    if not name.isidentifier() or not name.isascii():
-        hint = f"Use letters, digits and underscores, such as {re.sub(r'[^A-Za-z0-9]+', '_', name)}"
-        raise UsageError(f"{name!r} is not the name of a tool", hint=hint)
+    check_name(name)
     ask = at_terminal() and not as_json
     place = find(root)
     require_free(place, name)
-    typed = _typed(arguments)
+    given = _Arguments(arguments)
     if kind is None:
         question = f"Which kind? ({', '.join(_kinds())}) [{_USUAL}]"
         kind = _nearest(_asked(question, ask, lambda answer: starter_of(_nearest(answer))))
@@ -92,15 +93,15 @@ def command(
         begin(kind, Answers(name, "", runs))
     elif starter.runs:
         runs = _asked(starter.runs, ask, lambda answer: begin(kind, Answers(name, "", _needed(answer))))
-    if not typed and starter.arguments:
-        question = "Further arguments? (such as: path count:integer)"
-        typed = _typed(_asked(question, ask, lambda answer: _typed(answer.split())).split())
+    if starter.arguments:
+        given.ask(runs or "", ask=ask)
     if starter.reads:
         read = read or tuple(_asked(starter.reads, ask).split())
     if starter.writes:
         write = write or tuple(_asked(starter.writes, ask).split())
     purpose = description or name.replace("_", " ").capitalize()
-    made = begin(kind, Answers(name, purpose, runs or "", typed, read, write))
+    about, optional = given.about, frozenset(given.optional)
+    made = begin(kind, Answers(name, purpose, runs or "", given.typed, about, optional, read, write))
     paths = write_files(place, made)
     found = lint_tool(paths[0])
     if as_json:
@@ -112,7 +113,7 @@ def command(
     print_diagnostics(found)
     if ask and _asked("Run it now? [y/N]", ask).lower() in ("y", "yes"):
         return _first_run(name, made.example, root)
-    print_note(f"Next: toolcrib run {name} {made.example}".rstrip())
+    print_note(f"Next: toolcrib run {shlex.quote(name)} {made.example}".rstrip())
     return 0
 
 
@@ -136,14 +137,45 @@ def _needed(answer: str) -> str:
     return answer
 
 
-def _typed(arguments: Iterable[str]) -> dict[str, str]:
-    from toolcrib.project.authoring.scaffold import check_argument
+class _Arguments:
+    """The arguments of a new tool, as `--argument` has them or a person answers."""
 
-    pairs = (argument.partition(":") for argument in arguments)
-    typed = {name: type_ or "string" for name, _, type_ in pairs}
-    for pair in typed.items():
-        check_argument(*pair)
-    return typed
+    def __init__(self, words: Iterable[str]) -> None:
+        from toolcrib.project.authoring.scaffold import check_argument
+
+        self.typed: dict[str, str] = {}
+        self.about: dict[str, str] = {}
+        self.optional: set[str] = set()
+        for word in words:
+            written, _, about = word.partition("=")
+            name, _, of = written.removesuffix("?").partition(":")
+            check_argument(name, of or "string")
+            self.typed[name] = of or "string"
+            if about:
+                self.about[name] = about
+            if written.endswith("?"):
+                self.optional.add(name)
+
+    def ask(self, runs: str, *, ask: bool) -> None:
+        """Ask for further arguments, for the purpose of each one, and for those that are optional."""
+        from toolcrib.manifest.starter import placeholders
+
+        if not self.typed:
+            question = "Further arguments? (such as: path count:integer)"
+            more = _Arguments(_asked(question, ask, lambda answer: _Arguments(answer.split())).split())
+            self.typed, self.optional = more.typed, more.optional
+        names = list(dict.fromkeys((*placeholders(runs), *self.typed)))
+        for name in names:
+            if name not in self.about:
+                self.about[name] = _asked(f"What is `{name}`? (one sentence)", ask)
+        if names and not self.optional:
+            question = f"Which of them may be left out? ({' '.join(names)})"
+            self.optional = set(_asked(question, ask, lambda answer: _known(answer, names)).split())
+
+
+def _known(answer: str, names: list[str]) -> None:
+    if unknown := [name for name in answer.split() if name not in names]:
+        raise UsageError(f"There is no argument {unknown[0]}", hint=f"The arguments are {', '.join(names)}.")
 
 
 def _asked(question: str, ask: bool, check: Callable[[str], object] | None = None) -> str:
