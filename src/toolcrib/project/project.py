@@ -15,6 +15,7 @@ from toolcrib.core.toolset import Toolset
 from toolcrib.errors import StateUnavailable
 from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
+from toolcrib.project.catalog.bundles import Wish
 from toolcrib.project.catalog.catalog import ProjectCatalog
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, is_trusted, load_config
@@ -29,11 +30,14 @@ from toolcrib.project.setup import Setup
 from toolcrib.project.tools.binding import Binder
 from toolcrib.project.tools.middleware import named_middleware
 from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSource, Tool
+from toolcrib.spec.calls.caller import OWN_CALLERS
 from toolcrib.state import Vault, require_database
 from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
-    from toolcrib.bundles import BuiltIn
+    from toolcrib.bundles.answers import Source, ToolItem
+    from toolcrib.bundles.listing import Sort
+    from toolcrib.project.catalog.pages import ToolPage
 
 Accept = Literal["trusted", "all"]
 
@@ -64,7 +68,6 @@ class Project(DurableParts):
         vault: Vault | None = None,
         ledger: Ledger | None = None,
         accept: Accept = "trusted",
-        built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
         program: Program | None = None,
         note: str = "",
@@ -97,13 +100,13 @@ class Project(DurableParts):
         """The functions that manifests of kind `function` name; they are not tools themselves."""
         self._preview = preview = Preview(self.bound, steps)
         binder = Binder(setup, self.toolset, self.functions, steps, preview, self.invoke)
-        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)
-        self.listed, self.described = catalog.listed, catalog.described
-        """Returns the `tools` by name, or their entries in MCP's list; returns names and descriptions."""
+        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder)
+        self.listed = catalog.listed
+        """Returns the `tools` by name, or their entries in MCP's list."""
         self.offered, self.untrusted = steps.trust.offered, catalog.untrusted
         """Returns a tool as a model may read it, or None; how many tools no model's list has."""
         self.bundles = catalog.bundles
-        """The user's bundles. Their tools are tools of the project too."""
+        """The catalogue: every tool by its source, with pages, search, counts and switches."""
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
@@ -123,7 +126,6 @@ class Project(DurableParts):
         secrets: SecretSource | None = None,
         accept: Accept = "trusted",
         data: Path | None = None,
-        built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
         load: bool = True,
     ) -> Project:
@@ -131,9 +133,9 @@ class Project(DurableParts):
 
         `accept` says what may run: `trusted`, what this user has made or accepted; `all`,
         whatever the project holds, with its settings: the program answers for it. `data` is the user's data
-        folder, which holds the bundles; by default the one of the platform. `built_in` are bundles that come
-        with the program. `database` is `sqlite`, the project's own file, or the address of a Postgres server;
-        without it `--database`, `$DATABASE_URL` and the settings count.
+        folder, which holds the bundles; by default the one of the platform. `database` is `sqlite`, the
+        project's own file, or the address of a Postgres server; without it `--database`, `$DATABASE_URL` and
+        the settings count.
 
         A Python file, `FILE.py[:OBJECT]`, is a project too. Its code runs here, unless `load` is False: then
         there are no tools, and only what is stored can be looked at.
@@ -150,7 +152,7 @@ class Project(DurableParts):
 
         place, note = beside_settings(place, is_accepted)
         vault, config, ledger = _settings_of(place, data)
-        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger, built_in=built_in)
+        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger)
         make = partial(make, database=database, note=note)
         if place.file is not None and load:
             make = partial(make, program=root if isinstance(root, Program) else Program.load(place))
@@ -182,8 +184,10 @@ class Project(DurableParts):
 
     @property
     def revision(self) -> int:
-        """Changes whenever the list of tools changes, also by what a person trusts."""
-        return self.toolset.revision + self.trust.ledger.revision
+        """Changes whenever the list of tools changes, also by what a person trusts or switches."""
+        switches = self._steps.store.switches
+        switches.look()
+        return self.toolset.revision + self.trust.ledger.revision + switches.revision
 
     def tools(
         self, caller: str = "local", identity: Caller | None = None, *, among: Collection[str] | None = None
@@ -194,6 +198,25 @@ class Project(DurableParts):
         Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
         """
         return self.catalog.tools(caller, identity, among)
+
+    def list_tools(
+        self,
+        *,
+        tags: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+        sources: Sequence[Source] = (),
+        disabled: bool = False,
+        sort: Sort = "name",
+        limit: int = 25,
+        page: str | None = None,
+    ) -> ToolPage[ToolItem]:
+        """Return a page of the catalogue: each tool with its source, switch, trust and calls.
+
+        `tools` is the page and `next` the `page` after it, in the same order whatever has changed meanwhile.
+        `limit` is at most 256. Raises UsageError for a page of another list.
+        """
+        wish = Wish(tags=tags, kinds=kinds, sources=sources, include_disabled=disabled)
+        return self.bundles.tools(wish, sort=sort, limit=limit, page=page)
 
     def search(
         self,
@@ -213,17 +236,34 @@ class Project(DurableParts):
         `facets` adds how many hits have each tag and kind. Raises UsageError for a query without a word, and
         for a page of another search.
         """
-        sees = self.catalog.seen_by(caller, identity)
-        return self.catalog.search.find(query, tags, kinds, limit, page, sees, facets)
+        from msgspec import to_builtins
+
+        wish = self.wish(caller, identity, tags=tags, kinds=kinds)
+        found = self.bundles.search(query, wish, limit=limit, page=page)
+        answer = {"hits": to_builtins(found.tools), "total": found.total}
+        if facets:
+            counts = self.bundles.facets(query, wish)
+            answer["facets"] = {"tags": counts.tags, "kinds": counts.kinds}
+        return {**answer, "next": found.next}
 
     def suggest(
         self, question: str, *, limit: int = 5, caller: str = "local", identity: Caller | None = None
-    ) -> list[str]:
+    ) -> Sequence[str]:
         """Return the names of the tools that fit a question best, of those that this caller may see.
 
         Unlike `search` it counts words of the same meaning too, and it needs no word to match exactly.
         """
-        return self.catalog.search.suggest(question, limit, self.catalog.seen_by(caller, identity))
+        return self.bundles.suggest(question, self.wish(caller, identity), limit=limit)
+
+    def described(self, caller: str = "local", identity: Caller | None = None) -> Sequence[tuple[str, str]]:
+        """Return name and description of each of the `tools`, by name."""
+        return self.bundles.described(self.wish(caller, identity))
+
+    @staticmethod
+    def wish(caller: str, identity: Caller | None, **more: Any) -> Wish:
+        """Return the conditions of a list for a caller: no model reads what nobody has trusted."""
+        models = caller not in OWN_CALLERS or identity is not None
+        return Wish(caller=caller, identity=identity, models=models, **more)
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""

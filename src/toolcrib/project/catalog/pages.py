@@ -5,50 +5,35 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
 from toolcrib.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from toolcrib.bundles.listing import ListedTool
-    from toolcrib.search import Found, Hit
+T = TypeVar("T")
 
 
-class ToolPage(NamedTuple):
-    """One page of a list of tools."""
+class ToolPage(NamedTuple, Generic[T]):
+    """One page of tools."""
 
-    tools: list[ListedTool]
+    tools: list[T]
     next: str | None
     """Token of the next page."""
+    total: int | None = None
+    """All tools that a search has found."""
 
 
-class ToolHits(NamedTuple):
-    """One page of hits, the best first, and how many there are in all."""
+class Facets(NamedTuple):
+    """Counts of tools."""
 
-    hits: list[Hit]
-    """Their tools are `ListedTool`s."""
-    next: str | None
-    """Token of the next page."""
     total: int
-    found: Found | None = None
-    """Counts them when it is asked."""
-
-    @property
-    def tags(self) -> dict[str, int]:
-        """Hits with each tag."""
-        return {} if self.found is None else dict(self.found.tags)
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """Hits of each kind."""
-        return {} if self.found is None else dict(self.found.kinds)
-
-    @property
-    def types(self) -> dict[str, int]:
-        """Hits of each type."""
-        return {} if self.found is None else dict(self.found.types)
+    tags: dict[str, int]
+    kinds: dict[str, int]
+    types: dict[str, int]
+    sources: dict[str, int]
+    bundles: dict[str, int]
+    """Id of a bundle to the number of its tools."""
 
 
 def page_token(question: object, place: list[Any]) -> str:

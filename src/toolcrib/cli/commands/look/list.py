@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.caller import caller_of
+from toolcrib.cli.commands.bundles.chosen import document_of
+from toolcrib.cli.commands.look.filters import filter_options, wish_of
 from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
-from toolcrib.cli.table import DESCRIPTION, print_listing
-from toolcrib.errors import NotFoundError, ToolcribError
+from toolcrib.cli.table import DESCRIPTION, Column, print_listing
+from toolcrib.errors import NotFoundError
+from toolcrib.spec.tools.tool import PLAIN
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
@@ -27,77 +28,65 @@ if TYPE_CHECKING:
     type=click.Choice(["anthropic", "gemini", "gemini-json", "mcp", "openai", "openai-strict"]),
     help="Print JSON in the shape of this provider. Tools that do not fit are reported.",
 )
-@click.option("--tag", "tags", multiple=True, help="Only tools with this tag, or one of several. Repeatable.")
+@filter_options
 @click.option("--member", help="Only the tools of this member of a team.")
 @click.option("--team", help="The team file (default: team.yaml in the project's folder).")
 def command(
-    root: str | None,
-    as_json: bool,
-    shape: str | None,
-    tags: tuple[str, ...],
-    member: str | None,
-    team: str | None,
+    root: str | None, as_json: bool, shape: str | None, member: str | None, team: str | None, **filters: Any
 ) -> None:
-    """List the tools of the project.
+    """List the tools of the project: its own, those of servers and bundles, and built-in ones that are on.
 
     Manifests with errors are reported on standard error.
     """
     project = open_project(root)
     print_warnings(project)
-    in_team = member is not None or team is not None
-    skills = _skills(team, member, project) if in_team else None
-    tools = [tool for tool in project.tools(*caller_of(project)) if not tags or set(tags) & set(tool.tags)]
+    skills = None if member is None and team is None else _skills(team, member, project)
+    project.catalog.registry.check_all()
+    found = project.bundles.all(wish_of(project.bundles, project, **filters))
     _print_unseen_servers(project)
     if skills is not None:
-        tools = [tool for tool in tools if tool.name in skills]
+        found = [tool for tool in found if tool.name in skills]
     errors = project.errors
     if shape is not None:
-        print_json(_shaped(tools, shape))
+        print_json(_shaped([project.get(tool.name) for tool in found], shape))
     else:
-        waiting = _waiting(project, tools)
-        file = project.place.file
-        empty = "There are no tools yet. To create one: toolcrib new NAME, or toolcrib init --examples"
-        empty = empty if file is None else f"{file.name} has no tools."
-        if tags:
-            empty = "No tool has such a tag."
-        elif errors:
-            files = len({error.path for error in errors})
-            empty = f"{count(files, 'tool')} {'does' if files == 1 else 'do'} not load:"
         diagnostics = [error.as_dict() for error in shown(errors)]
-        _print_tools(tools, waiting, as_json=as_json, empty=empty, diagnostics=diagnostics)
+        tools, empty = document_of(found), _empty(project, filtered=any(filters.values()))
+        print_listing(as_json, "tools", tools, _columns(tools), empty=empty, diagnostics=diagnostics)
+        waiting = sum(tool.trust is not None for tool in found)
         if waiting and not as_json:
-            which = count(len(waiting), "tool")
-            print_note(f"{which} {'waits' if len(waiting) == 1 else 'wait'} for trust: toolcrib trust")
+            verb = "waits" if waiting == 1 else "wait"
+            print_note(f"{count(waiting, 'tool')} {verb} for trust: {project.place.trust}")
     if errors and not (as_json and shape is None):
         print_diagnostics(errors)
         print_note("These tools cannot be used. For all errors and warnings: toolcrib lint")
 
 
-def _print_tools(
-    tools: Sequence[Tool], waiting: Mapping[str, str], *, as_json: bool, empty: str, **more: Any
-) -> None:
-    approval = "APPROVAL", lambda tool: "asks" if tool["approval"]["required"] else ""
-    trust = [("TRUST", "trust")] if waiting else []
-    columns = ("NAME", "KIND", approval, *trust, DESCRIPTION)
-    entries = [{**entry_of(tool), "trust": waiting.get(tool.name)} for tool in tools]
-    print_listing(as_json, "tools", entries, columns, empty=empty, **more)
+def _columns(tools: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Return the columns that say something."""
+    several: list[Column] = [
+        (key.upper(), key)
+        for key in ("source", *PLAIN, "trust")
+        if len({tool[key] for tool in tools}) > 1 or (key != "source" and any(tool[key] for tool in tools))
+    ]
+    approval: Column = ("APPROVAL", lambda tool: "" if tool["asks"] is None else "asks")
+    state: Column = ("ENABLED", "isEnabled")
+    shown_state = [] if all(tool["isEnabled"] for tool in tools) else [state]
+    return ["NAME", "KIND", *several[:-1 if several and several[-1][0] == "TRUST" else None], *shown_state,
+            approval, *(one for one in several if one[0] == "TRUST"), DESCRIPTION]  # fmt: skip
 
 
-def _waiting(project: Project, tools: Sequence[Tool]) -> dict[str, str]:
-    """Return `new` or `changed` by the name of each tool that does not run before a person trusts it."""
-    from toolcrib.manifest.kinds import is_function
-
-    if not project.trust.given:
-        return {tool.name: "new" for tool in tools if not is_function(tool)}
-    found: dict[str, str] = {}
-    for tool in tools:
-        if is_function(tool):
-            continue
-        with suppress(ToolcribError):
-            sheet = project.trust.sheet(tool)
-            if sheet.waits:
-                found[tool.name] = sheet.status
-    return found
+def _empty(project: Project, *, filtered: bool) -> str:
+    """Return the note for an empty list."""
+    file, errors = project.place.file, project.errors
+    if filtered:
+        return "No tool is like that."
+    if errors:
+        files = len({error.path for error in errors})
+        return f"{count(files, 'tool')} {'does' if files == 1 else 'do'} not load:"
+    if file is not None:
+        return f"{file.name} has no tools."
+    return "There are no tools yet. To create one: toolcrib new NAME, or toolcrib init --examples"
 
 
 def _print_unseen_servers(project: Project) -> None:
@@ -125,25 +114,11 @@ def _skills(named: str | None, member: str | None, project: Project) -> set[str]
     except NotFoundError as error:
         raise NotFoundError(error.message, hint="Give its path with --team.") from None
     project.catalog.builtins.switch_on(skill for one in team.members for skill in one.skills)
-    findings = check_team(team, (name for name, _ in project.described()))
+    findings = check_team(team, project.bundles.names())
     if findings:
         raise failure(findings)
     members = team.members if member is None else (team.member(member),)
     return {skill for one in members for skill in one.skills}
-
-
-def entry_of(tool: Tool) -> dict[str, Any]:
-    """Return a tool as an entry of `--json`."""
-    return {
-        "name": tool.name,
-        "bundle": tool.bundle,
-        "version": tool.version,
-        "kind": tool.kind,
-        "description": tool.description,
-        "tags": list(tool.tags),
-        "approval": {"required": tool.approval.required, "reason": tool.approval.reason},
-        "input_schema": tool.input_schema,
-    }
 
 
 def _shaped(tools: list[Tool], shape: str) -> list[Any]:

@@ -42,7 +42,7 @@ def list_command(root: str | None, as_json: bool) -> int:
     """
     project = open_project(root)
     agents = project.agents.all()
-    findings = project.agents.findings(lambda: [name for name, _ in project.described()])
+    findings = project.agents.findings(project.bundles.names)
     print_listing(
         as_json,
         "agents",
