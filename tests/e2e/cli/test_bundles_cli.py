@@ -463,7 +463,7 @@ def test_the_store_is_where_data_says(bundles: Bundles) -> None:
 
 
 def hits(bundles: Bundles, *words: str) -> list[str]:
-    done = bundles("search", *words, "--json")
+    done = bundles("list", *words, "--json")
     assert done.code == (0 if done.document["hits"] else 3), done.err
     return [hit["name"] for hit in done.document["hits"]]
 
@@ -477,20 +477,20 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(bundles: Bundles) ->
     assert hits(bundles, "comes") == ["weather/forecast@v1"]
     assert hits(bundles, "city", "--bundle", "notes") == ["notes/forecast@v2"]
     assert hits(bundles, "forecast", "--tag", "sky") == ["weather/forecast@v1"]
-    first = bundles("search", "forecast", "--limit", "1", "--json").document
+    first = bundles("list", "forecast", "--limit", "1", "--json").document
     assert first["total"] == 2
     assert hits(bundles, "forecast", "--limit", "1", "--page", first["next"]) == ["weather/forecast@v1"]
     bundles.ok(*TOOL, "disable", "weather/forecast")
     bundles.ok("bundle", "disable", "notes")
     assert hits(bundles, "forecast") == []
     assert len(hits(bundles, "forecast", "--disabled")) == 2
-    found = bundles("search", "forecast", "--disabled", "--json").document["hits"]
+    found = bundles("list", "forecast", "--disabled", "--json").document["hits"]
     assert {one["bundle"]: one["isEnabled"] for one in found} == {"weather": False, "notes": True}
     assert hits(bundles, "forecast", "--data", "other") == []
-    assert "toolcrib bundle list" in bundles("search", "forecast").err
+    assert "toolcrib bundle list" in bundles("list", "forecast").err
     assert len(hits(bundles, "forecast", "--kind", "http", "--disabled")) == 2
     assert hits(bundles, "forecast", "--kind", "file", "--disabled") == []
-    bundles.refused(3, "not_found", "search", "forecast", "--bundle", "nothing")
+    bundles.refused(3, "not_found", "list", "forecast", "--bundle", "nothing")
 
 
 def test_a_search_in_a_project_finds_what_is_built_in_too(bundles: Bundles) -> None:
@@ -538,9 +538,9 @@ def test_search_in_a_project_finds_its_tools_and_those_of_bundles(bundles: Bundl
     both = ["forecast_here", "weather/forecast@v1"]
     assert sorted(hits(bundles, "forecast", "--root", "shop", "--disabled")) == both
     assert hits(bundles, "forecast", "--root", "shop", "--disabled", "--source", "user") == both[1:]
-    bundles.refused(3, "project_not_found", "search", "forecast", "--root", "elsewhere")
+    bundles.refused(3, "project_not_found", "list", "forecast", "--root", "elsewhere")
     token = bundles("token", "create", "ci", "--scope", "read", "--root", "shop").out.strip()
-    done = bundles("search", "forecast", "--root", "shop", "--data", "x", env={"TOOLCRIB_TOKEN": token})
+    done = bundles("list", "forecast", "--root", "shop", "--data", "x", env={"TOOLCRIB_TOKEN": token})
     assert done.code == 5
     assert "invalid_token" in done.err
 

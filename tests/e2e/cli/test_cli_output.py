@@ -93,7 +93,7 @@ ASKS = {"approval": {"required": True, "reason": "It is dear"}}
 def test_a_list_is_short_and_show_has_it_all(crib: Crib) -> None:
     long = "word " * 2_000
     crib.tool("talks", "file", {"action": "read", "path": "f"}, description=long)
-    for words in (["list"], ["search", "talks"]):
+    for words in (["list"], ["list", "talks"]):
         told = cli(crib, *words).out
         assert max(map(len, told.splitlines())) < 320
         assert "word word…" in told

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolcrib.cli.commands.bundles.chosen import document_of
-from toolcrib.cli.commands.look.filters import filter_options, wish_of
+from toolcrib.cli.commands.bundles.chosen import data_option, document_of
+from toolcrib.cli.commands.look.filters import filter_options, open_catalogue, wish_of
 from toolcrib.cli.options import FileCommand, open_project, project_options
 from toolcrib.cli.output import count, print_diagnostics, print_json, print_note, print_warnings, shown
 from toolcrib.cli.table import DESCRIPTION, Column, print_listing
-from toolcrib.errors import NotFoundError
+from toolcrib.errors import NotFoundError, UsageError
 from toolcrib.spec.tools.tool import PLAIN
 
 if TYPE_CHECKING:
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from toolcrib.spec import Tool
 
 
+_USUAL = 25
+"""Tools on a page of those that match."""
+
+
 @click.command("list", cls=FileCommand)
+@click.argument("words", nargs=-1)
 @project_options
 @click.option(
     "--for",
@@ -31,14 +36,86 @@ if TYPE_CHECKING:
 @filter_options
 @click.option("--member", help="Only the tools of this member of a team.")
 @click.option("--team", help="The team file (default: team.yaml in the project's folder).")
+@click.option(
+    "--limit", type=click.IntRange(1, 256), help="With WORDS: show at most this many (default: 25)."
+)
+@click.option(
+    "--page", metavar="TOKEN", help="With WORDS: show the next page, the `next` of the page before."
+)
+@data_option
 def command(
-    root: str | None, as_json: bool, shape: str | None, member: str | None, team: str | None, **filters: Any
-) -> None:
-    """List the tools of the project: its own, those of servers and bundles, and built-in ones that are on.
+    words: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    shape: str | None,
+    member: str | None,
+    team: str | None,
+    **more: Any,
+) -> int:
+    """List the tools of the project, or those that match WORDS.
 
-    Manifests with errors are reported on standard error.
+    These are its own, those of servers and bundles, and built-in ones that are on. Manifests with errors are
+    reported on standard error. WORDS are looked for in names, tags, descriptions and names of arguments, the
+    best match first; outside of a project in your bundles. Exit 3 if no tool matches.
     """
-    project = open_project(root)
+    whole = {"--for": shape, "--member": member, "--team": team}
+    found = {f"--{name}": more[name] for name in ("limit", "page", "data")}
+    _require_fitting(found if not words else whole, "with" if not words else "without")
+    if words:
+        return _find(" ".join(words), root, as_json=as_json, **more)
+    for name in ("limit", "page", "data"):
+        del more[name]
+    _list(open_project(root), shape, member, team, more, as_json=as_json)
+    return 0
+
+
+def _require_fitting(options: Mapping[str, Any], how: str) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise UsageError(f"{given[0]} has an effect only {how} WORDS")
+
+
+def _find(
+    words: str,
+    root: str | None,
+    *,
+    as_json: bool,
+    data: str | None,
+    limit: int | None,
+    page: str | None,
+    **filters: Any,
+) -> int:
+    """Print the tools that match, a page of them."""
+    project, catalogue = open_catalogue(root, data)
+    wish = wish_of(catalogue, project, **filters)
+    found = catalogue.search(words, wish, limit=limit or _USUAL, page=page)
+    counts = catalogue.facets(words, wish)._asdict() if as_json else {}
+    counts.pop("total", None)
+    match: Column = "MATCH", lambda hit: f"{hit['match']}, {hit['field']}"
+    every = "list" if project is not None else "bundle list"
+    print_listing(
+        as_json,
+        "tools",
+        document_of(found.tools),
+        ("NAME", "KIND", match, DESCRIPTION),
+        empty=f"No tool matches. To see all tools: toolcrib {every}",
+        total=found.total,
+        facets=counts,
+        next=found.next,
+    )
+    if found.next is not None and not as_json:
+        print_note(f"{found.total} tools match. The next page: --page {found.next}")
+    return 0 if found.tools else 3
+
+
+def _list(
+    project: Project,
+    shape: str | None,
+    member: str | None,
+    team: str | None,
+    filters: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> None:
     print_warnings(project)
     skills = None if member is None and team is None else _skills(team, member, project)
     project.catalog.registry.check_all()
