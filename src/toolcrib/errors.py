@@ -235,6 +235,10 @@ class BuiltInReadOnly(DeniedError):
     code = "builtin_read_only"
 
 
+class BundleReadOnly(DeniedError):
+    """The tools of a project or server are defined there; their bundle can only be switched on and off."""
+
+
 class BudgetExceeded(DeniedError):
     """The run of an agent has used up one of its budgets."""
 

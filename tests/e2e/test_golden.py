@@ -88,12 +88,12 @@ show rows
 show gret
 show greet@2
 show other/greet
-search greet
-search numbers --kind python
-search cuont
-search does --limit 2
-search zzzz
-search nothing_like_it
+list greet
+list numbers --kind python
+list cuont
+list does --limit 2
+list zzzz
+list nothing_like_it
 lint --schema nothing
 policy show
 policy explain greet

@@ -433,8 +433,8 @@ def test_what_people_read_and_shells_ask(shop: GoldenCrib) -> None:
         list --for openai
         show greet
         show gret
-        search greet
-        search zzzz
+        list greet
+        list zzzz
         lint --schema manifest
         policy show
         policy explain greet

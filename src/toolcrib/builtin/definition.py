@@ -27,6 +27,7 @@ from toolcrib.state.installation import install_hint
 
 BUILTIN_BUNDLE = "builtin"
 """The bundle of every built-in tool."""
+BUILTIN_VERSION = "v1"
 
 
 def string(description: str, **more: Any) -> dict[str, Any]:
@@ -90,6 +91,7 @@ class Builtin:
             examples=tuple(self.examples),
             mcp=McpForms(resource=self.resource),
             bundle=BUILTIN_BUNDLE,
+            version=BUILTIN_VERSION,
             # Part of the manifest that `_source` writes, so another option is another version to trust.
             extensions={"builtin": dict(settings.of(self.name))} if settings.of(self.name) else {},
         )

@@ -67,6 +67,7 @@ class StoreLock:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
+    make_folder(path.parent)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from toolcrib.bundles.answers import ToolAnswer
 from toolcrib.bundles.reading import DamagedTool
 from toolcrib.bundles.records import (
-    ToolAnswer,
     ToolBody,
     ToolRecord,
     check_slug,
@@ -22,6 +23,7 @@ from toolcrib.errors import ConflictError, InvalidInput, ManifestError, MissingF
 if TYPE_CHECKING:
     from toolcrib.manifest import Entry
 
+_FOREIGN = re.compile("[^A-Za-z0-9-]")
 _NAMED = ("bundleID", "slug", "version")
 """Fields of a record that say which one it is: they must be those of its place."""
 _KNOWN = {one.encode_name for one in msgspec.structs.fields(ToolAnswer)} - set(_NAMED)
@@ -166,8 +168,19 @@ def read_manifest(raw: bytes, path: str, *, slug: str | None = None, version: st
 
 def slug_of(name: str) -> str:
     """Return the slug of a manifest's name: characters that a slug cannot have become dashes."""
-    categories = ((char, unicodedata.category(char)) for char in unicodedata.normalize("NFC", name))
-    return "".join(char if kind[0] == "L" or kind == "Nd" else "-" for char, kind in categories).strip("-")
+    return _FOREIGN.sub("-", name).strip("-") if name.isascii() else _fitting(name, "-").strip("-")
+
+
+def label_of(version: str) -> str:
+    """Return a version with dashes in place of characters that a label cannot have."""
+    return version if version.isalnum() and version.isascii() else _fitting(version, "-.")[:64]
+
+
+def _fitting(text: str, marks: str) -> str:
+    categories = ((char, unicodedata.category(char)) for char in unicodedata.normalize("NFC", text))
+    return "".join(
+        char if kind[0] == "L" or kind == "Nd" or char in marks else "-" for char, kind in categories
+    )
 
 
 def require_one_name(slug: str, body: ToolBody | NamedTool, others: Iterable[NamedTool]) -> None:

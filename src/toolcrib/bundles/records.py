@@ -28,6 +28,7 @@ MOST_TOOLS = 10_000
 _ALLOWED = frozenset(["Lu", "Ll", "Lt", "Lm", "Lo", "Nd"])
 
 
+ToolType = Literal["go", "http", "native", "mcp"]
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 """A time in UTC, RFC 3339 with milliseconds."""
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
@@ -86,7 +87,7 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     display_name: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
-    type: Literal["go", "http", "native"]
+    type: ToolType
     is_enabled: bool = True
     is_built_in: bool = False
     arg_schema: dict[str, Any] = field(default_factory=dict)
@@ -95,32 +96,6 @@ class ToolRecord(Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: Moment
     modified_at: Moment
     """The last change of anything but the switch."""
-    schema_version: str = SCHEMA_VERSION
-
-
-Availability = Literal["available", "unavailable"]
-
-
-class BundleAnswer(BundleRecord, frozen=True, kw_only=True, rename="camel"):
-    """A bundle as it is read."""
-
-    availability: Availability
-    unavailable_because: str | None
-    """The reason if its record cannot be read: then it counts as disabled until it is put again."""
-
-
-class ToolAnswer(ToolRecord, frozen=True, kw_only=True, rename="camel"):
-    """One version of a tool as it is read: its record, and if it can be called here."""
-
-    availability: Availability
-    unavailable_because: str | None
-    """For example that its function is not registered in this server."""
-
-
-class Switches(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The switches of built-in bundles and tools, by id."""
-
-    enabled: dict[str, bool] = field(default_factory=dict)
     schema_version: str = SCHEMA_VERSION
 
 

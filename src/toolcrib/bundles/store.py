@@ -3,10 +3,10 @@
     <data>/bundles/<bundle id>/bundle.json
     <data>/bundles/<bundle id>/tools/<UUID of slug and version>.json
     <data>/bundles/<bundle id>/revisions/…    records as they were before their changes
-    <data>/switches.json                      the switches of built-in bundles and tools
     <data>/audit/store.log                    one line for each change
 
 The files are the truth. Nothing here is cached, so every process sees the writes of the others at once.
+Beside these bundles there are those of sources, which keep nothing here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -40,7 +39,6 @@ from toolcrib.bundles.records import (
     MOST_TOOLS,
     BundleBody,
     BundleRecord,
-    Switches,
     ToolBody,
     ToolRecord,
     check_bundle_body,
@@ -52,9 +50,9 @@ from toolcrib.bundles.records import (
     fault_of,
     file_of,
 )
+from toolcrib.bundles.sources import ListedTool, SourceBundle, read_only
 from toolcrib.bundles.staging import put_in_place, remove_left, staged
 from toolcrib.errors import (
-    BuiltInReadOnly,
     BundleDeleting,
     BundleDisabled,
     BundleNotEmpty,
@@ -78,13 +76,6 @@ def _no_check(_: object) -> None:
     """Allow every change."""
 
 
-class BuiltIn(NamedTuple):
-    """A bundle that comes with the program. Only its switches can be changed."""
-
-    bundle: BundleRecord
-    tools: Sequence[ToolRecord]
-
-
 class Store:
     """The bundles below one folder. `clock` returns seconds since the epoch."""
 
@@ -92,21 +83,24 @@ class Store:
         self,
         data: Path,
         *,
-        built_in: Sequence[BuiltIn] = (),
+        sources: Sequence[SourceBundle] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.data = data
         self._folder = data / "bundles"
-        make_folder(self._folder)
-        self._switches = data / "switches.json"
         self._lock = StoreLock(data)
         self.journal = Journal(data, self._lock)
-        self._built_in = {one.bundle.id: one for one in built_in}
+        self.sources = {one.id: one for one in sources}
         self._clock = clock
         self._history = History(data)
         self._by = "local"
         self._counted: dict[str, tuple[Position, int]] = {}
         """Bundle to the number of its tools, and the place in the journal up to which they were counted."""
+
+    @property
+    def exists(self) -> bool:
+        """True if anything was ever put here."""
+        return self._folder.is_dir()
 
     def acting(self, by: str) -> Store:
         """Return this store for changes by another caller: `cli`, `page`, `token:NAME`."""
@@ -125,7 +119,7 @@ class Store:
         """Return every bundle, deleted ones too, the newest first; the id breaks ties."""
         stored = (self._stored_bundle(folder.name) for folder in visible(self._folder))
         found = [bundle for bundle in stored if bundle is not None]
-        found += [self._switched_bundle(one.bundle) for one in self._built_in.values()]
+        found += [one.bundle() for one in self.sources.values()]
         return sorted(found, key=lambda bundle: (bundle.created_at, bundle.id), reverse=True)
 
     def bundle(self, id: str) -> BundleRecord:  # noqa: A002 - the field's name
@@ -146,11 +140,11 @@ class Store:
     ) -> tuple[BundleRecord, bool]:
         """Create or replace a bundle, and restore a deleted one; return it and True if it is new.
 
-        Raises what `check` raises, InvalidId, InvalidSlug, MissingField, BuiltInReadOnly.
+        Raises what `check` raises, InvalidId, InvalidSlug, MissingField, BundleReadOnly.
         """
         check_id(id)
         check_bundle_body(body)
-        self._refuse_built_in(id)
+        self.require_own(id)
         now = self._now()
         with self._lock.alone():
             before = self._stored_bundle(id)
@@ -170,25 +164,26 @@ class Store:
 
     def switch_bundle(self, id: str, *, enabled: bool, check: Check = _no_check) -> BundleRecord:  # noqa: A002
         """Turn a bundle on or off. Raises NotFoundError, BundleDeleting, and as `check`."""
+        if (source := self.sources.get(id)) is not None:
+            check(source.bundle())
+            source.switch(None, enabled=enabled, by=self._by)
+            return source.bundle()
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
             require_whole(bundle)
             self._history.ensure()
             bundle = msgspec.structs.replace(bundle, is_enabled=enabled)
-            if bundle.is_built_in:
-                self._set_switch(id, enabled)
-            else:
-                self._replace_bundle(bundle)
+            self._replace_bundle(bundle)
             self._history.bundle("BUNDLE_ENABLED" if enabled else "BUNDLE_DISABLED", bundle, self._by)
         return bundle
 
     def delete_bundle(self, id: str, check: Check = _no_check) -> BundleRecord:  # noqa: A002
         """Mark an empty bundle as deleted, and return it.
 
-        Raises BuiltInReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty, and as `check`.
+        Raises BundleReadOnly, NotFoundError, BundleDeleting, BundleNotEmpty, and as `check`.
         """
-        self._refuse_built_in(id)
+        self.require_own(id)
         with self._lock.alone():
             bundle = self.bundle(id)
             check(bundle)
@@ -205,8 +200,9 @@ class Store:
     def snapshot(self, id: str) -> tuple[BundleRecord, list[ToolRecord]]:  # noqa: A002
         """Return a bundle and its tools as they are at one moment.
 
-        Raises as `bundle`, and StateUnavailable if a record is damaged.
+        Raises as `bundle`, BundleReadOnly for a source, and StateUnavailable if a record is damaged.
         """
+        self.require_own(id)
         with self._lock.alone():
             bundle, tools = self.bundle(id), self.tools(id)
             require_whole(bundle)
@@ -286,9 +282,9 @@ class Store:
 
     def tools(self, bundle_id: str) -> list[ToolRecord]:
         """Return every tool of a bundle, the newest first; the id breaks ties. Raises as `bundle`."""
-        bundle = self.bundle(bundle_id)
-        if bundle.is_built_in:
-            found = [self._switched_tool(tool) for tool in self._built_in[bundle_id].tools]
+        self.bundle(bundle_id)
+        if (source := self.sources.get(bundle_id)) is not None:
+            found = [source.record(tool) for tool in source.listed() if not tool.fault]
         else:
             stored = (self._record(bundle_id, file) for file in self.files(bundle_id))
             found = [tool for tool in stored if tool is not None]
@@ -296,28 +292,29 @@ class Store:
 
     def tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
         """Return one tool. Raises as `bundle`, and ToolNotFound."""
-        bundle = self.bundle(bundle_id)
-        found: ToolRecord | None
-        if bundle.is_built_in:
-            tools = self._built_in[bundle_id].tools
-            named = (self._switched_tool(one) for one in tools if (one.slug, one.version) == (slug, version))
-            found = next(named, None)
-        else:
-            found = self._record(bundle_id, file_of(slug, version)) or self._unnamed(bundle_id, slug, version)
+        self.bundle(bundle_id)
+        if bundle_id in self.sources:
+            return self.sources[bundle_id].record(self._listed(bundle_id, slug, version))
+        found = self._record(bundle_id, file_of(slug, version)) or self._unnamed(bundle_id, slug, version)
         if found is None:
-            raise ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
+            raise _no_tool(bundle_id, slug, version)
         return found
+
+    def _listed(self, bundle_id: str, slug: str, version: str) -> ListedTool:
+        if (tool := self.sources[bundle_id].find(slug, version)) is None:
+            raise _no_tool(bundle_id, slug, version)
+        return tool
 
     def put_tool(self, bundle_id: str, slug: str, version: str, body: ToolBody) -> ToolRecord:
         """Create a version of a tool. Of many processes that put the same pair, exactly one succeeds.
 
-        Raises InvalidSlug, MissingField, BuiltInReadOnly, NotFoundError, BundleDeleting, BundleDisabled,
+        Raises InvalidSlug, MissingField, BundleReadOnly, NotFoundError, BundleDeleting, BundleDisabled,
         BundleFull, and ConflictError if the pair is there already; then the stored one stays as it is.
         """
         check_slug(slug)
         check_version(version)
         check_tool_body(body)
-        self._refuse_built_in(bundle_id)
+        self.require_own(bundle_id)
         with self._lock.shared():
             self._require_enabled(bundle_id)
             self._require_room(bundle_id)
@@ -408,26 +405,29 @@ class Store:
         self, bundle_id: str, slug: str, version: str, *, enabled: bool, check: Check = _no_check
     ) -> ToolRecord:
         """Turn a tool on or off. Raises as `tool` and `check`, and BundleDisabled."""
+        if (source := self.sources.get(bundle_id)) is not None:
+            self._require_enabled(bundle_id)
+            listed = self._listed(bundle_id, slug, version)
+            check(source.record(listed))
+            source.switch(listed, enabled=enabled, by=self._by)
+            return self.tool(bundle_id, slug, version)
         with self._lock.alone():
             self._require_enabled(bundle_id)
             tool = self.tool(bundle_id, slug, version)
             check(tool)
             require_whole(tool)
             self._history.ensure()
-            if tool.is_built_in:
-                self._set_switch(tool.id, enabled)
-            elif tool.is_enabled != enabled:
+            if tool.is_enabled != enabled:
                 self._keep(tool, "enabled" if enabled else "disabled")
             tool = msgspec.structs.replace(tool, is_enabled=enabled)
-            if not tool.is_built_in:
-                self.journal.add(bundle_id, file_of(slug, version))
-                replace_file(self._file(tool), tool)
+            self.journal.add(bundle_id, file_of(slug, version))
+            replace_file(self._file(tool), tool)
             self._history.tool("TOOL_ENABLED" if enabled else "TOOL_DISABLED", tool, self._by)
         return tool
 
     def delete_tool(self, bundle_id: str, slug: str, version: str, check: Check = _no_check) -> None:
-        """Remove a tool for good. Raises BuiltInReadOnly, and as `tool` and `check`."""
-        self._refuse_built_in(bundle_id)
+        """Remove a tool for good. Raises BundleReadOnly, and as `tool` and `check`."""
+        self.require_own(bundle_id)
         with self._lock.alone():
             tool = self.tool(bundle_id, slug, version)
             check(tool)
@@ -475,8 +475,8 @@ class Store:
 
     def _any_bundle(self, id: str) -> BundleRecord:  # noqa: A002
         check_id(id)
-        if (one := self._built_in.get(id)) is not None:
-            return self._switched_bundle(one.bundle)
+        if (source := self.sources.get(id)) is not None:
+            return source.bundle()
         bundle = self._stored_bundle(id)
         if bundle is None:
             raise NotFoundError(f"there is no bundle {id}", hint="`toolcrib bundle list` shows all of them.")
@@ -503,38 +503,19 @@ class Store:
             self._counted[id] = now, tools
             check_room(id, tools + 1)
 
-    def _refuse_built_in(self, id: str) -> None:  # noqa: A002
-        if id in self._built_in:
-            raise BuiltInReadOnly(
-                f"the bundle {id} is built in", hint="Only `isEnabled` of a built-in bundle can be changed."
-            )
+    def require_own(self, id: str) -> None:  # noqa: A002
+        """Raise BundleReadOnly for a source, BuiltInReadOnly for the one of the built-in tools."""
+        if id in self.sources:
+            raise read_only(self.sources[id].bundle())
 
     def _file(self, tool: ToolRecord) -> Path:
         if isinstance(tool, DamagedTool):
             return Path(tool.path)
         return self._folder / tool.bundle_id / "tools" / file_of(tool.slug, tool.version)
 
-    # -- the switches of what is built in ----------------------------------------------------------
 
-    def _switch(self, id: str, default: bool) -> bool:  # noqa: A002
-        return self._all_switches().get(id, default)
-
-    def _set_switch(self, id: str, enabled: bool) -> None:  # noqa: A002
-        # For a tool too a line of a bundle: readers then read again all that is built in.
-        self.journal.add(id, "-")
-        replace_file(self._switches, Switches(enabled={**self._all_switches(), id: enabled}))
-
-    def _all_switches(self) -> dict[str, bool]:
-        found = read_file(self._switches, Switches)
-        return {} if found is None else found.enabled
-
-    def _switched_bundle(self, bundle: BundleRecord) -> BundleRecord:
-        on = self._switch(bundle.id, bundle.is_enabled)
-        return msgspec.structs.replace(bundle, is_built_in=True, is_enabled=on)
-
-    def _switched_tool(self, tool: ToolRecord) -> ToolRecord:
-        on = self._switch(tool.id, tool.is_enabled)
-        return msgspec.structs.replace(tool, is_built_in=True, is_enabled=on)
+def _no_tool(bundle_id: str, slug: str, version: str) -> ToolNotFound:
+    return ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
 
 
 def _revision(path: Path) -> Revision | None:

@@ -19,7 +19,7 @@ _VARIABLE = "TOOLCRIB_TOKEN"
 _OPEN: dict[str, Scope] = {
     **dict.fromkeys((
         "agents choose", "agents list", "agents show", "calls list", "calls show", "calls wait", "list",
-        "runs list", "runs sessions list", "runs show", "runs wait", "runs watch", "search", "serve", "show",
+        "runs list", "runs sessions list", "runs show", "runs wait", "runs watch", "serve", "show",
         "workflows list", "workflows show",
     ), "read"),
     **dict.fromkeys((
@@ -32,7 +32,7 @@ _WITHOUT_PROJECT = ("doctor",)
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
     "", "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls",
-    "connect", "list", "run", "runs", "search", "serve", "show", "status", "test", "token", "worker",
+    "connect", "list", "run", "runs", "serve", "show", "status", "test", "token", "worker",
     "workflows",
 )  # fmt: skip
 """Commands, or groups of them, whose project may be a Python file."""

@@ -98,7 +98,7 @@ toolcrib init ~/shop
 toolcrib lint
 toolcrib lint pack.yaml --format github
 toolcrib list --tag code
-toolcrib list --for openai
+toolcrib list read file --kind command
 toolcrib new count_lines --run 'wc -l ${path}' --read src
 toolcrib new weather --kind http --run 'https://api.example.com/${city}'
 toolcrib policy show
@@ -110,8 +110,6 @@ toolcrib policy explain web_search query=news --as mcp:claude
 toolcrib run web_search @query.json count:=5 --json
 toolcrib lint --schema manifest
 toolcrib lint --schema manifest > tool.schema.json
-toolcrib search read file
-toolcrib search weather --kind http
 toolcrib secrets set API_TOKEN
 toolcrib secrets list
 toolcrib secrets list --json

@@ -29,12 +29,11 @@ COMMANDS = {
     "import": ("make.importing", "Create tools from OpenAPI documents and from other formats."),
     "init": ("make.init", "Create a project in FOLDER (default: here)."),
     "lint": ("make.lint", "Check settings and manifests for errors."),
-    "list": ("look.list", "List the tools of the project."),
+    "list": ("look.list", "List the tools of the project, or those that match WORDS."),
     "new": ("make.new", "Create a manifest for a new tool."),
     "policy": ("decide.policy", "Show the policy, add rules, or explain a decision."),
     "run": ("run.run", "Run one tool."),
     "runs": ("run.runs", "Run agents, and follow, cancel, retry and fork their runs."),
-    "search": ("look.search", "Find tools by name, tags, description and argument names."),
     "secrets": ("connect.secrets", "Set secrets, and show which ones the tools need."),
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
@@ -55,7 +54,7 @@ _GROUPS = {
     "calling": "run calls agents workflows runs worker",
     "deciding": "trust approvals policy",
     "connecting": "connect serve servers secrets token",
-    "looking": "list search show status audit doctor",
+    "looking": "list show status audit doctor",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
 _RARE = ("database", "data")
@@ -72,6 +71,7 @@ _MEANT = {
     "ls": "list",
     "mcp": "serve or servers",
     "schema": "lint --schema",
+    "search": "list",
     "sessions": "runs sessions",
     "start": "serve",
     "submit": "calls submit",

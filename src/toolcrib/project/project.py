@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.events import stream_events
@@ -16,6 +16,7 @@ from toolcrib.errors import StateUnavailable
 from toolcrib.guard import SETTINGS, EnvironmentSecrets, Ledger, RecordedCalls, Trusted
 from toolcrib.manifest import Diagnostic
 from toolcrib.project.catalog.catalog import ProjectCatalog
+from toolcrib.project.catalog.lists import ListParts
 from toolcrib.project.catalog.registry import CatalogChange
 from toolcrib.project.config.settings import Config, is_trusted, load_config
 from toolcrib.project.control.approvals import ApprovalService, Elicitation
@@ -32,9 +33,6 @@ from toolcrib.spec import Call, Caller, CallEvent, CallEvents, Result, SecretSou
 from toolcrib.state import Vault, require_database
 from toolcrib.state.shared import shared_property
 
-if TYPE_CHECKING:
-    from toolcrib.bundles import BuiltIn
-
 Accept = Literal["trusted", "all"]
 
 
@@ -47,7 +45,7 @@ def _settings_of(place: Place, data: Path | None = None) -> tuple[Vault, Config,
     return vault, load_config(place.config, place.root).since(ledger), ledger
 
 
-class Project(DurableParts):
+class Project(ListParts, DurableParts):
     """A project's tools behind one call path. Use it as an async context manager, or `aclose` it.
 
     Manifests that do not load are in `diagnostics`, and never hide the others. A manifest is checked in full
@@ -64,7 +62,6 @@ class Project(DurableParts):
         vault: Vault | None = None,
         ledger: Ledger | None = None,
         accept: Accept = "trusted",
-        built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
         program: Program | None = None,
         note: str = "",
@@ -97,13 +94,13 @@ class Project(DurableParts):
         """The functions that manifests of kind `function` name; they are not tools themselves."""
         self._preview = preview = Preview(self.bound, steps)
         binder = Binder(setup, self.toolset, self.functions, steps, preview, self.invoke)
-        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder, built_in)
-        self.listed, self.described = catalog.listed, catalog.described
-        """Returns the `tools` by name, or their entries in MCP's list; returns names and descriptions."""
+        self.catalog = catalog = ProjectCatalog(setup, self.toolset, steps, binder)
+        self.listed = catalog.listed
+        """Returns the `tools` by name, or their entries in MCP's list."""
         self.offered, self.untrusted = steps.trust.offered, catalog.untrusted
         """Returns a tool as a model may read it, or None; how many tools no model's list has."""
         self.bundles = catalog.bundles
-        """The user's bundles. Their tools are tools of the project too."""
+        """The catalogue: every tool by its source, with pages, search, counts and switches."""
         self.plan, self.asks, self.permissions_of = preview.plan, preview.asks, preview.permissions_of
         self.questions, self.is_approved = preview.questions, preview.is_approved
         steps.plan = self.plan
@@ -123,7 +120,6 @@ class Project(DurableParts):
         secrets: SecretSource | None = None,
         accept: Accept = "trusted",
         data: Path | None = None,
-        built_in: Sequence[BuiltIn] = (),
         database: str | None = None,
         load: bool = True,
     ) -> Project:
@@ -131,9 +127,9 @@ class Project(DurableParts):
 
         `accept` says what may run: `trusted`, what this user has made or accepted; `all`,
         whatever the project holds, with its settings: the program answers for it. `data` is the user's data
-        folder, which holds the bundles; by default the one of the platform. `built_in` are bundles that come
-        with the program. `database` is `sqlite`, the project's own file, or the address of a Postgres server;
-        without it `--database`, `$DATABASE_URL` and the settings count.
+        folder, which holds the bundles; by default the one of the platform. `database` is `sqlite`, the
+        project's own file, or the address of a Postgres server; without it `--database`, `$DATABASE_URL` and
+        the settings count.
 
         A Python file, `FILE.py[:OBJECT]`, is a project too. Its code runs here, unless `load` is False: then
         there are no tools, and only what is stored can be looked at.
@@ -150,7 +146,7 @@ class Project(DurableParts):
 
         place, note = beside_settings(place, is_accepted)
         vault, config, ledger = _settings_of(place, data)
-        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger, built_in=built_in)
+        make = partial(cls, place, config, secrets=secrets, vault=vault, ledger=ledger)
         make = partial(make, database=database, note=note)
         if place.file is not None and load:
             make = partial(make, program=root if isinstance(root, Program) else Program.load(place))
@@ -182,48 +178,10 @@ class Project(DurableParts):
 
     @property
     def revision(self) -> int:
-        """Changes whenever the list of tools changes, also by what a person trusts."""
-        return self.toolset.revision + self.trust.ledger.revision
-
-    def tools(
-        self, caller: str = "local", identity: Caller | None = None, *, among: Collection[str] | None = None
-    ) -> Sequence[Tool]:
-        """Return every usable tool that this caller may see: by names of manifests, then as registered.
-
-        Tools of bundles come last. `among` are names: then only these.
-        Raises InvalidToken, as `search` and `subscribe` do, if the caller's token is no longer valid.
-        """
-        return self.catalog.tools(caller, identity, among)
-
-    def search(
-        self,
-        query: str,
-        *,
-        tags: Sequence[str] = (),
-        kinds: Sequence[str] = (),
-        limit: int = 25,
-        page: str | None = None,
-        facets: bool = False,
-        caller: str = "local",
-        identity: Caller | None = None,
-    ) -> dict[str, Any]:
-        """Return the tools that match some words, the best first: `hits`, `total`, `next`.
-
-        Only tools that this caller may see. `limit` is at most 256; `page` is the `next` of the page before;
-        `facets` adds how many hits have each tag and kind. Raises UsageError for a query without a word, and
-        for a page of another search.
-        """
-        sees = self.catalog.seen_by(caller, identity)
-        return self.catalog.search.find(query, tags, kinds, limit, page, sees, facets)
-
-    def suggest(
-        self, question: str, *, limit: int = 5, caller: str = "local", identity: Caller | None = None
-    ) -> list[str]:
-        """Return the names of the tools that fit a question best, of those that this caller may see.
-
-        Unlike `search` it counts words of the same meaning too, and it needs no word to match exactly.
-        """
-        return self.catalog.search.suggest(question, limit, self.catalog.seen_by(caller, identity))
+        """Changes whenever the list of tools changes, also by what a person trusts or switches."""
+        switches = self._steps.store.switches
+        switches.look()
+        return self.toolset.revision + self.trust.ledger.revision + switches.revision
 
     def get(self, name: str) -> Tool:
         """Return one tool. Raises ToolNotFound, or ManifestError if its manifest does not load."""

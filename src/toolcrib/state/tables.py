@@ -278,10 +278,19 @@ CREATE INDEX grants_tool ON grants (tool, bundle, tool_digest)
     WHERE state = 'live' AND answer = 'approved';
 CREATE INDEX grants_state ON grants (state, id);
 CREATE INDEX grants_used ON grants (used_by) WHERE used_by IS NOT NULL;
+CREATE TABLE switches (
+    bundle TEXT NOT NULL,
+    tool TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    switched_by TEXT NOT NULL,
+    switched_at REAL NOT NULL,
+    mac TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (bundle, tool)
+);
 """,
 )
 """`grants.db` in the user's own folder for the project. `mac` binds a decision to a key, and `used_by` names
-the call that has used one up."""
+the call that has used one up. A row of `switches` without a tool is that of a bundle."""
 
 VAULT_TRUST: tuple[str, ...] = (
     """

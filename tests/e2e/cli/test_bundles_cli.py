@@ -13,7 +13,6 @@ from tests.crib import Crib, accept
 from tests.e2e.cli.test_cli import ENVIRONMENT, Done
 from tests.e2e.terminal import terminal
 from toolcrib.bundles import Store
-from toolcrib.project.catalog.stored import BUNDLE_ID
 from toolcrib.spec.identifier import new_id
 
 TOOL = ("bundle", "tool")
@@ -73,11 +72,10 @@ class Bundles:
         return str(done.document["error"]["message"]) + " " + str(done.document["error"]["hint"])
 
     def own(self, *words: str) -> list[Any]:
-        """The bundles that are listed before the one of the built-in tools, the last."""
-        own: list[Any]
-        *own, builtin = self.ok("bundle", "list", *words)["bundles"]
-        assert (builtin["slug"], builtin["isBuiltIn"]) == ("builtin", True)
-        return own
+        """The bundles that are listed, as their changes return them."""
+        more = ("source", "toolCount", "availability", "unavailableBecause")
+        listed = self.ok("bundle", "list", *words)["bundles"]
+        return [{key: one[key] for key in one if key not in more} for one in listed]
 
     def put(self, bundle: str, **fields: Any) -> Any:
         return self.ok(*TOOL, "put", bundle, "-", stdin=json.dumps({**RECORD, **fields}).encode())
@@ -129,9 +127,8 @@ def test_the_lines_for_people(bundles: Bundles) -> None:
     bundle = done.out.strip()
     bundles.put("weather")
     assert [line.split() for line in bundles("bundle", "list").out.splitlines()] == [
-        ["SLUG", "ENABLED", "TOOLS", "ID", "DESCRIPTION"],
-        ["weather", "yes", "1", bundle, "Forecasts", "of"],
-        ["builtin", "yes", "13", BUNDLE_ID, "Built-in", "tools"],
+        ["SLUG", "SOURCE", "ENABLED", "TOOLS", "ID", "DESCRIPTION"],
+        ["weather", "user", "yes", "1", bundle, "Forecasts", "of"],
     ]
     shown = bundles("bundle", "show", "weather").out
     assert "about      Forecasts of\\nall kinds\n" in shown
@@ -165,12 +162,39 @@ def test_a_damaged_record_is_listed_with_its_reason_and_can_be_put_again(bundles
     bundles.refused(7, "bundle_disabled", *TOOL, "disable", "weather/forecast")
 
 
-def test_the_built_in_tools_are_a_bundle_with_switches_only(bundles: Bundles) -> None:
+def test_the_sources_of_a_project_are_bundles_with_switches_only(bundles: Bundles) -> None:
+    crib = Crib(bundles.folder)
+    reads = {"fs": {"read": ["f"], "write": []}}
+    crib.tool("read_it", "file", {"action": "read", "path": "f"}, permissions=reads)
+    crib.write("f", "noted")
+    accept(crib.root, bundles.data)
+    listed = bundles.ok("bundle", "list")["bundles"]
+    assert {one["slug"]: one["source"] for one in listed} == {"project": "project", "builtin": "builtin"}
     bundles.ok(*TOOL, "enable", "builtin/list-files")
     tools = bundles.ok("bundle", "show", "builtin")["tools"]
     assert [one["slug"] for one in tools if one["isEnabled"]] == ["list-files"]
-    bundles.refused(5, "builtin_read_only", "bundle", "delete", "builtin")
-    bundles.refused(5, "builtin_read_only", *TOOL, "delete", "builtin/list-files", "--yes")
+    assert bundles("run", "list_files").code == 0
+    for code, name, tool in (
+        ("builtin_read_only", "builtin", "list-files"),
+        ("bundle_read_only", "project", "read-it"),
+    ):
+        bundles.refused(5, code, "bundle", "delete", name)
+        bundles.refused(5, code, *TOOL, "delete", f"{name}/{tool}", "--yes")
+        bundles.refused(5, code, "bundle", "export", name)
+    assert bundles("run", "read_it").out == "noted\n"
+    for words, error in (
+        ((*TOOL, "disable", "project/read-it"), "tool_disabled"),
+        (("bundle", "disable", "project"), "bundle_disabled"),
+    ):
+        bundles.ok(*words)
+        assert [one["name"] for one in bundles.ok("list")["tools"]] == ["list_files"]
+        disabled = bundles.ok("list", "--disabled", "--source", "project")["tools"]
+        assert [one["name"] for one in disabled] == ["read_it"]
+        bundles.refused(7, error, "run", "read_it")
+        bundles.ok(*words[:-2], "enable", words[-1])
+    assert bundles("run", "project/read_it").out == bundles("run", "read-it@1").out == "noted\n"
+    show = bundles.ok("show", "read_it")
+    assert (show["callCount"], show["source"], show["isEnabled"]) == (3, "project", True)
 
 
 def test_two_bundles_of_one_slug_are_told_apart_by_id(bundles: Bundles) -> None:
@@ -433,13 +457,13 @@ def test_the_store_is_where_data_says(bundles: Bundles) -> None:
     assert bundles.own("--data", "elsewhere") == [made]
     taken = bundles.folder / "file"
     taken.write_text("")
-    done = bundles("bundle", "list", "--data", str(taken / "x"))
-    assert done.code == 1
-    assert "state_unavailable" in done.err
+    done = bundles("bundle", "create", "b", "--data", str(taken / "x"))
+    assert done.code == 2
+    assert "Not a directory" in done.err
 
 
 def hits(bundles: Bundles, *words: str) -> list[str]:
-    done = bundles("search", *words, "--json")
+    done = bundles("list", *words, "--json")
     assert done.code == (0 if done.document["hits"] else 3), done.err
     return [hit["name"] for hit in done.document["hits"]]
 
@@ -453,26 +477,28 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(bundles: Bundles) ->
     assert hits(bundles, "comes") == ["weather/forecast@v1"]
     assert hits(bundles, "city", "--bundle", "notes") == ["notes/forecast@v2"]
     assert hits(bundles, "forecast", "--tag", "sky") == ["weather/forecast@v1"]
-    first = bundles("search", "forecast", "--limit", "1", "--json").document
+    first = bundles("list", "forecast", "--limit", "1", "--json").document
     assert first["total"] == 2
     assert hits(bundles, "forecast", "--limit", "1", "--page", first["next"]) == ["weather/forecast@v1"]
     bundles.ok(*TOOL, "disable", "weather/forecast")
     bundles.ok("bundle", "disable", "notes")
     assert hits(bundles, "forecast") == []
     assert len(hits(bundles, "forecast", "--disabled")) == 2
-    assert bundles("search", "forecast", "--disabled", "--json").document["hits"][0]["enabled"] is False
+    found = bundles("list", "forecast", "--disabled", "--json").document["hits"]
+    assert {one["bundle"]: one["isEnabled"] for one in found} == {"weather": False, "notes": True}
     assert hits(bundles, "forecast", "--data", "other") == []
-    assert "toolcrib bundle list" in bundles("search", "forecast").err
+    assert "toolcrib bundle list" in bundles("list", "forecast").err
     assert len(hits(bundles, "forecast", "--kind", "http", "--disabled")) == 2
     assert hits(bundles, "forecast", "--kind", "file", "--disabled") == []
-    bundles.refused(3, "not_found", "search", "forecast", "--bundle", "nothing")
+    bundles.refused(3, "not_found", "list", "forecast", "--bundle", "nothing")
 
 
-def test_search_outside_of_a_project_finds_what_is_built_in_too(bundles: Bundles) -> None:
+def test_a_search_in_a_project_finds_what_is_built_in_too(bundles: Bundles) -> None:
+    accept(Crib(bundles.folder).root, bundles.data)
     assert hits(bundles, "read", "--bundle", "builtin") == []  # Switched off, until somebody wants them
-    assert "builtin/read-file@v1" in hits(bundles, "read", "--bundle", "builtin", "--disabled")
+    assert "read_file" in hits(bundles, "read", "--bundle", "builtin", "--disabled")
     bundles.ok(*TOOL, "enable", "builtin/read-file")
-    assert hits(bundles, "read", "--bundle", "builtin") == ["builtin/read-file@v1"]
+    assert hits(bundles, "read", "--bundle", "builtin") == hits(bundles, "read") == ["read_file"]
 
 
 def test_a_hint_about_versions_can_be_typed(bundles: Bundles) -> None:
@@ -509,10 +535,12 @@ def test_search_in_a_project_finds_its_tools_and_those_of_bundles(bundles: Bundl
     assert hits(bundles, "forecast", "--root", "shop", "--bundle", "weather") == ["weather/forecast@v1"]
     bundles.ok(*TOOL, "disable", "weather/forecast")
     assert hits(bundles, "forecast", "--root", "shop") == ["forecast_here"]
-    assert hits(bundles, "forecast", "--root", "shop", "--disabled") == ["weather/forecast@v1"]
-    bundles.refused(3, "project_not_found", "search", "forecast", "--root", "elsewhere")
+    both = ["forecast_here", "weather/forecast@v1"]
+    assert sorted(hits(bundles, "forecast", "--root", "shop", "--disabled")) == both
+    assert hits(bundles, "forecast", "--root", "shop", "--disabled", "--source", "user") == both[1:]
+    bundles.refused(3, "project_not_found", "list", "forecast", "--root", "elsewhere")
     token = bundles("token", "create", "ci", "--scope", "read", "--root", "shop").out.strip()
-    done = bundles("search", "forecast", "--root", "shop", "--disabled", env={"TOOLCRIB_TOKEN": token})
+    done = bundles("list", "forecast", "--root", "shop", "--data", "x", env={"TOOLCRIB_TOKEN": token})
     assert done.code == 5
     assert "invalid_token" in done.err
 

@@ -93,12 +93,14 @@ ASKS = {"approval": {"required": True, "reason": "It is dear"}}
 def test_a_list_is_short_and_show_has_it_all(crib: Crib) -> None:
     long = "word " * 2_000
     crib.tool("talks", "file", {"action": "read", "path": "f"}, description=long)
-    for words in (["list"], ["search", "talks"]):
+    for words in (["list"], ["list", "talks"]):
         told = cli(crib, *words).out
         assert max(map(len, told.splitlines())) < 320
         assert "word word…" in told
     assert cli(crib, "show", "talks").out.count("word") == 2_000
-    assert [tool["description"] for tool in cli(crib, "list", "--json").document["tools"]][1] == long
+    (listed,) = (one for one in cli(crib, "list", "--json").document["tools"] if one["name"] == "talks")
+    assert listed["description"].endswith("word…")
+    assert cli(crib, "show", "talks", "--json").document["description"] == long
 
 
 def test_an_approval_needs_a_channel_that_the_project_takes(crib: Crib) -> None:

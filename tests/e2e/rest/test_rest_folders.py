@@ -12,7 +12,6 @@ import pytest
 
 from tests.crib import Crib
 from tests.http_server import HttpServerProcess, Reply, http_server
-from toolcrib.serve.http import EVENT_STREAM
 from toolcrib.serve.rest import ROUTES
 from toolcrib.spec.identifier import new_id
 

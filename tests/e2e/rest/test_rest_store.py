@@ -19,7 +19,8 @@ from toolcrib.guard import AuditQuery, AuditReader, verify
 from toolcrib.spec.identifier import new_id
 
 FIELDS = {"id", "slug", "displayName", "description", "isEnabled", "isBuiltIn", "createdAt", "modifiedAt",
-          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause"}  # fmt: skip
+          "softDeletedAt", "schemaVersion", "availability", "unavailableBecause",
+          "source", "toolCount"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.commands import Forked
-from toolcrib.bundles.usage import HourOfUse, UsageCounts
 from toolcrib.errors import StateUnavailable
+from toolcrib.state.usage import HourOfUse, UsageCounts
 
 WORKER = """
 import sys
 from pathlib import Path
-from toolcrib.bundles.usage import UsageCounts
+from toolcrib.state.usage import UsageCounts
 usage = UsageCounts(Path(sys.argv[1]))
 for number in range(500):
     usage.count("a", failed=number % 5 == 0)

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from toolcrib.bundles import BuiltIn, BundleBody, BundleRecord, Store, ToolBody, ToolRecord, log_of
+from tests.sources import MOMENT, MemorySource
+from toolcrib.bundles import BundleBody, Store, ToolBody, ToolRecord, log_of
 from toolcrib.bundles.files import StoreLock
 from toolcrib.bundles.history import MOST_REVISIONS
 from toolcrib.bundles.listing import Listing
@@ -25,6 +26,7 @@ from toolcrib.errors import (
     BundleDeleting,
     BundleDisabled,
     BundleNotEmpty,
+    BundleReadOnly,
     ConflictError,
     InvalidId,
     InvalidInput,
@@ -41,7 +43,6 @@ from toolcrib.spec.identifier import new_id
 A, B, C = new_id(1000.0), new_id(2000.0), new_id(3000.0)
 HTTP: dict[str, Any] = {"urlTemplate": "https://example.com/${city}"}
 TOOL = ToolBody(display_name="Weather", type="http", impl=HTTP)
-MOMENT = "2026-01-01T00:00:00.000Z"
 
 
 class Clock:
@@ -231,31 +232,30 @@ def test_a_clock_that_goes_back_reaps_nothing_early(store: Store, clock: Clock) 
     assert store.reap() == []
 
 
-def test_what_is_built_in_can_only_be_switched_and_the_switch_lasts(tmp_path: Path) -> None:
-    def program(version: str) -> BuiltIn:
-        bundle = BundleRecord(id=A, slug="builtin", created_at=MOMENT, modified_at=MOMENT)
-        facts = {"bundle_id": A, "slug": "now", "type": "go", "impl": {"goFunc": "now"}}
-        tool = ToolRecord(id=B, version=version, created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
-        return BuiltIn(bundle, [tool])
-
-    store = Store(tmp_path, built_in=[program("1")])
-    assert store.bundle(A).is_built_in
-    assert store.tool(A, "now", "1").is_built_in
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [("builtin", BuiltInReadOnly), ("project", BundleReadOnly), ("server", BundleReadOnly)],
+)
+def test_the_tools_of_a_source_can_only_be_switched(tmp_path: Path, source: Any, error: Any) -> None:
+    facts = {"bundle_id": A, "slug": "now", "type": "go", "impl": {"goFunc": "now"}}
+    tool = ToolRecord(id=B, version="1", created_at=MOMENT, modified_at=MOMENT, **facts)  # type: ignore[arg-type]
+    store = Store(tmp_path, sources=[MemorySource(A, "now", [tool], source)])
+    assert store.bundle(A).slug == "now"
+    assert (store.tool(A, "now", "1"), store.tools(A)) == (tool, [tool])
     for action in (
         lambda: store.put_bundle(A, BundleBody(slug="x")),
         lambda: store.delete_bundle(A),
         lambda: store.put_tool(A, "x", "1", TOOL),
         lambda: store.delete_tool(A, "now", "1"),
+        lambda: store.snapshot(A),
     ):
-        refused(BuiltInReadOnly, action)
-    store.switch_tool(A, "now", "1", enabled=False)
-    store.switch_bundle(A, enabled=False)
-    later = Store(tmp_path, built_in=[program("2")])  # after an upgrade
-    assert not later.bundle(A).is_enabled
-    assert not later.tool(A, "now", "2").is_enabled
-    refused(ToolNotFound, lambda: later.tool(A, "now", "1"))
-    refused(BundleDisabled, lambda: later.switch_tool(A, "now", "2", enabled=True))
-    assert [bundle.id for bundle in later.bundles()] == [A]
+        refused(error, action)
+    assert not store.switch_tool(A, "now", "1", enabled=False).is_enabled
+    assert not store.switch_bundle(A, enabled=False).is_enabled
+    refused(BundleDisabled, lambda: store.switch_tool(A, "now", "1", enabled=True))
+    refused(ToolNotFound, lambda: store.tool(A, "now", "2"))
+    assert [bundle.id for bundle in store.bundles()] == [A]
+    assert list(tmp_path.iterdir()) == []  # Nothing of a source is kept here.
 
 
 def test_a_damaged_record_is_shown_in_its_place_can_be_replaced_and_deleted(

@@ -85,6 +85,10 @@ def test_the_help_of_the_program_is_one_screen_that_names_every_command_once() -
     assert sorted(name.strip() for name in names if name) == sorted(COMMANDS)
 
 
+def test_there_are_few_commands() -> None:
+    assert len(COMMANDS) <= 26
+
+
 def test_rare_options_stand_last() -> None:
     for command, context in EVERY:
         rare = [one.name in ("data", "database") for one in command.params]

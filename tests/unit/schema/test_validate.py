@@ -273,7 +273,8 @@ def test_nearest() -> None:
 
 
 def test_a_schema_may_be_a_truth_value() -> None:
-    for value in (None, 1, {"a": []}):
+    values: tuple[object, ...] = (None, 1, {"a": []})
+    for value in values:
         assert SchemaCheck(True).is_valid(value)
         assert SchemaCheck(True).violations(value) == []
         assert not SchemaCheck(False).is_valid(value)

@@ -16,7 +16,6 @@ from toolcrib.bundles.reading import require_whole
 from toolcrib.bundles.records import BundleRecord, ToolBody, ToolRecord, Uuid, check_room
 from toolcrib.bundles.store import Store
 from toolcrib.errors import (
-    BuiltInReadOnly,
     BundleDisabled,
     ConflictError,
     NotFoundError,
@@ -116,6 +115,7 @@ def plan(
         refused=None,
     )
     try:
+        store.require_own(made.bundle_id)
         _check(made, into)
         _check_names(contents.tools, there if into is not None else [])
         added = sum(1 for one in tools if one.action == "add")
@@ -149,10 +149,6 @@ def _state(tool: ArchivedTool, here: ToolRecord | None) -> State:
 
 def _check(made: ImportPlan, here: BundleRecord | None) -> None:
     """Raise the error of an import; `here` is the bundle that is here and gets the tools, if any."""
-    if here is not None and here.is_built_in:
-        raise BuiltInReadOnly(
-            f"the bundle {here.slug} is built in", hint="To import it as a new bundle: --on-conflict new-id"
-        )
     rows = [f"{one.slug}@{one.version}" for one in made.tools if one.action == "conflict"]
     if made.action == "conflict":
         rows.insert(0, f"the texts of the bundle {made.slug}")

@@ -35,7 +35,7 @@ from toolcrib.manifest.yaml.files import ANY_FILE, SourceFiles
 from toolcrib.manifest.yaml.source import Document, read_with_facts
 from toolcrib.spec import Tool
 
-_FORM = "toolcrib manifests 7"
+_FORM = "toolcrib manifests 8"
 _STALE_PART = 20
 """The file is written again once more than one entry in this many is missing or stale."""
 _SETTLED_NS = 100_000_000
@@ -74,6 +74,9 @@ class Facts(NamedTuple):
     """Paths that it may write, as written."""
     code: list[str]
     """Places at or below which its code may lie, as returned by `places` of `ManifestCache`."""
+    kind: str
+    version: int | str
+    tags: list[str]
 
 
 class LazyTool(NamedTuple):
@@ -102,7 +105,7 @@ class _Entry(NamedTuple):
     """One tool in the file."""
 
     mark: Mark
-    facts: list[list[str]]
+    facts: list[Any]
     """A `Facts`."""
     digest: str
     """SHA-256 of the content."""
@@ -288,7 +291,8 @@ class ManifestCache:
         if KINDS.is_builtin(kind):
             start = KINDS[kind].starts(KINDS[kind].configure(data["exec"][kind]))
             code = self._places(start, document.path)
-        return Facts([one.name for one in granted.secrets], list(granted.write), code)
+        secrets = [one.name for one in granted.secrets]
+        return Facts(secrets, list(granted.write), code, kind, data["version"], data.get("tags", []))
 
     @cached_property
     def _key(self) -> bytes:

@@ -38,6 +38,7 @@ from toolcrib.spec import (
 )
 from toolcrib.spec.naming import INKLESS, printable
 from toolcrib.spec.record import record
+from toolcrib.spec.tools.tool import PLAIN
 
 FILE_NAME = "tool.yml"
 OTHER_NAME = "tool.yaml"
@@ -244,6 +245,7 @@ def _tool(data: dict[str, Any], source: Source) -> Tool:
         auth=_auth(get("auth")) if "auth" in data else (),
         extensions=get("extensions") or {},
         files=tuple(get("files", ())),
+        **{name: data[name] for name in PLAIN if name in data},
     )
 
 

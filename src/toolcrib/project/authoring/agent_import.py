@@ -147,7 +147,7 @@ def _tools(project: Project, named: Any, notes: list[str]) -> list[str]:
         notes.append("it lists no tools, which means all of them there and none here: list those it needs")
         return []
     names = re.split(r"[,\s]+", named) if isinstance(named, str) else named
-    known = {name for name, _ in project.described()}
+    known = set(project.bundles.names())
     found = []
     for name in filter(None, names):
         own = _TOOLS.get(name)

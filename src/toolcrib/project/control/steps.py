@@ -67,13 +67,15 @@ class ProjectSteps:
         self.folders = HiddenFolders(
             {root: ".", vault.data: "…", cache_home(): "…", Path(home) if home else None: "~"}
         )
-        self.access = AccessControl(config.policy, store.tokens)
+        self.access = AccessControl(config.policy, store.tokens, store.switches)
         self.secrets = SecretsStep(setup.secrets)
         mask = self.secrets.mask
         self.trust = trust = ProjectTrust(setup, fingerprints, find, pins, mask)
         self.plan: Callable[[Call], dict[str, Any]] = lambda _: {}
         """Returns the plan of a dry run."""
-        audit = CallAudit(log, self.secrets, trust.ledger)
+        self.count: Callable[[Context, Result], None] = lambda _ctx, _result: None
+        """Counts a call that has ended."""
+        self._audit = audit = CallAudit(log, self.secrets, trust.ledger)
         self.outputs = KeptOutputs(setup.vault)
         command = f"toolcrib approvals approve --last{setup.place.option}"
         last = command if "cli" in config.approval_channels else ""
@@ -96,8 +98,12 @@ class ProjectSteps:
             mask=mask,
             hide=self.folders.hide,
             keep=self.outputs.keep,
-            record=audit.record,
+            record=self._record,
         )
+
+    def _record(self, ctx: Context, result: Result) -> None:
+        self.count(ctx, result)
+        self._audit.record(ctx, result)
 
 
 class IdempotencyStep:

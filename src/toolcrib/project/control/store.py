@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from toolcrib.errors import StateUnavailable
 from toolcrib.guard import Approvals, Rates, RecordedCalls, Tokens
 from toolcrib.project.config.settings import Config
+from toolcrib.project.control.switches import Switches
 from toolcrib.project.root import Place
 from toolcrib.state import (
     IN_FILE,
@@ -30,6 +31,8 @@ from toolcrib.state.shared import shared_property
 
 if TYPE_CHECKING:
     from toolcrib.runs.sessions import DurableRuns
+
+_DECISIONS = "grants.db"
 
 
 class DecisionStore:
@@ -67,17 +70,32 @@ class DecisionStore:
         return self._project_database(durable=True)
 
     @shared_property
-    def approvals(self) -> Approvals:
-        """Calls that wait for a person, and the decisions of people."""
+    def decisions(self) -> tuple[Database, bytes | None]:
+        """The database with the decisions of people, and the key that signs them there, if they need one."""
         # A server that only the project names may belong to whoever wrote its settings: no decision is kept
         # there.
         if self._server is not None and self._users_own is not None:
-            grants: Database = self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS))
-            key = self._vault.key()
-        else:
-            grants, key = self._opened(SqliteDatabase(self._vault.folder / "grants.db", VAULT_GRANTS)), None
+            return self._opened(PostgresDatabase(self._server, "grants", VAULT_GRANTS)), self._vault.key()
+        return self._opened(SqliteDatabase(self._vault.folder / _DECISIONS, VAULT_GRANTS)), None
+
+    @property
+    def has_decisions(self) -> bool:
+        """True if `decisions` may be read without making or reaching what this process does not use yet."""
+        if self._server is not None and self._users_own is not None:
+            return bool(self._open)
+        return (self._vault.path / _DECISIONS).exists()
+
+    @shared_property
+    def approvals(self) -> Approvals:
+        """Calls that wait for a person, and the decisions of people."""
+        grants, key = self.decisions
         ttl_s = self._config.approval_ttl_hours * 3600
         return Approvals(self.state, grants, clock=self._clock, ttl_s=ttl_s, key=key)
+
+    @shared_property
+    def switches(self) -> Switches:
+        """The switches of tools that are no records: of the project, of servers, the built-in ones."""
+        return Switches(self, self._vault)
 
     @shared_property
     def rates(self) -> Rates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.core.decision import Cancel
@@ -15,10 +15,15 @@ from toolcrib.runs.ending import Ending, Lost, ending_of
 from toolcrib.runs.serving import whole
 from toolcrib.spec import Result
 
-if TYPE_CHECKING:
-    from toolcrib.project.durable.calls import ProjectCalls
-
 _log = logging.getLogger("toolcrib.runs")
+
+
+class CallKeeper(Protocol):
+    """What keeps a call that runs in this process; `ProjectCalls` does."""
+
+    async def take_running(self, ctx: Context, running: asyncio.Task[None]) -> ClaimedCall: ...
+
+    async def settle(self, claim: ClaimedCall, ending: Ending) -> None: ...
 
 
 class AdoptedCall:
@@ -28,7 +33,7 @@ class AdoptedCall:
     its context to False before.
     """
 
-    def __init__(self, calls: ProjectCalls, ctx: Context, running: asyncio.Task[None]) -> None:
+    def __init__(self, calls: CallKeeper, ctx: Context, running: asyncio.Task[None]) -> None:
         self._calls, self._ctx, self._running = calls, ctx, running
         ctx.stored = True
         self._storing = asyncio.create_task(self._store())

@@ -107,11 +107,7 @@ class Binder:
                 other = self._toolset.bound(name)
                 if other.tool.source is None and not other.tool.approval.required:
                     return other.executor
-        raise ToolUnavailable(
-            f"{tool.name} calls the function {reference!r}, which is not registered in this process",
-            hint=f"Register it after opening the project: `project.functions.register({name!r}, function)`.",
-            details={"reference": reference},
-        )
+        raise missing_function(tool.name, reference)
 
     def workspace(self, seen: Observation | None = None) -> Workspace:
         """Return the files and hosts that tools may reach; `seen` records what they use."""
@@ -191,3 +187,13 @@ class Binder:
             await self._egress.aclose()
         if self._connections is not None:
             await self._connections.aclose()
+
+
+def missing_function(tool: str, reference: str) -> ToolUnavailable:
+    """Return the error of a tool that calls a function which is not registered."""
+    name = reference.rpartition(".")[2]
+    return ToolUnavailable(
+        f"{tool} calls the function {reference!r}, which is not registered in this process",
+        hint=f"Register it after opening the project: `project.functions.register({name!r}, function)`.",
+        details={"reference": reference},
+    )

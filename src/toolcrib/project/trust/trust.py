@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from toolcrib.core.context import Context
 from toolcrib.errors import ApprovalRequired, NotTrusted, ToolcribError
@@ -193,6 +193,23 @@ class ProjectTrust:
     def maker(self, tool: Tool) -> str | None:
         """Return the agent that made a tool; None if a person made it."""
         return None if tool.source is None else self.ledger.makers().get(tool.name)
+
+    def waits(self, tool: Tool) -> Literal["new", "changed"] | None:
+        """Return `new` or `changed` for a tool that waits until a person trusts it; None for another."""
+        if tool.source is None and tool.kind != "mcp":
+            return None
+        if not self.given:
+            return "new"
+        if tool.source is None:
+            if self.servers is None or self.servers.why_waits(tool) is None:
+                return None
+            return "new" if self.servers.is_new(tool.name) else "changed"
+        try:
+            if not self._needs(tool) or self.holds(tool):
+                return None
+        except ToolcribError:  # It refers to something that is missing, as its call reports.
+            return None
+        return "new" if self.last(tool) is None else "changed"
 
     def trusted_grants(self, tool: Tool) -> _ShownGrants | None:
         """Return the grants that a person was shown with this manifest, each with its real path.

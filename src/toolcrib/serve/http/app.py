@@ -163,8 +163,9 @@ def _response(answer: Answer, http: Request) -> Response:
     if answer.value is None:
         return Response(status_code=answer.status, headers=answer.headers)
     body = msgspec.json.encode(answer.value)
-    if answer.etag:
-        tag = answer.headers["etag"] = etag_of(body)
+    if answer.etag is not None:
+        of = body if answer.etag is True else msgspec.json.encode(answer.etag)
+        tag = answer.headers["etag"] = etag_of(of)
         if http.method in _SAFE and matches(http.headers.get("if-none-match"), tag):
             return Response(status_code=304, headers=answer.headers)
     return Response(body, answer.status, answer.headers, JSON)
@@ -193,7 +194,7 @@ def matches(header: str | None, tag: str) -> bool:
 def check_preconditions(headers: Mapping[str, str], current: Any) -> None:
     """Raise PreconditionFailed if `If-Match` or `If-None-Match` forbids a change.
 
-    `current` is what a GET would answer now, None if there is nothing.
+    `current` is the value whose ETag a GET would answer now, None if there is nothing.
     """
     tag = "" if current is None else etag_of(msgspec.json.encode(current))
     wanted = headers.get("if-match")

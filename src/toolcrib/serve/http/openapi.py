@@ -273,7 +273,7 @@ def _kind_of(form: Any, types: _RouteTypes) -> tuple[str, dict[str, Any]]:
     """Return the media type of an answer, and its description."""
     if isinstance(form, EventStream):
         kinds = [types.content(one) for one in form.data]
-        data = {"type": "string", "contentMediaType": JSON}
+        data: dict[str, Any] = {"type": "string", "contentMediaType": JSON}
         data |= {"contentSchema": {"anyOf": [kind["schema"] for kind in kinds]}}
         named = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
         written = msgspec.json.encode(kinds[0]["example"]).decode()

@@ -31,8 +31,8 @@ class Answer:
     """A value that msgspec can write: a struct, a dict, … None for an answer without a body."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    etag: bool = False
-    """True to add an ETag, and to answer 304 to a client that has this very body."""
+    etag: Any = None
+    """Add the ETag of this value, and answer 304 to a client that has it: True means the ETag of the body."""
 
 
 @dataclass(slots=True)

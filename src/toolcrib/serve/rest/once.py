@@ -17,6 +17,8 @@ _CONDITIONS = ("content-type", "if-match", "if-none-match")
 class _Recorded(Struct):
     status: int
     value: Raw
+    etag: Raw
+    """What has the ETag of the answer."""
 
 
 def once(handler: Callable[[RestRequest], Answer]) -> Callable[[RestRequest], Answer]:
@@ -33,14 +35,14 @@ def once(handler: Callable[[RestRequest], Answer]) -> Callable[[RestRequest], An
         earlier = recorded.begin(key, tool=what, caller=caller, arguments=asked, repeatable=True)
         if earlier is not None:
             found = msgspec.json.decode(earlier, type=_Recorded)
-            return Answer(found.value, found.status, etag=True)
+            return Answer(found.value, found.status, etag=found.etag)
         try:
             answer = handler(request)
         except BaseException:
             recorded.abandon(key, caller)
             raise
-        value = Raw(msgspec.json.encode(answer.value))
-        recorded.finish(key, caller, msgspec.json.encode(_Recorded(answer.status, value)))
+        value, etag = (Raw(msgspec.json.encode(one)) for one in (answer.value, answer.etag))
+        recorded.finish(key, caller, msgspec.json.encode(_Recorded(answer.status, value, etag)))
         return answer
 
     return answered

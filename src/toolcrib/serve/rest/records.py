@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles import ToolBody
-from toolcrib.bundles.records import BundleAnswer, ToolAnswer
+from toolcrib.bundles.answers import BundleAnswer, ToolAnswer
 from toolcrib.errors import InvalidInput, Violation
 from toolcrib.manifest.native.schema import block_schema
 

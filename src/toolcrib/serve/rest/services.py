@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 
 from toolcrib.bundles import Store
@@ -15,7 +14,6 @@ from toolcrib.project import Project
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http import HttpRequest
 from toolcrib.serve.rest.running import ServerCalls
-from toolcrib.spec.naming import stored_name
 
 
 @dataclass(slots=True)
@@ -30,14 +28,7 @@ class Services:
 
     def name(self, bundle_id: str, slug: str, version: str) -> str:
         """Return the name by which a tool of a bundle is called, also if there is none."""
-        return stored_name(self.bundle_name(bundle_id), slug, version)
-
-    def bundle_name(self, bundle_id: str, slug: str | None = None) -> str:
-        """Return the name of a bundle in the names of its tools; with `slug`, of one that may be new."""
-        stored = self.project.bundles.stored
-        # Another process may have made the bundle, or changed its name, a moment ago.
-        stored.catch_up()
-        return stored.bundle_name(bundle_id, slug)
+        return self.project.bundles.stored.name_of(bundle_id, slug, version)
 
     @property
     def store(self) -> Store:
@@ -93,11 +84,6 @@ def location(request: RestRequest, path: str) -> dict[str, str]:
     """Return the header that names the address of what a request made."""
     # `root_path`: the application may be mounted below a prefix.
     return {"location": f"{request.http.scope.get('root_path', '')}{path}"}
-
-
-def sees(request: RestRequest) -> Callable[[str], bool] | None:
-    """Return the check of a tool's name by the token of a request; None for a client who sees every tool."""
-    return None if covers_all(request) else partial(covers, request)
 
 
 def require_all(request: RestRequest) -> None:

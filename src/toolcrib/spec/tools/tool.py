@@ -53,6 +53,10 @@ class Source:
     """A built-in tool. `raw` is its definition, and `path` the module of its function."""
 
 
+PLAIN = ("owner",)
+"""Fields of a tool that are a text, and that a manifest, lists and `show` have as it is."""
+
+
 @record
 class Tool:
     """One tool, from whatever source."""
@@ -78,6 +82,7 @@ class Tool:
     extensions: dict[str, Any] = field(default_factory=dict)
     auth: tuple[Auth, ...] = ()
     mcp: McpForms = _TOOL_ONLY
+    owner: str = ""
     files: tuple[str, ...] = ()
     """Files and folders of its code, from the project's root, in place of the folders of its scripts."""
 

@@ -453,7 +453,7 @@ def test_without_a_place_for_it_the_index_is_in_memory(crib: Crib, monkeypatch: 
 def suggest(crib: Crib, question: str, **options: Any) -> list[str]:
     async def once() -> list[str]:
         async with crib.open() as project:
-            return project.suggest(question, **options)
+            return list(project.suggest(question, **options))
 
     return asyncio.run(once())
 

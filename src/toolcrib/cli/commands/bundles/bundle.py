@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import click
 
 from toolcrib.cli.commands.bundles.chosen import (
@@ -12,6 +9,7 @@ from toolcrib.cli.commands.bundles.chosen import (
     bundle_argument,
     document_of,
     find_bundle,
+    open_bundles,
     open_store,
     store_options,
 )
@@ -76,18 +74,14 @@ def create_command(
 @store_options
 def list_command(deleted: bool, data: str | None, as_json: bool) -> None:
     """List the bundles, the newest first."""
-    store = open_store(data)
-    found = [one for one in store.bundles() if (one.soft_deleted_at is not None) == deleted]
-
-    def tools(bundle: Mapping[str, Any]) -> int:
-        return len(store.tools(bundle["id"]) if bundle["isBuiltIn"] else store.files(bundle["id"]))
-
+    bundles = open_bundles(data)
+    found = [one for one in bundles.store.bundles() if (one.soft_deleted_at is not None) == deleted]
     print_listing(
         as_json,
         "bundles",
-        document_of(found),
-        ("SLUG", ENABLED, ("TOOLS", tools), "ID", DESCRIPTION),
-        empty="No bundle is deleted.",  # Else there is the one of the built-in tools.
+        document_of(bundles.bundle_answers(found)),
+        ("SLUG", "SOURCE", ENABLED, ("TOOLS", "toolCount"), "ID", DESCRIPTION),
+        empty="No bundle is deleted." if deleted else "There are no bundles: toolcrib bundle create SLUG",
     )
 
 

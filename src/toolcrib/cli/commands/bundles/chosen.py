@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,12 +12,13 @@ import click
 from toolcrib.cli.arguments import parse_target
 from toolcrib.cli.options import json_option
 from toolcrib.cli.output import print_note
-from toolcrib.errors import NotFoundError, ToolcribError, ToolNotFound, UsageError
+from toolcrib.errors import NotFoundError, ProjectNotFound, ToolcribError, ToolNotFound, UsageError
 from toolcrib.spec.naming import nearest
 
 if TYPE_CHECKING:
     from toolcrib.bundles import BundleRecord, Store, ToolRecord
     from toolcrib.bundles.listing import Listing
+    from toolcrib.project.catalog.bundles import Bundles
 
 F = TypeVar("F", bound=Callable[..., Any])
 data_option = click.option(
@@ -33,14 +35,21 @@ def store_options(command: F) -> F:
     return data_option(json_option(command))
 
 
-def open_store(data: str | None) -> Store:
-    """Return the store in a folder, by default in the user's data folder, with the built-in tools."""
-    from toolcrib.bundles import Store
-    from toolcrib.project.catalog.stored import builtin_bundle
+def open_bundles(data: str | None) -> Bundles:
+    """Return the bundles of the project around the working folder; without one, and in `data`, the user's."""
+    from toolcrib.project import Project
+    from toolcrib.project.catalog.outside import bundles_outside
     from toolcrib.state import data_home
 
-    folder = data_home() if data is None else Path(data).absolute()
-    return Store(folder, built_in=(builtin_bundle(),)).acting("cli")
+    if data is None:
+        with suppress(ProjectNotFound):
+            return Project.open().bundles
+    return bundles_outside(data_home() if data is None else Path(data).absolute())
+
+
+def open_store(data: str | None) -> Store:
+    """Return their store, to be changed by this command."""
+    return open_bundles(data).store.acting("cli")
 
 
 def document_of(record: object) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.cli.commands.decide.everywhere import sheets_of
 from toolcrib.cli.commands.look.status import waiting_in
 from toolcrib.cli.options import open_project
 from toolcrib.cli.output import count, cut_names, one_line, print_note, print_result
@@ -43,7 +42,7 @@ def _steps(project: Project) -> Iterator[str]:
     if files := {error.path for error in project.errors}:
         print_result(f"{count(len(files), 'file')} with errors")
         yield "toolcrib lint"
-    if asked := len(sheets_of([project], "pending", _MOST, None)):
+    if asked := len(project.approval_service.list("pending", _MOST)):
         print_result(f"{count(asked, 'call')} {'waits' if asked == 1 else 'wait'} for approval")
         yield f"toolcrib approvals list{place.option}"
     if unserved := project.calls.status()["unserved"]:

@@ -229,7 +229,7 @@ class Machine(Struct, kw_only=True, rename="camel"):
 async def list_secrets(request: RestRequest) -> Answer:
     """List every secret that a tool declares, and its state."""
     services = request.services
-    for name, _ in services.project.described():
+    for name in services.project.bundles.names():
         with suppress(ToolcribError):
             services.project.get(name)
         await asyncio.sleep(0)  # Other requests continue while many tools are made ready.

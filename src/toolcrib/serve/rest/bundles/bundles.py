@@ -7,9 +7,8 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from toolcrib.bundles import BundleBody, BundleRecord
-from toolcrib.bundles.reading import DamagedBundle
-from toolcrib.bundles.records import BundleAnswer
-from toolcrib.errors import BuiltInReadOnly, BundleNotEmpty, InvalidId, MissingField
+from toolcrib.bundles.answers import BundleAnswer
+from toolcrib.errors import BundleNotEmpty, InvalidId, MissingField
 from toolcrib.serve.http import Answer, Routes, check_preconditions
 from toolcrib.serve.rest.once import once
 from toolcrib.serve.rest.pages import PageQuery, page_of, page_start
@@ -52,13 +51,14 @@ def list_bundles(request: RestRequest) -> Answer:
         and (before is None or (bundle.created_at, bundle.id) < before)
     ]
     page, token = page_of(found, query, question, lambda one: [one.created_at, one.id])
-    return Answer(BundlePage(bundles=[_answer(one) for one in page], next_page_token=token))
+    bundles = request.services.project.bundles.bundle_answers(page)
+    return Answer(BundlePage(bundles=bundles, next_page_token=token))
 
 
 @ROUTES.add("GET", _ONE, "read", {200: BundleAnswer, 304: None}, *NO_BUNDLE)
 def get_bundle(request: RestRequest) -> Answer:
     """Return one bundle."""
-    return Answer(_answer(request.services.store.bundle(request.path["bundleID"])), etag=True)
+    return _answer(request, request.services.store.bundle(request.path["bundleID"]))
 
 
 @ROUTES.add(
@@ -80,30 +80,27 @@ def put_bundle(request: RestRequest) -> Answer:
     require_same(body, id=bundle_id)
     content = BundleBody(**{name: getattr(body, name) for name in BundleBody.__struct_fields__})
     bundle, new = request.services.store_for(request).put_bundle(bundle_id, content, _check(request))
-    return Answer(_answer(bundle), 201 if new else 200, etag=True)
+    return _answer(request, bundle, 201 if new else 200)
 
 
 @ROUTES.add("PATCH", _ONE, "admin", {200: BundleAnswer}, *NO_BUNDLE, *CHANGE, MissingField, body=Switch)
 def patch_bundle(request: RestRequest) -> Answer:
     """Turn a bundle on or off."""
     store, bundle_id = request.services.store_for(request), request.path["bundleID"]
-    enabled = read_switch(request, lambda: store.bundle(bundle_id).is_built_in)
-    return Answer(_answer(store.switch_bundle(bundle_id, enabled=enabled, check=_check(request))), etag=True)
+    enabled = read_switch(request, bundle_id)
+    return _answer(request, store.switch_bundle(bundle_id, enabled=enabled, check=_check(request)))
 
 
 @ROUTES.add("DELETE", _ONE, "admin", {202: BundleAnswer}, *NO_BUNDLE, *CHANGE, BundleNotEmpty)
 def delete_bundle(request: RestRequest) -> Answer:
     """Delete an empty bundle. PUT restores it within 48 hours."""
     store = request.services.store_for(request)
-    return Answer(_answer(store.delete_bundle(request.path["bundleID"], _check(request))), 202)
+    return _answer(request, store.delete_bundle(request.path["bundleID"], _check(request)), 202)
 
 
-def _answer(bundle: BundleRecord) -> BundleAnswer:
-    own = {name: getattr(bundle, name) for name in BundleRecord.__struct_fields__}
-    why = bundle.unavailable_because if isinstance(bundle, DamagedBundle) else None
-    return BundleAnswer(
-        **own, availability="available" if why is None else "unavailable", unavailable_because=why
-    )
+def _answer(request: RestRequest, bundle: BundleRecord, status: int = 200) -> Answer:
+    (answer,) = request.services.project.bundles.bundle_answers([bundle])
+    return Answer(answer, status, etag=bundle)
 
 
 def _check(request: RestRequest) -> Callable[[object], None]:
@@ -113,17 +110,16 @@ def _check(request: RestRequest) -> Callable[[object], None]:
     """
 
     def check(bundle: object) -> None:
-        current = _answer(bundle) if isinstance(bundle, BundleRecord) else None
-        check_preconditions(request.http.headers, current)
+        check_preconditions(request.http.headers, bundle)
 
     return check
 
 
-def read_switch(request: RestRequest, built_in: Callable[[], bool]) -> bool:
-    """Read a body that is a `Switch`. For something built in, other fields raise BuiltInReadOnly."""
+def read_switch(request: RestRequest, bundle_id: str) -> bool:
+    """Read a body that is a `Switch`. In a source other fields raise BundleReadOnly or BuiltInReadOnly."""
     value = request.json()
     # Before the form is checked, which would only say that the field is unknown.
-    if isinstance(value, dict) and value.keys() - {"isEnabled"} and built_in():
-        raise BuiltInReadOnly(hint="Send isEnabled only.")
+    if isinstance(value, dict) and value.keys() - {"isEnabled"}:
+        request.services.store.require_own(bundle_id)
     switch: Switch = request.body()
     return switch.is_enabled

@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from toolcrib.bundles import RecordedChange, Revision, ToolBody, ToolRecord, read_manifest, require_one_name
+from toolcrib.bundles.answers import ToolAnswer
 from toolcrib.bundles.forms import PutTool, require_usable
-from toolcrib.bundles.records import ToolAnswer, check_slug, check_tool_body, check_version
+from toolcrib.bundles.records import check_slug, check_tool_body, check_version
 from toolcrib.errors import (
     AuditUnavailable,
     BundleDisabled,
@@ -32,7 +33,7 @@ from toolcrib.serve.rest.records import (
     tool_body,
 )
 from toolcrib.serve.rest.refusals import CHANGE, NO_BUNDLE, NO_TOOL, PUT
-from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers, shown
+from toolcrib.serve.rest.services import RestRequest, Services, covers, covers_all, noting_makers
 
 ROUTES = Routes()
 _YAML = "application/yaml"
@@ -74,7 +75,8 @@ class History(Struct, frozen=True, kw_only=True):
 @ROUTES.add("GET", _ONE, "read", {200: ToolAnswer, 304: None}, *NO_TOOL)
 def get_tool(request: RestRequest) -> Answer:
     """Return one version of a tool."""
-    return Answer(_answer(request, request.services.store.tool(*named_tool(request))), etag=True)
+    record = request.services.store.tool(*named_tool(request))
+    return Answer(_answer(request, record), etag=record)
 
 
 @ROUTES.add("GET", f"{_TOOL}/versions", "read", {200: Versions}, *NO_TOOL)
@@ -153,7 +155,7 @@ def put_tool(request: RestRequest) -> Answer:
     # By a token, it counts as made by an agent: a person has to see it before it runs.
     with noting_makers(request, {request.services.name(bundle_id, slug, version): text}):
         made = request.services.store_for(request).put_tool(bundle_id, slug, version, body)
-    return Answer(_answer(request, made), 201, etag=True)
+    return Answer(_answer(request, made), 201, etag=made)
 
 
 def _from_record(put: GoTool | HttpTool | NativeTool, bundle_id: str, slug: str, version: str) -> ToolBody:
@@ -174,9 +176,9 @@ def patch_tool(request: RestRequest) -> Answer:
     """Turn a version of a tool on or off."""
     services = request.services
     named = named_tool(request)
-    enabled = read_switch(request, lambda: services.store.tool(*named).is_built_in)
+    enabled = read_switch(request, named[0])
     tool = services.store_for(request).switch_tool(*named, enabled=enabled, check=_check(request))
-    return Answer(_answer(request, tool), etag=True)
+    return Answer(_answer(request, tool), etag=tool)
 
 
 @ROUTES.add("DELETE", _ONE, "admin", {204: None}, *NO_TOOL, *CHANGE)
@@ -201,18 +203,14 @@ def _covers(request: RestRequest, bundle_id: str, slug: str, version: str) -> bo
 
 
 def _answer(request: RestRequest, tool: ToolRecord) -> ToolAnswer:
-    why = shown(request, request.services.project.bundles.stored.why_unavailable(tool))
-    own = {name: getattr(tool, name) for name in ToolRecord.__struct_fields__}
-    return ToolAnswer(
-        **own, availability="available" if why is None else "unavailable", unavailable_because=why
-    )
+    return request.services.project.bundles.answer(tool, request.client.caller, request.client.identity)
 
 
 def _check(request: RestRequest) -> Callable[[object], None]:
-    """Return the check of `If-Match` against a tool as GET answers it."""
+    """Return the check of `If-Match` against the record of a tool."""
 
     def check(tool: object) -> None:
         if "if-match" in request.http.headers and isinstance(tool, ToolRecord):
-            check_preconditions(request.http.headers, _answer(request, tool))
+            check_preconditions(request.http.headers, tool)
 
     return check

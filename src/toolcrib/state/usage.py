@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
-from toolcrib.state import SqliteDatabase
+from toolcrib.state.drivers.sqlite import SqliteDatabase
 
 _TABLES = (
     """
@@ -21,12 +21,23 @@ CREATE TABLE used (
     last REAL NOT NULL,
     PRIMARY KEY (tool, hour)
 ) WITHOUT ROWID;
+CREATE TABLE totals (
+    tool TEXT PRIMARY KEY,
+    calls INTEGER NOT NULL,
+    failures INTEGER NOT NULL,
+    last REAL NOT NULL
+) WITHOUT ROWID;
 """,
 )
 _ADD = """
 INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
 calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
 """
+_ADD_TOTAL = """
+INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (tool) DO UPDATE SET
+calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
+"""
+"""Lists show and sort by these: to add up the hours of all tools would take long."""
 _HOUR_S = 3600
 _FLUSH_S = 0.5
 
@@ -87,13 +98,14 @@ class UsageCounts:
 
     def of(self, tool: str) -> UsageOfTool:
         """Return the counts of one tool."""
-        return self.all().get(tool, UsageOfTool())
+        return self.all([tool]).get(tool, UsageOfTool())
 
-    def all(self) -> Mapping[str, UsageOfTool]:
-        """Return the counts of every tool that was called. Raises StateUnavailable."""
+    def all(self, tools: Sequence[str] | None = None) -> Mapping[str, UsageOfTool]:
+        """Return the counts of every tool that was called, or of at most 500. Raises StateUnavailable."""
         self.flush()
-        with self._database.read() as tx:
-            rows = tx.all("SELECT tool, sum(calls), sum(failures), max(last) FROM used GROUP BY tool")
+        which = "" if tools is None else f" WHERE tool IN ({', '.join('?' * len(tools))})"
+        query = f"SELECT tool, calls, failures, last FROM totals{which}"
+        rows = self._database.rows(query, *(tools or ()))
         return {tool: UsageOfTool(calls, failures, last) for tool, calls, failures, last in rows}
 
     def series(self, tool: str, since: float) -> list[HourOfUse]:
@@ -114,6 +126,7 @@ class UsageCounts:
             with self._database.write() as tx:
                 for (tool, hour), one in pending.items():
                     tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at)
+                    tx.run(_ADD_TOTAL, tool, one.calls, one.failures, one.last_called_at)
         except StateUnavailable:
             with self._lock:
                 # Calls were counted in the meantime, so these are added, not put back.
