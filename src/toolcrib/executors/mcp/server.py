@@ -24,7 +24,15 @@ from toolcrib.errors import (
     ToolUnavailable,
 )
 from toolcrib.executors.mcp.connections import CallerConnections, Connected, Link, SessionLost, connected
-from toolcrib.executors.mcp.definitions import PROMPT, RESOURCE, Definition, as_json, fetch, resource_uri
+from toolcrib.executors.mcp.definitions import (
+    PROMPT,
+    RESOURCE,
+    Definition,
+    as_json,
+    fetch,
+    places_of,
+    resource_uri,
+)
 from toolcrib.executors.mcp.outcomes import outcome_of
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
@@ -331,6 +339,10 @@ class McpServer:
         """Return what an error says of the server, as a part of a sentence."""
         if isinstance(error, TimeoutError):  # Only starts and lists have a limit.
             return f"it did not answer within {self.limit_s:g} s"
+        from pydantic import ValidationError
+
+        if isinstance(error, ValidationError) and (places := places_of(error)):
+            return f"its answer is not one of MCP: see `{places[0]}`"
         text = str(error) or type(error).__name__
         return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text
 

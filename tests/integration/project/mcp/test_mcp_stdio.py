@@ -21,6 +21,7 @@ from tests.crib import Crib, failed
 from tests.mcp_servers import GOOD, RAW, mount, trust
 from toolcrib.errors import ConfigError, NotTrusted
 from toolcrib.project import Project
+from toolcrib.project.authoring.lint import project_findings
 from toolcrib.project.tools.mounted import Mounted
 from toolcrib.spec import CallEvent
 
@@ -309,14 +310,109 @@ async def test_a_definition_that_cannot_be_used_leaves_the_others(crib: Crib) ->
     odd = RAW + textwrap.dedent("""
         def definitions():
             counts = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 2**64}}}
-            return [dict(DEFINITIONS[0], name="odd", inputSchema=counts), *DEFINITIONS]
+            return [
+                dict(DEFINITIONS[0], name="odd", inputSchema=counts),
+                *DEFINITIONS,
+                dict(DEFINITIONS[0], description="Say it again."),
+                dict(DEFINITIONS[0], name="text", inputSchema={"type": "string"}),
+                dict(DEFINITIONS[0], name=7),
+                "nothing",
+            ]
+        main()
+    """)
+    mount(crib, "raw", odd)
+    expected = [
+        "'text': its definition is not one of MCP: see `inputSchema.type`",
+        "'7': its definition is not one of MCP: see `name`",
+        "'nothing': its definition is not one of MCP: see `entry`",
+        "'odd': its schema cannot be used: Integer exceeds",
+        "'hello': the server lists this name more than once; the first one counts",
+    ]
+    async with opened(crib) as project:
+        assert [name for name in project.toolset.names if name.startswith("raw__")] == ["raw__hello"]
+        left = server(project, "raw").as_dict()["unusable"]
+        assert [one.startswith(text) for one, text in zip(left, expected, strict=True)] == [True] * 5
+    # They are still known when the server does not run.
+    async with crib.open() as project:
+        assert server(project, "raw").left == left
+        assert f"raw: not usable: {left[0]}" in project.servers.unusable()
+    assert [one.message for one in project_findings(project.place)] == [
+        f"raw: not usable: {one}" for one in left
+    ]
+
+
+async def test_a_definition_whose_meaning_is_clear_is_repaired(crib: Crib) -> None:
+    odd = RAW + textwrap.dedent("""
+        def choice(name, kind):
+            return {"type": "object", "properties": {name: {"type": kind}}, "required": [name]}
+
+        UNION = {"anyOf": [choice("id", "integer"), choice("name", "string")]}
+
+        def definitions():
+            return [
+                {"name": "union", "inputSchema": UNION},
+                {"name": "bare"},
+                {"name": "php", "inputSchema": {"type": "object", "properties": [], "required": None}},
+                {"name": "empty", "inputSchema": [], "annotations": []},
+                {"name": "null", "inputSchema": {"type": ["object", "null"]}, "outputSchema": None},
+                {"name": "words", "inputSchema": {}, "outputSchema": {"type": "string"}, "title": 5},
+            ]
         main()
     """)
     mount(crib, "raw", odd)
     async with opened(crib) as project:
-        assert [name for name in project.toolset.names if name.startswith("raw__")] == ["raw__hello"]
-        (left,) = server(project, "raw").as_dict()["unusable"]
-        assert left.startswith("'odd': its schema cannot be used: Integer exceeds")
+        assert server(project, "raw").left == []
+        for name in ("bare", "php", "empty", "null", "words"):
+            assert (await project.call(f"raw__{name}")).unwrap() == "hello"
+        assert (await project.call("raw__union", {"name": "x"})).unwrap() == "hello"
+        failed(await project.call("raw__union", {"id": "x"}), "invalid_input")
+
+
+async def test_an_entry_leaves_out_tools(crib: Crib) -> None:
+    several = RAW + textwrap.dedent("""
+        def definitions():
+            return [dict(DEFINITIONS[0], name=name) for name in ("a", "b", "c")]
+        main()
+    """)
+    mount(crib, "raw", several, tools=["a", "b", "z"], disabled_tools=["b"])
+    async with opened(crib) as project:
+        assert [name for name in project.toolset.names if name.startswith("raw__")] == ["raw__a"]
+        failed(await project.call("raw__b"), "tool_not_found")
+        assert server(project, "raw").left == ["'z': its entry names this tool, which it does not offer"]
+
+
+async def test_a_result_that_its_own_schema_refuses_is_returned_with_a_warning(crib: Crib) -> None:
+    unlike = RAW + textwrap.dedent("""
+        def definitions():
+            number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+            return [dict(DEFINITIONS[0], name=name, outputSchema=number) for name in ("text", "wrong")]
+
+        def called(message):
+            if message["params"]["name"] == "text":
+                return {"content": [{"type": "text", "text": "n is 5"}]}
+            return {"content": [], "structuredContent": {"n": "five"}}
+
+        main()
+    """)
+    mount(crib, "raw", unlike)
+    async with opened(crib) as project:
+        for name, value in (("text", "n is 5"), ("wrong", {"n": "five"})):
+            result = await project.call(f"raw__{name}")
+            assert result.unwrap() == value
+            assert "the output does not match its schema" in result.warnings[0]
+
+
+async def test_an_answer_that_is_not_one_of_mcp_is_an_error_in_our_words(crib: Crib) -> None:
+    unlike = RAW + textwrap.dedent("""
+        def called(message):
+            return {"content": [{"type": "smell", "data": 5}]}
+        main()
+    """)
+    mount(crib, "raw", unlike)
+    async with opened(crib) as project:
+        message = failed(await project.call("raw__hello"), "tool_failed")
+        assert "its answer is not one of MCP: see `content.0" in message
+        assert "pydantic" not in message
 
 
 async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> None:
@@ -333,7 +429,7 @@ async def test_what_is_no_text_and_no_structure_comes_as_json(crib: Crib) -> Non
         assert [block["type"] for block in result.blocks] == ["text", "image"]
 
 
-async def test_a_result_that_takes_for_ever_to_check_fails_at_once(crib: Crib) -> None:
+async def test_a_result_that_takes_for_ever_to_check_is_not_checked_to_its_end(crib: Crib) -> None:
     hostile = RAW + textwrap.dedent("""
         def definitions():
             link = {"properties": {"a": {"$ref": "#/$defs/n"}}}
@@ -353,7 +449,7 @@ async def test_a_result_that_takes_for_ever_to_check_fails_at_once(crib: Crib) -
     mount(crib, "raw", hostile)
     async with opened(crib) as project:
         for name, why in (("many", "references multiply"), ("slow", "does not match")):
-            assert why in failed(await project.call(f"raw__{name}"), "invalid_output")
+            assert why in (await project.call(f"raw__{name}")).warnings[0]
 
 
 async def test_what_a_server_asks_of_its_client_is_refused(crib: Crib) -> None:
