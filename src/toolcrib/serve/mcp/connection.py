@@ -339,6 +339,8 @@ class Connection:
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
+        if listed is not None:
+            arguments = listed.own_arguments(arguments)
         if listed is not None and request.channel.check is not None:
             request.channel.check(listed, arguments)
         if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
@@ -449,6 +451,8 @@ class Connection:
         if request.modern:
             described = meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
         # Clients repeat one envelope, so the last one is not read again.
+        wanted = request.channel.wanted
+        described = None if described is None and not wanted else (described, wanted)
         if known is None or sender is not known.sender or described != known.described:
             client, capabilities = self._client_name, self._capabilities
             if request.modern:
@@ -463,7 +467,7 @@ class Connection:
                 identity,
                 mode_of(capabilities),
                 request.modern and knows_tasks(meta),
-                self._listings.of(name, identity),
+                self._listings.of(name, client, identity, wanted),
             )
         return known
 
