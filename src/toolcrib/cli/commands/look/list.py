@@ -112,7 +112,9 @@ def _find(
 def _instead(words: str, every: str) -> str:
     """Return what to do where no tool matches words."""
     if Path(words).is_dir():
-        return f"To list the tools of a folder: toolcrib list --root {shlex.quote(words)}"
+        return f"To list the tools of this folder: toolcrib list --root {shlex.quote(words)}"
+    if Path(f"{words}.py").is_file():
+        return f"To list the tools of a file: toolcrib list {shlex.quote(words)}.py"
     return f"To see all tools: toolcrib {every}"
 
 

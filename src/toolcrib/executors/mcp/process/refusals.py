@@ -104,7 +104,8 @@ class LocalProcess:
             words = (word for word in self.spec.args if "/" in word or "=" in word)
             found += ((word.partition("=")[2] or word, errno.EROFS) for word in words)
         for denial in denials_of(reach, found):
-            if denial.grant is not None:
+            # No folder on its command line was granted, so the root is not either.
+            if denial.grant is not None and (denial.path != reach.cwd or not self.spec.unwritable):
                 fs = {denial.access: denial.grant}
                 return {"fs": fs}, {"path": denial.path, "access": denial.access}
         return None
