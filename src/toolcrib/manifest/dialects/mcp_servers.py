@@ -242,12 +242,12 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         "headers": _texts(entry, "headers"),
     }
     parts["oauth"] = _oauth(entry.get("oauth"), local)
-    if other := next((text for text in _all_texts(parts) if _OTHER_VARIABLE.search(text)), None):
-        raise ValueError(f"{other!r} has a variable that only other hosts know; write ${{NAME}}")
-    parts |= {
-        "tools": tuple(_listed(entry.get("tools", ["*"]), "tools")),
-        "disabled_tools": tuple(_listed(entry.get("disabled_tools"), "disabled_tools")),
-    }
+    for text in _all_texts(parts):
+        if _OTHER_VARIABLE.search(text):
+            raise ValueError(f"{text!r} has a variable that only other hosts know; write ${{NAME}}")
+    if entry.get("tools") is not None:
+        parts["tools"] = tuple(_listed(entry["tools"], "tools"))
+    parts["disabled_tools"] = tuple(_listed(entry.get("disabled_tools"), "disabled_tools"))
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
     stated = entry.get("permissions") or {}
     parts |= {"states_files": "fs" in stated, "states_network": "network" in stated}

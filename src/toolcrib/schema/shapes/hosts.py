@@ -142,7 +142,8 @@ def fitted(entry: Mapping[str, Any], rules: HostRules) -> tuple[dict[str, Any], 
 
     Raises DefinitionError for a schema that has no such form.
     """
-    schema, own = entry["inputSchema"], {}
+    own: dict[str, str] = {}
+    schema = entry["inputSchema"]
     schema, apart = without_unions(written_out(schema) if rules.form == "gemini" else schema)
     if rules.form in ("anthropic", "all"):
         schema, own = renamed_properties(schema)

@@ -447,12 +447,12 @@ class Connection:
 
     def _caller_of(self, request: McpRequest) -> _McpCaller:
         """Return the caller of a request. Raises JsonRpcError for a wrong envelope of 2026-07-28."""
-        meta, sender, known, described = request.meta, request.channel.sender, self._known, None
-        if request.modern:
-            described = meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
-        # Clients repeat one envelope, so the last one is not read again.
+        meta, sender, known = request.meta, request.channel.sender, self._known
         wanted = request.channel.wanted
-        described = None if described is None and not wanted else (described, wanted)
+        described: tuple[Any, ...] = (wanted,)
+        if request.modern:
+            described = wanted, meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
+        # Clients repeat one envelope, so the last one is not read again.
         if known is None or sender is not known.sender or described != known.described:
             client, capabilities = self._client_name, self._capabilities
             if request.modern:
@@ -495,8 +495,8 @@ class _McpCaller:
     """The sender of a request, with what its client says of itself."""
 
     sender: Sender | Client
-    described: tuple[Any, ...] | None
-    """The parts of the envelope that it was read from; None for the client of a session."""
+    described: tuple[Any, ...]
+    """What its list is made for, and the parts of the envelope that it was read from."""
     name: str
     """`Call.caller`."""
     identity: Caller | None

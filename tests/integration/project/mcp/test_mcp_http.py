@@ -246,7 +246,8 @@ class Forgetful(Served):
                 return
             headers = dict(scope["headers"])
             message = json.loads((await receive())["body"] or b"{}")
-            method, more, result = message.get("method"), [], {}
+            method, more = message.get("method"), []
+            result: dict[str, Any] = {}
             if method == "initialize":
                 self.made += 1
                 self.known = f"session-{self.made}"

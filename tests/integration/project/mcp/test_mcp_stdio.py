@@ -335,6 +335,7 @@ async def test_a_definition_that_cannot_be_used_leaves_the_others(crib: Crib) ->
     # They are still known when the server does not run.
     async with crib.open() as project:
         assert server(project, "raw").left == left
+        assert project.servers is not None
         assert f"raw: not usable: {left[0]}" in project.servers.unusable()
     assert [one.message for one in project_findings(project.place)] == [
         f"raw: not usable: {one}" for one in left
