@@ -242,12 +242,12 @@ def read_server(name: Any, entry: Any) -> ServerSpec:
         "headers": _texts(entry, "headers"),
     }
     parts["oauth"] = _oauth(entry.get("oauth"), local)
-    for text in _all_texts(parts):
-        if _OTHER_VARIABLE.search(text):
-            raise ValueError(f"{text!r} has a variable that only other hosts know; write ${{NAME}}")
-    if entry.get("tools") is not None:
-        parts["tools"] = tuple(_listed(entry["tools"], "tools"))
-    parts["disabled_tools"] = tuple(_listed(entry.get("disabled_tools"), "disabled_tools"))
+    _refuse_other_variables(parts)
+    parts |= {
+        key: tuple(_listed(entry[key], key))
+        for key in ("tools", "disabled_tools")
+        if entry.get(key) is not None
+    }
     parts["permissions"] = _permissions(entry.get("permissions"), parts, local)
     stated = entry.get("permissions") or {}
     parts |= {"states_files": "fs" in stated, "states_network": "network" in stated}
@@ -325,6 +325,13 @@ def _oauth(block: Any, local: bool) -> OAuthClient:
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
         raise ValueError("`oauth.callback_port` must be a port")
     return OAuthClient(_text(known, "client_id"), _text(known, "client_secret"), port)
+
+
+def _refuse_other_variables(parts: Mapping[str, Any]) -> None:
+    """Refuse variables that would be sent as they are written."""
+    for text in _all_texts(parts):
+        if _OTHER_VARIABLE.search(text):
+            raise ValueError(f"{text!r} has a variable that only other hosts know; write ${{NAME}}")
 
 
 def _refuse_secret_arguments(parts: Mapping[str, Any]) -> None:
