@@ -30,10 +30,9 @@ from toolcrib.executors.mcp.definitions import (
     Definition,
     as_json,
     fetch,
-    places_of,
     resource_uri,
 )
-from toolcrib.executors.mcp.outcomes import outcome_of
+from toolcrib.executors.mcp.outcomes import error_text, is_answer, outcome_of
 from toolcrib.executors.mcp.process.refusals import summary
 from toolcrib.executors.mcp.relay import CallRelay, Relays
 from toolcrib.spec import CallContext, Outcome
@@ -62,8 +61,6 @@ _DRAIN_S = 30.0
 """Seconds that running calls have to end before the server starts again with other permissions."""
 _CAPABILITY_MISSING = -32021
 """The error code of 2026-07-28 for a client without a capability that the server needs."""
-_HTTP_ERROR = "Server returned an error response"
-"""The official client's message for an HTTP error that comes without one of MCP."""
 _T = TypeVar("_T")
 
 
@@ -292,7 +289,7 @@ class McpServer:
             leaf = _leaf(error)
             if up.lost_session(leaf):
                 self._replace(up)
-            elif not _is_answer(leaf) or up.link.lost or up.link.failure():
+            elif not is_answer(leaf) or up.link.lost or up.link.failure():
                 raise
             up.stale.set()
             text = (
@@ -339,12 +336,7 @@ class McpServer:
         """Return what an error says of the server, as a part of a sentence."""
         if isinstance(error, TimeoutError):  # Only starts and lists have a limit.
             return f"it did not answer within {self.limit_s:g} s"
-        from pydantic import ValidationError
-
-        if isinstance(error, ValidationError) and (places := places_of(error)):
-            return f"its answer is not one of MCP: see `{places[0]}`"
-        text = str(error) or type(error).__name__
-        return f"it answered HTTP {link.status}" if link is not None and text == _HTTP_ERROR else text
+        return error_text(error, 0 if link is None else link.status)
 
     def _fail(self, error: BaseException) -> None:
         leaf = _leaf(error)
@@ -485,7 +477,10 @@ class McpServer:
         except InputRequired:
             raise
         except Exception as error:
-            raise self._call_failed(up, tool, _leaf(error)) from error
+            failed = self._call_failed(up, tool, _leaf(error))
+            if type(failed) is ToolFailed:
+                failed = up.link.explain(failed, failed.message, arguments)
+            raise failed from error
         try:
             return outcome_of(self.spec.name, tool, result)
         except ToolFailed as error:
@@ -553,7 +548,7 @@ class McpServer:
             return SessionLost(
                 f"{name}: {tool}: the server ended its session", details=details, retryable=True
             )
-        if not _is_answer(error) or up.link.lost:
+        if not is_answer(error) or up.link.lost:
             up.link.closed.set()
             return ToolFailed(
                 f"{name}: {tool}: the server ended before it answered",
@@ -593,14 +588,3 @@ def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _is_answer(error: BaseException) -> bool:
-    """Return True if the server has answered, with an error or badly: its connection can be used again."""
-    from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED
-
-    if isinstance(error, MCPError):
-        return error.code != CONNECTION_CLOSED
-    # The official client raises these for a malformed answer; any other error comes from the transport.
-    return isinstance(error, (RuntimeError, ValueError))

@@ -325,3 +325,17 @@ async def test_a_server_that_forgets_each_session_fails_the_call(crib: Crib) -> 
             remote.forgets = True
             assert "the server ended its session" in failed(await project.call("far__go"), "tool_unavailable")
             assert remote.ran == 0
+
+
+@pytest.mark.parametrize(
+    "answer", [b'{"jsonrpc":"2.0","id":', b'{"jsonrpc":"2.0","id":1,"result":' + b'{"a":' * 5_000]
+)
+async def test_an_answer_that_cannot_be_read_is_an_error_in_our_words(crib: Crib, answer: bytes) -> None:
+    with serving(Forgetful(200, answer)) as remote:
+        write(crib, {"far": {"url": remote.url}})
+        async with crib.open() as project:
+            assert project.servers is not None
+            await project.servers.ready(30)
+            remote.forgets = True
+            message = failed(await project.call("far__go", timeout_ms=60_000), "tool_failed")
+            assert message == "far: go: its answer is malformed, or nested too deeply"

@@ -597,3 +597,37 @@ async def test_an_mcp_json_counts_once_trusted_and_its_change_voids_that(crib: C
     async with crib.open() as project:
         assert project.waiting != []
         assert "raw__hello" not in project.toolset.names
+
+
+@pytest.mark.parametrize("first", ["id", "result"])
+async def test_an_answer_that_cannot_be_read_ends_the_call_at_once(crib: Crib, first: str) -> None:
+    broken = RAW + textwrap.dedent(f"""
+        written = send
+        how = None
+
+        def called(message):
+            global how
+            how = message["params"]["arguments"]["how"]
+            return {{}}
+
+        def send(message):
+            global how
+            if how is None:
+                return written(message)
+            ends = 5000 if how == "deep" else 3
+            parts = ['"id":%d' % message["id"], '"result":' + '{{"x":' * 5000 + "1" + "}}" * ends]
+            if {first == "result"}:
+                parts.reverse()
+            print('{{"jsonrpc":"2.0",' + ",".join(parts) + "}}", flush=True)
+            how = None
+
+        main()
+    """)
+    mount(crib, "raw", broken)
+    async with opened(crib) as project:
+        for how in ("deep", "malformed"):
+            result = await project.call("raw__hello", {"how": how}, timeout_ms=60_000)
+            message = failed(result, "tool_failed")
+            expected = "malformed, or nested too deeply" if first == "id" else "ended before it answered"
+            assert expected in message
+            await project.servers.ready(60) if project.servers else None

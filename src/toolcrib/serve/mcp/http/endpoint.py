@@ -282,6 +282,7 @@ class McpEndpoint:
         if session.connection.version is None:
             await http.answer(stream.answer, 400)
             return
+        session.own.primes = session.primes
         self.sessions.add(session)
         await http.answer(stream.answer, 200, (b"mcp-session-id", session.id.encode()))
 
