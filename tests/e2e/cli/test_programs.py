@@ -29,7 +29,7 @@ def add(a: int, b: int = 1) -> int:
 if __name__ == "__main__":
     tools.run()
 '''
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {
         "jsonrpc": "2.0",
         "id": 1,
