@@ -14,8 +14,8 @@ def fit_report(root: str | None, host: str, server: str = "toolcrib") -> dict[st
 
     from toolcrib.errors import ToolcribError
     from toolcrib.project.mcp_catalog import mcp_catalog
+    from toolcrib.schema.hosts import HOSTS, changes_of
     from toolcrib.schema.providers import mcp_tool, wire_names
-    from toolcrib.schema.shapes.hosts import HOSTS, changes_of
     from toolcrib.spec import Tool
 
     rules = HOSTS[host]
@@ -40,8 +40,10 @@ def fit_report(root: str | None, host: str, server: str = "toolcrib") -> dict[st
     }
 
 
-def print_fit(fit: dict[str, Any]) -> None:
-    """Print such a report: what changes, then what cannot be shown."""
+def print_fit(fit: dict[str, Any] | None) -> None:
+    """Print such a report, if there is one: what changes, then what cannot be shown."""
+    if fit is None:
+        return
     print_note(f"{fit['client']} gets {count(fit['tools'], 'tool')} of this project.")
     for name, changes in fit["changed"].items():
         print_note(one_line(f"{name}: {'; '.join(changes)}"))

@@ -13,9 +13,9 @@ from typing import Any
 
 from toolcrib.errors import DefinitionError
 from toolcrib.schema.lenient import relaxed
-from toolcrib.schema.providers import anthropic_tool, compact, mcp_tool, wire_names, with_rules
+from toolcrib.schema.providers import anthropic_tool, mcp_tool, wire_names
 from toolcrib.schema.shapes.gemini import gemini_json, gemini_schema, merged, noted, single_types
-from toolcrib.schema.shapes.parts import renamed_properties, with_items, without_unions
+from toolcrib.schema.shapes.parts import compact, renamed_properties, with_items, with_rules, without_unions
 from toolcrib.schema.shapes.strict import strict_schema
 from toolcrib.schema.validate import SchemaCheck
 from toolcrib.spec import Tool

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from toolcrib.errors import ConflictError
-from toolcrib.schema.shapes.parts import renamed_properties, without_unions
+from toolcrib.schema.shapes.parts import compact, renamed_properties, with_rules, without_unions
 from toolcrib.schema.walk import changed, rooted
 from toolcrib.spec import Annotations, Tool
 from toolcrib.spec.naming import wire_name
@@ -179,14 +178,3 @@ def _about(tool: Tool) -> dict[str, Any]:
     if tool.approval.required:
         about["approval"] = {"required": True, "reason": tool.approval.reason}
     return about
-
-
-def with_rules(description: str, rules: Mapping[str, Any]) -> str:
-    """Return a description with the rules that have no place in the schema."""
-    more = f"\n\nThe input must also match this JSON Schema: {compact(rules)}" if rules else ""
-    return description + more
-
-
-def compact(value: Any) -> str:
-    """Return a value as JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

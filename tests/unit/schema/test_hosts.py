@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from toolcrib.errors import DefinitionError
+from toolcrib.schema.hosts import HOSTS, changes_of, fitted, rules_of
 from toolcrib.schema.provider_shapes import shape_tools
-from toolcrib.schema.shapes.hosts import HOSTS, changes_of, fitted, rules_of
 from toolcrib.schema.walk import schemas
 from toolcrib.spec import FunctionExec, Tool
 

@@ -37,9 +37,8 @@ def import_document(
 
     `server` (a URL) replaces the servers of the document. `prefix` begins every name. `only` (patterns such
     as `get_*`) selects tools by name. `slim` is the maximum size of a schema in bytes of JSON. `secrets` maps
-    security schemes to names of secrets. `bind` maps parameters and fields of bodies, which are then no
-    arguments, to names of secrets. `progress` gets the number of operations so far. Raises ManifestError for
-    a bad `server` or `prefix`, and for an entry of `bind` that no operation has.
+    security schemes to secrets, `bind` parameters and fields of bodies, which are then no arguments.
+    `progress` gets the number of operations so far. Raises ManifestError for a bad argument.
     """
     if server is not None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -82,3 +83,14 @@ def with_items(schema: dict[str, Any]) -> dict[str, Any]:
 def shortened(name: str, whole: str, longest: int) -> str:
     """Return a name of at most `longest` characters that ends in a hash of `whole`."""
     return f"{name[: longest - 9]}_{hashlib.sha256(whole.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def with_rules(description: str, rules: Mapping[str, Any]) -> str:
+    """Return a description with the rules that have no place in the schema."""
+    more = f"\n\nThe input must also match this JSON Schema: {compact(rules)}" if rules else ""
+    return description + more
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -59,8 +59,7 @@ def command(
         name = f"toolcrib-{own_name}" if own_name and (known.shared or place.file is not None) else "toolcrib"
     server = _entry(known, arguments, http)
     text = add_server(before or "", path, known.keys(folder), name, server)
-    # To list the functions of a Python file would run it.
-    fit = fit_report(root, host, name) if place.file is None else None
+    fit = fit_report(root, host, name) if place.file is None else None  # To list a Python file runs it.
     diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:
@@ -88,8 +87,7 @@ def command(
         if http is not None:
             print_note("Set TOOLCRIB_TOKEN for it, to a token of: toolcrib token create NAME --scope invoke")
         print_note(known.next)
-    if fit is not None:
-        print_fit(fit)
+    print_fit(fit)
 
 
 def _entry(host: AgentHost, arguments: list[str], http: str | None) -> dict[str, Any]:

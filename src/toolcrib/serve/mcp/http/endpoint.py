@@ -21,7 +21,7 @@ from toolcrib.errors import (
     UnsupportedMediaType,
     UsageError,
 )
-from toolcrib.schema.shapes.hosts import HOSTS
+from toolcrib.schema.hosts import HOSTS
 from toolcrib.serve.auth import Access, Client, OutsideTokens
 from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, check_length, no_such_method, problem
 from toolcrib.serve.mcp.calls import CallLoad

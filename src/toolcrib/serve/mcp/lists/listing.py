@@ -14,8 +14,8 @@ import orjson
 
 from toolcrib.errors import ToolcribError
 from toolcrib.schema import SchemaCheck
+from toolcrib.schema.hosts import HOSTS, HostRules, fitted, rules_of
 from toolcrib.schema.providers import mcp_icons, mcp_tool, wire_names, wraps_output
-from toolcrib.schema.shapes.hosts import HOSTS, HostRules, fitted, rules_of
 from toolcrib.serve.mcp.wire import ErrorCode, JsonRpcError, to_json
 from toolcrib.spec import Caller, Catalog, Tool
 

@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from toolcrib.schema.provider_shapes import as_gemini_json, written_out
-from toolcrib.schema.providers import with_rules
-from toolcrib.schema.shapes.parts import renamed_properties, shortened, with_items, without_unions
+from toolcrib.schema.shapes.parts import (
+    renamed_properties,
+    shortened,
+    with_items,
+    with_rules,
+    without_unions,
+)
 from toolcrib.spec.record import record
 
 _SERVER = 16
