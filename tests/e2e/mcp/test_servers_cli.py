@@ -244,7 +244,7 @@ def test_a_person_is_asked_before_another_host_logs_them_in(crib: Crib) -> None:
 
 
 def test_what_is_not_there_is_told(crib: Crib) -> None:
-    assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}}
+    assert document(toolcrib(crib, "servers", "list", "--json")) == {"servers": [], "wrong": {}, "notes": {}}
     assert "names no MCP server" in toolcrib(crib, "servers", "list").stderr
     mount(crib, "raw", RAW + "\nmain()")
     for words in (("login", "rwa"), ("logout", "rwa")):
