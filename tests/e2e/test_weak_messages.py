@@ -182,7 +182,11 @@ def test_findings_about_servers_have_their_place(crib: Crib) -> None:
     for text, hint in (
         ('{"mcpServers": {\n  "a": {"comand": "x"}}}', ".mcp.json:2:3: error[wrong-value]: a: `comand`"),
         ('{"mcpServers": {\n  "a": {"command": "x"},}}', ".mcp.json:2:24: error[json-syntax]"),
-        ('{"servers": {"a": {"command": "x"}}}', "write `mcpServers`"),
+        ('{"servers": {"a": {"comand": "x"}}}', ".mcp.json:1:14: error[wrong-value]: a: `comand`"),
+        (
+            '{"mcpServers": {\n  "a": {"command": "x", "timeout": 5}}}',
+            ".mcp.json:2:3: warning[server]: a: `timeout`: of other hosts, without effect here",
+        ),
     ):
         crib.write(".mcp.json", text)
         assert hint in cli(crib, "lint").out

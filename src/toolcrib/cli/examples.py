@@ -92,6 +92,7 @@ toolcrib import convert tool.yml --to flexigpt
 toolcrib import convert pack.yaml --to native --output .toolcrib/tools
 toolcrib doctor
 toolcrib doctor --json
+toolcrib doctor --client cursor
 toolcrib import openapi petstore.yaml --list
 toolcrib import openapi https://api.example.com/openapi.json --only 'get_*'
 toolcrib init ~/shop

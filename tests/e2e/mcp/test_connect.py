@@ -117,6 +117,22 @@ def test_the_address_and_the_variable_for_the_token_can_be_written(hosts: Hosts)
     assert hosts.connect("cursor", "--http", "https://ann:password@x/mcp")[0] == 2
 
 
+def test_what_the_hosts_list_changes_is_reported(hosts: Hosts) -> None:
+    name = "a_tool_whose_name_is_longer_than_cursor_takes_it"
+    hosts.crib.tool(name, "file", {"action": "read", "path": "f"}, {"filter[id]": {"type": "string"}})
+    accept(hosts.crib.root)
+    hosts.env = dict(os.environ)
+    code, out, error = hosts.connect("cursor", "--json")
+    assert code == 0, error
+    changes = json.loads(out)["list"]["changed"][name]
+    assert changes[0].startswith("its name is a_tool_whose_name")
+    assert changes[1] == "the argument 'filter[id]' is named filter_id"
+    _, _, said = hosts.connect("cursor")
+    assert f"{name}: its name is" in said
+    done = text(run(["doctor", "--client", "gemini"], hosts.crib.root, hosts.env))
+    assert (done.returncode, "Gemini CLI gets" in done.stderr) == (0, True), done.stderr
+
+
 @pytest.mark.parametrize("host", FILES)
 def test_what_was_in_the_file_stays_and_a_copy_is_kept(hosts: Hosts, host: str) -> None:
     before = 'model = "x" # mine\n[mcp_servers.other]\ncommand = "y"' if host == "codex" else (

@@ -111,6 +111,18 @@ def test_other_names_of_the_server_are_refused(server: HttpServerProcess, path: 
     assert server.send("GET", "/", headers={"Host": f"LOCALHOST:{server.port}"}).status == 200
 
 
+@pytest.mark.parametrize("name", ["Host", "Origin", "Authorization"])
+@pytest.mark.parametrize("path", ["/tools", "/mcp", "/health"])
+def test_a_header_that_decides_comes_once(server: HttpServerProcess, path: str, name: str) -> None:
+    good = {"Host": f"127.0.0.1:{server.port}", "Origin": server.address}
+    value = good.get(name, f"Bearer {server.token}")
+    twice = f"{name}: {value}\r\n{name}: {value}\r\n"
+    other = "" if name == "Host" else f"Host: 127.0.0.1:{server.port}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), 30) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\n{other}{twice}Connection: close\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_probe_that_names_an_address_learns_if_calls_can_run(tmp_path: Path) -> None:
     crib = Crib(tmp_path / "project")
     with http_server(crib.root) as server:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,23 @@ class ServerTrust:
 
     def seen(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that the server sent last, by the tool's own name."""
-        found = read_private(self._path)
-        found = found if isinstance(found, dict) and found.get("server") == self._identity else {}
-        tools = found.get("tools")
+        tools = self._last_list().get("tools")
         return tools if isinstance(tools, dict) else {}
 
-    def see(self, definitions: Mapping[str, Definition]) -> None:
-        """Store the definitions that the server offers now."""
-        if self.seen() != definitions:
-            folder = self._vault.folder / "mcp"
-            write_private(folder / self._path.name, {"server": self._identity, "tools": dict(definitions)})
+    def unusable(self) -> list[str]:
+        """Return what of the server's last list cannot be used, and why."""
+        left = self._last_list().get("unusable")
+        return left if isinstance(left, list) else []
+
+    def see(self, definitions: Mapping[str, Definition], unusable: Sequence[str] = ()) -> None:
+        """Store the definitions that the server offers now, and what of its list cannot be used."""
+        found = {"server": self._identity, "tools": dict(definitions), "unusable": list(unusable)}
+        if self._last_list() != found:
+            write_private(self._vault.folder / "mcp" / self._path.name, found)
+
+    def _last_list(self) -> dict[str, Any]:
+        found = read_private(self._path)
+        return found if isinstance(found, dict) and found.get("server") == self._identity else {}
 
     def trusted(self) -> dict[str, dict[str, Any]]:
         """Return the definitions that a person has trusted."""

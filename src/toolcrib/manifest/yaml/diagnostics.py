@@ -27,6 +27,7 @@ _WARNINGS = (
     "file-name", "unmapped", "disabled", "schema-keyword", "example-output", "command-words", "program",
     "module", "unused-argument", "agent", "step-tool", "retry", "program-network", "grant",
     "property-description", "default-untold", "hidden-characters", "instruction-text", "files-root",
+    "server",
 )  # fmt: skip
 RULES: dict[str, Severity] = {**dict.fromkeys(_ERRORS, "error"), **dict.fromkeys(_WARNINGS, "warning")}
 """Every rule; `docs/manifest.md` says what each means. A tool with an `error` cannot be used."""

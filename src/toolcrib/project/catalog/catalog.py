@@ -151,7 +151,7 @@ class ProjectCatalog:
         self.builtins.switch_on(name for name, _ in self._setup.config.builtins)
         self.builtins.switch_on_reader()
         steps.outputs.began = self.builtins.switch_on_reader
-        if named.specs or named.wrong:
+        if named.specs or named.wrong or named.notes:
             from toolcrib.project.tools.servers import Servers
 
             servers = Servers(self._setup, self.toolset, self.binder, steps.secrets, steps.trust)

@@ -135,8 +135,7 @@ class Sources:
     ) -> None:
         self.setup, self.switches, self._hidden = setup, switches, hidden
         self._registry, self._toolset, self._builtins, self._servers = registry, toolset, builtins, servers
-        place, shared = setup.place, setup.named_servers.shared
-        in_file = shared.get("mcpServers", {}) if isinstance(shared, dict) else {}
+        place, in_file = setup.place, setup.named_servers.shared or ()
         self.builtin = ProjectSource(self, "builtin", BUILTIN_BUNDLE, _PACKAGE / "names.py")
         if place.file is None:
             settings = place.config if place.config.exists() else place.home

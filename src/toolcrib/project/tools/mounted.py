@@ -14,7 +14,16 @@ from toolcrib.core.bound import BoundTool
 from toolcrib.core.toolset import Toolset
 from toolcrib.errors import ApprovalRequired, UsageError
 from toolcrib.executors.mcp.connections import Link
-from toolcrib.executors.mcp.definitions import Definition, digest, masked, names_of, takes_address, tool_of
+from toolcrib.executors.mcp.definitions import (
+    PROMPT,
+    RESOURCE,
+    Definition,
+    digest,
+    masked,
+    names_of,
+    takes_address,
+    tool_of,
+)
 from toolcrib.executors.mcp.executor import McpExecutor
 from toolcrib.executors.mcp.launch.packages import Unresolved
 from toolcrib.executors.mcp.process.local import grants_of, unconfined_program
@@ -84,6 +93,7 @@ class Mounted:
 
     def list_last(self) -> None:
         """List the tools that it offered when it last ran."""
+        self.left = self.trust.unusable()
         if seen := self.trust.seen():
             self.known = True
             self._mount(seen)
@@ -91,7 +101,13 @@ class Mounted:
     def _offered(self, definitions: list[Definition], left: list[str]) -> None:
         found = {str(one["name"]): masked(one, self._servers.mask) for one in definitions}
         self.known, self.left = True, left
-        self.trust.see(found)
+        spec = self.spec
+        left += [
+            f"{name!r}: its entry names this tool, which it does not offer"
+            for name in (*spec.tools, *spec.disabled_tools)
+            if name != "*" and name not in found
+        ]
+        self.trust.see(found, left)
         self._mount(found)
 
     # -- trust ---------------------------------------------------------------------------------------
@@ -211,6 +227,7 @@ class Mounted:
 
     def _mount(self, found: dict[str, Definition]) -> None:
         """Put these tools of the server, and no others, into the toolset."""
+        found = {own: one for own, one in found.items() if self._takes(own)}
         toolset, trusted, owners = self._servers.toolset, self.trust.trusted(), self._servers.owners
         self.live, self.waiting, before, self.new = found, {}, self.new, set()
         names = names_of(self.spec.name, found, prefix=self.spec.prefix)
@@ -234,6 +251,13 @@ class Mounted:
             self._listed[name], owners[name] = tool, self
         if self.new != before:  # The lists of models change by it.
             toolset.announce()
+
+    def _takes(self, own: str) -> bool:
+        """Return True unless its entry leaves this tool out."""
+        spec = self.spec
+        if own.startswith((PROMPT, RESOURCE)):
+            return True
+        return not {own, "*"}.isdisjoint(spec.tools) and {own, "*"}.isdisjoint(spec.disabled_tools)
 
     def definitions(self) -> dict[str, str]:
         """Return the digest of each tool's definition, by the tool's name here."""

@@ -67,6 +67,8 @@ class Servers:
         self._allowed_hosts = config.allowed_hosts
         self.wrong = {f"{FILE} {name}".strip(): text for name, text in named.wrong.items()}
         """Unusable entries, and why."""
+        self.notes = named.notes
+        """Server name to what its entry says without effect here, or that it is disabled."""
         self.owners: dict[str, Mounted] = {}
         """Tool name here to the server that offers it, or offered it before."""
         self.mounted = {spec.name: Mounted(spec, self) for spec in named.specs}
@@ -74,6 +76,10 @@ class Servers:
             secrets.know([process_of(spec) for spec in named.specs])
             for mounted in self.mounted.values():
                 mounted.list_last()
+
+    def unusable(self) -> list[str]:
+        """Return what of the servers' lists cannot be used, a line each."""
+        return [f"{name}: not usable: {text}" for name, one in self.mounted.items() for text in one.left]
 
     def definitions(self) -> dict[str, dict[str, str]]:
         """Return by server the digest of each tool's definition."""

@@ -21,7 +21,7 @@ from starlette.routing import Route as PathRoute
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError
+from toolcrib.errors import NotFoundError, PreconditionFailed, ToolcribError, UsageError
 from toolcrib.serve.auth import Access, Client
 from toolcrib.serve.http.problems import no_such_method, problem
 from toolcrib.serve.http.reading import JSON, check_coding, media_type_of, read_query, receive_body
@@ -43,6 +43,8 @@ SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _SAFE = ("GET", "HEAD")
+_ONCE = ("host", "origin", "authorization")
+"""Headers that decide who may do what."""
 
 
 def create_app(routes: Sequence[Route], services: Any, access: Access, *, body_s: float = BODY_S) -> ASGIApp:
@@ -87,6 +89,9 @@ class _Frame:
             await send(message)
 
         try:
+            for name in _ONCE:
+                if len(request.headers.getlist(name)) > 1:  # A proxy might act on the other one.
+                    raise UsageError(f"the header {name} comes more than once")
             # Before any route: a page of another site does not even learn what is public here.
             if scope["path"] != scope.get("root_path", "") + HEALTH:
                 self._access.hosts.check(request.headers.get("host"), request.headers.get("origin"))

@@ -339,6 +339,8 @@ class Connection:
         except InvalidToken:
             listed = None  # The call itself is refused, and recorded.
         tool, arguments = name if listed is None else listed.tool.name, _arguments_of(request.params)
+        if listed is not None:
+            arguments = listed.own_arguments(arguments)
         if listed is not None and request.channel.check is not None:
             request.channel.check(listed, arguments)
         if listed is not None and listed.tool.mcp.task and self._calls.tasks is not None:
@@ -445,9 +447,11 @@ class Connection:
 
     def _caller_of(self, request: McpRequest) -> _McpCaller:
         """Return the caller of a request. Raises JsonRpcError for a wrong envelope of 2026-07-28."""
-        meta, sender, known, described = request.meta, request.channel.sender, self._known, None
+        meta, sender, known = request.meta, request.channel.sender, self._known
+        wanted = request.channel.wanted
+        described: tuple[Any, ...] = (wanted,)
         if request.modern:
-            described = meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
+            described = wanted, meta.get(VERSION_KEY), meta.get(CLIENT_KEY), meta.get(CAPABILITIES_KEY)
         # Clients repeat one envelope, so the last one is not read again.
         if known is None or sender is not known.sender or described != known.described:
             client, capabilities = self._client_name, self._capabilities
@@ -463,7 +467,7 @@ class Connection:
                 identity,
                 mode_of(capabilities),
                 request.modern and knows_tasks(meta),
-                self._listings.of(name, identity),
+                self._listings.of(name, client, identity, wanted),
             )
         return known
 
@@ -491,8 +495,8 @@ class _McpCaller:
     """The sender of a request, with what its client says of itself."""
 
     sender: Sender | Client
-    described: tuple[Any, ...] | None
-    """The parts of the envelope that it was read from; None for the client of a session."""
+    described: tuple[Any, ...]
+    """What its list is made for, and the parts of the envelope that it was read from."""
     name: str
     """`Call.caller`."""
     identity: Caller | None

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from toolcrib.cli.files import diff_of, read_inside, write_with_backup
+from toolcrib.cli.fit import fit_report, print_fit
 from toolcrib.cli.hosts import HOSTS, AgentHost, add_server
 from toolcrib.cli.options import HostCommand, project_options
 from toolcrib.cli.output import print_json, print_note, print_result
@@ -58,6 +59,7 @@ def command(
         name = f"toolcrib-{own_name}" if own_name and (known.shared or place.file is not None) else "toolcrib"
     server = _entry(known, arguments, http)
     text = add_server(before or "", path, known.keys(folder), name, server)
+    fit = fit_report(root, host, name) if place.file is None else None  # To list a Python file runs it.
     diff = diff_of(path, before, text)
     backup = write_with_backup(path, before, text) if write and diff else None
     if as_json:
@@ -71,6 +73,7 @@ def command(
                 "written": bool(write and diff),
                 "backup": None if backup is None else str(backup),
                 "diff": diff,
+                "list": fit,
             }
         )
         return
@@ -84,6 +87,7 @@ def command(
         if http is not None:
             print_note("Set TOOLCRIB_TOKEN for it, to a token of: toolcrib token create NAME --scope invoke")
         print_note(known.next)
+    print_fit(fit)
 
 
 def _entry(host: AgentHost, arguments: list[str], http: str | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,7 +42,12 @@ _TAKEN = "Choose another name, or change that server in its file, then: toolcrib
 @click.option(
     "--allow", multiple=True, metavar="HOST", help="A host that it may reach; `*`: every public one."
 )
-@click.option("--read", multiple=True, metavar="PATH", help="A further path that it may read.")
+@click.option(
+    "--read",
+    multiple=True,
+    metavar="PATH",
+    help="A path that it may read, besides those in its command line.",
+)
 @click.option("--write", multiple=True, metavar="PATH", help="A path that it may write.")
 @project_options
 @yes_option
@@ -65,7 +71,11 @@ def add_command(
             hint="To see them and accept them: toolcrib trust",
         )
     only = replace(project.config, servers=replace(project.config.servers, specs=(spec,)))
-    spec = only.with_data(project.root).servers.specs[0]
+    found = only.with_data(project.root).servers.specs[0]
+    if spec.is_local:
+        _grant_named(entry, project.root, found.data, given["read"], given["write"])
+        found = replace(_spec(name, entry), data=found.data, unwritable=found.unwritable)
+    spec = found
     if project.servers is not None and name in project.servers.mounted:
         raise ConflictError(f"the project has a server {name} already", hint=_TAKEN)
     path = project.root / ".mcp.json"
@@ -101,17 +111,29 @@ def _entry(
             "name the server's command after `--`, or its address with --url",
             hint="For example: toolcrib servers add time -- uvx mcp-server-time",
         )
+    if url and (read or write):
+        raise UsageError(
+            "a remote server reads and writes no files here", hint="Leave out --read and --write."
+        )
     entry: dict[str, Any] = (
         {"type": "http", "url": url} if url else {"command": words[0], "args": [*words[1:]]}
     )
     if env:
         entry["env"] = dict(one.partition("=")[::2] for one in env)
-    permissions: dict[str, Any] = {}
     if allow:
-        permissions["network"] = network_of(allow).as_json()
-    if read or write:
-        permissions["fs"] = {"read": [".", *read], **({"write": [*write]} if write else {})}
-    return {**entry, "permissions": permissions} if permissions else entry
+        entry["permissions"] = {"network": network_of(allow).as_json()}
+    return entry
+
+
+def _grant_named(entry: dict[str, Any], root: Path, data: Strings, read: Strings, write: Strings) -> None:
+    """Let a local server read and write what its command line and the options name, and nothing else."""
+    words = (word.partition("=")[2] or word for word in (entry["command"], *entry["args"]))
+    paths = (Path(os.path.normpath(root / word)) for word in words if word)
+    named = [one.relative_to(root).as_posix() for one in paths if one.is_relative_to(root) and one.exists()]
+    files: dict[str, Any] = {"read": list(dict.fromkeys([*named, *read]))}
+    if written := list(dict.fromkeys([*data, *write])):
+        files["write"] = written
+    entry.setdefault("permissions", {})["fs"] = files
 
 
 def _spec(name: str, entry: dict[str, Any]) -> ServerSpec:

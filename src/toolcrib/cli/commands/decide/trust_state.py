@@ -155,6 +155,9 @@ class TrustState:
             yield cut(
                 f"and starts and trusts {len(starts) - SHOWN} servers more: {', '.join(self.unseen[SHOWN:])}"
             )
+        if self.settings_wait:
+            notes = self.project.config.servers.notes
+            yield from (cut(f"server {name}: {text}") for name, text in notes.items())
         yield from lines_of(self.waiting)
         for one in self.offers:
             yield from one.lines()

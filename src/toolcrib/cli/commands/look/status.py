@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 @click.command("status")
 @project_options
 def command(root: str | None, as_json: bool) -> int:
-    """Show workers, queue, unserved calls, and what waits for trust.
+    """Show workers, queue, unserved calls, and what waits for trust or cannot be used.
 
     The exit code is 1 if there are such calls.
     """
     project = open_project(root, load=False)
     status = {**project.calls.status(), "trust": waiting_in(project)}
+    status["unusable"] = [] if project.servers is None else project.servers.unusable()
     alarms = status["unserved"]
     if as_json:
         print_json(status)
@@ -49,6 +50,8 @@ def command(root: str | None, as_json: bool) -> int:
     if waiting := status["trust"]:
         how = project.place.trust
         print_note(f"{len(waiting)} wait for trust: {cut_names(waiting)}. To see them: {how}")
+    for line in status["unusable"]:
+        print_note(one_line(line))
     for tool in alarms:
         print_note(f"alarm: no worker has {one_line(tool)}; its calls wait until one is started")
     return 1 if alarms else 0

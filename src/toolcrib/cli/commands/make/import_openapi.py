@@ -89,9 +89,11 @@ def command(
         _pair("--bind", _BINDING, "ARG=secret:NAME with the name of a secret", one) for one in bindings
     )
     started = time.perf_counter()
-    with waiting(f"reading {source}"):
+    with waiting(f"reading {source}") as say:
         document = asyncio.run(fetch_document(source)) if is_url(source) else open_document(source)
-        found = import_document(document, secrets=names, bind=bind, **how)
+        found = import_document(
+            document, secrets=names, bind=bind, progress=lambda number: say(f"({number:,} operations)"), **how
+        )
     seconds = time.perf_counter() - started
     if how["only"] and not found.operations:
         raise NotFoundError(
@@ -148,3 +150,8 @@ def _print_summary(found: Imported, drafts: list[NewManifest], seconds: float, *
     size = sum(len(one.text) for one in drafts)
     if drafts and size / len(drafts) > _LARGE:
         print_note(f"hint: the manifests have {size // 2**20} MiB; --slim 20000 makes them smaller")
+    if drafts and only_list:
+        print_note("Nothing was written. To write the manifests, leave out --list.")
+    elif drafts:
+        missing = f"store {', '.join(secrets)} with `toolcrib secrets set`, then " if secrets else ""
+        print_note(f"Next: {missing}run `toolcrib trust` to see the tools and trust them.")

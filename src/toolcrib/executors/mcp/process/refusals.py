@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HostNotAllowed, PermissionDenied, ToolcribError, ToolFailed
@@ -128,8 +129,10 @@ class LocalProcess:
         later = self.network.refused[self._reported :]
         self._reported += len(later)
         hosts = [one.entry for one in later if one.entry is not None]
-        if not hosts and not self.network.job and _OFFLINE.search(text):
-            hosts = named_hosts(f"{text} {json.dumps(arguments)}")
+        if not hosts and (not self.network.job or self.network.is_bypassed) and _OFFLINE.search(text):
+            allowed = self.spec.permissions.network.allow
+            named = named_hosts(f"{text} {json.dumps(arguments)}")
+            hosts = [host for host in named if not any(fnmatchcase(host, entry) for entry in allowed)]
         if not hosts:
             return None
         wanted = list(dict.fromkeys((*self.spec.permissions.network.allow, *hosts)))
