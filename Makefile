@@ -12,7 +12,7 @@ PYTEST := $(PY) -m pytest
 CODE := $(wildcard src tests benchmarks examples scripts)
 # Tests of what a reader relies on: the public names, the cost of an import, the docs.
 DRIFT := $(wildcard tests/unit/test_public.py tests/unit/test_docs.py)
-CHECKS := check-format check-lint check-types check-layers check-size check-repo check-drift
+CHECKS := check-format check-lint check-types check-layers check-size check-repo check-page check-drift
 EXPORT := .venv/bin/uv export --quiet --frozen --format requirements-txt \
 	--no-emit-project --no-annotate --no-header
 
@@ -60,6 +60,9 @@ check-size:
 check-repo:
 	@$(PY) scripts/check_repo.py
 
+check-page:
+	@$(PY) scripts/page.py check
+
 check-drift:
 	@$(PYTEST) --quiet $(DRIFT)
 
@@ -91,5 +94,5 @@ lock: setup ## Update the lock files to pyproject.toml and the newest releases
 	@sh scripts/setup.sh
 
 clean: ## Remove .venv, caches and builds
-	@rm -rf .venv build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist frontend/node_modules src/toolcrib/page .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find $(CODE) -type d -name __pycache__ -prune -exec rm -rf {} +
