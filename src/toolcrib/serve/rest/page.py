@@ -1,4 +1,4 @@
-"""The files of the web page, as `scripts/build_page.py` writes them beside this package."""
+"""The files of the web page, as `scripts/page.py` writes them beside this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER = Path(toolcrib.__file__).parent / "page"
 NOT_BUILT = (
     "The web page is not built here: run `make setup` in the checkout, or install Toolcrib from a wheel.\n"
 )
-# Only files of this server, and no other site may show it in a frame. `data:` is for no image of ours.
+# Only files of this server, and no other site may show it in a frame.
 _PAGE_HEADERS = {
     "cache-control": "no-cache",
     "content-security-policy": "default-src 'self'; script-src 'self'; base-uri 'none'; form-action 'none';"
