@@ -23,11 +23,11 @@ export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /et
 export PYTHONDONTWRITEBYTECODE :=
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check $(CHECKS) format docs site bench soak lock clean
+.PHONY: help setup demo test check $(CHECKS) format docs screenshots site bench soak lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 setup: ## Create .venv from the lock files (other targets run this)
 	@sh scripts/setup.sh
@@ -72,6 +72,9 @@ format: setup ## Format the code and fix what the linter can
 
 docs: setup ## Write the generated parts of the docs
 	@$(PY) scripts/make_docs.py
+
+screenshots: setup ## Draw every page of the web page into build/screenshots
+	@PYTHONPATH=. $(PY) scripts/screenshots.py
 
 bench: setup ## Measure, and compare with the limits
 	@$(PY) benchmarks/run.py

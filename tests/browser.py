@@ -90,8 +90,8 @@ class Opened:
         page = self.page
         # By the debugger, as the page's own rules let no script but its own run.
         page.evaluate(AXE.read_text())
-        page.wait_for_function("document.getAnimations().every(one => one.playState !== 'running')")
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        page.evaluate("Promise.all(document.getAnimations().map(one => one.finished))")
+        found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [
             f"{one['id']}: {json.dumps([node['target'] for node in one['nodes']])}"
             for one in found["violations"]

@@ -84,7 +84,7 @@ function Whole({ tool }: { tool: Tool }) {
 }
 
 function firstArguments(tool: Tool): string {
-  const first = tool.examples[0]?.input;
+  const first = tool.examples[0]?.params;
   return JSON.stringify(first ?? {}, null, 2);
 }
 
@@ -112,10 +112,10 @@ function Examples({ tool, use }: { tool: Tool; use: (text: string) => void }) {
       <h2 id="examples">{t("tool.examples")}</h2>
       <ul className="examples">
         {tool.examples.map((example, index) => {
-          const text = JSON.stringify(example.input ?? {}, null, 2);
+          const text = JSON.stringify(example.params ?? {}, null, 2);
           return (
             <li key={`${index} ${text}`}>
-              <span>{typeof example.name === "string" ? example.name : t("tool.examples")}</span>
+              <span>{typeof example.description === "string" && example.description !== "" ? example.description : t("tool.examples")}</span>
               <button type="button" className="button" onClick={() => use(text)}>
                 {t("tool.examples.use")}
               </button>
