@@ -23,7 +23,11 @@ export default function Palette({ close }: { close: () => void }) {
     enabled: words.trim() !== "",
     placeholderData: keepPreviousData,
   });
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    dialog.current?.showModal();
+    // It would choose the list around the field, which can have the focus too.
+    dialog.current?.querySelector("input")?.focus();
+  }, []);
 
   const go = (to: string) => () => void navigate({ to });
   const pages: Action[] = PAGES.flatMap(({ path, title }) =>

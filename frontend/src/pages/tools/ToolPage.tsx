@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, data, type Tool } from "../../api/client";
+import { plain } from "../../parts/json";
 import { SchemaTree } from "../../parts/SchemaTree";
 import { Switch, When } from "../../parts/small";
 import { Shown } from "../../parts/states";
@@ -72,13 +73,15 @@ function Whole({ tool }: { tool: Tool }) {
         <Usage tool={tool} />
         <Versions tool={tool} />
         <RecentCalls tool={tool} />
-        {typeof tool.impl.manifest === "string" && (
-          <details className="card wide">
-            <summary>{t("tool.source")}</summary>
-            <pre>{tool.impl.manifest}</pre>
-          </details>
-        )}
       </div>
+      {typeof tool.impl.manifest === "string" && (
+        <details className="card">
+          <summary>{t("tool.source")}</summary>
+          <pre tabIndex={0} dir="ltr">
+            {plain(tool.impl.manifest)}
+          </pre>
+        </details>
+      )}
     </div>
   );
 }

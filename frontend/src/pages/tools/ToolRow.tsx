@@ -13,11 +13,11 @@ export function ToolRow({ tool }: { tool: ToolItem }) {
         <Link to={toolPath(tool)} className="row-title">
           {tool.displayName || tool.name}
         </Link>
-        <code className="row-name">{tool.name}</code>
+        {tool.displayName !== "" && tool.displayName !== tool.name && <code className="row-name">{tool.name}</code>}
         <p className="row-about">{tool.description}</p>
         <p className="row-facts">
           <span>{tool.kind}</span>
-          {tool.touches.length > 0 && <span className="touches">{tool.touches.join(" · ")}</span>}
+          {tool.touches.length > 0 && <span className="touches" title={tool.touches.join("\n")}>{tool.touches.join(" · ")}</span>}
           <Marks tool={tool} />
         </p>
       </div>

@@ -1,8 +1,9 @@
 import Form from "@rjsf/core";
-import type { RJSFSchema, UiSchema } from "@rjsf/utils";
-import { useState } from "react";
+import type { UiSchema } from "@rjsf/utils";
+import { useMemo, useState } from "react";
 import "./form.css";
-import { templates } from "./templates";
+import { withoutDefaults } from "./schema";
+import { templates, widgets } from "./templates";
 import { errorsOf, validator } from "./validator";
 
 type Props = {
@@ -18,15 +19,18 @@ const UI: UiSchema = { "ui:submitButtonOptions": { norender: true }, "ui:title":
 /** A form for one JSON object. Nothing is filled in by itself: what is not set is not sent. */
 export default function SchemaForm({ schema, value, refused, onChange }: Props) {
   const [touched, setTouched] = useState(false);
+  // Its name and description stand above the form already.
+  const shown = useMemo(() => ({ ...withoutDefaults(schema), title: undefined, description: undefined }), [schema]);
   return (
     <Form
       tagName="div"
       idPrefix="args"
-      schema={{ ...schema, title: undefined, description: undefined } as RJSFSchema}
+      schema={shown}
       uiSchema={UI}
       formData={value}
       validator={validator}
       templates={templates}
+      widgets={widgets}
       extraErrors={errorsOf(refused)}
       liveValidate={touched ? "onChange" : undefined}
       showErrorList={false}

@@ -11,6 +11,7 @@ import {
   type TemplatesType,
   type TitleFieldProps,
   type UnsupportedFieldProps,
+  type WidgetProps,
   type WrapIfAdditionalTemplateProps,
 } from "@rjsf/utils";
 import { type Key, t } from "../../text";
@@ -124,6 +125,33 @@ function Add({ id, disabled, onClick }: IconButtonProps) {
     </button>
   );
 }
+
+/** Several of a list are checkboxes: a list to choose several from needs a key that few know. */
+function Select(props: WidgetProps) {
+  const { CheckboxesWidget } = props.registry.widgets;
+  if (props.multiple && CheckboxesWidget !== undefined) return <CheckboxesWidget {...props} />;
+  const { id, value, required, disabled, options, onChange } = props;
+  const choices = options.enumOptions ?? [];
+  const chosen = choices.findIndex((one) => one.value === value);
+  return (
+    <select
+      id={id}
+      value={chosen < 0 ? "" : String(chosen)}
+      required={required}
+      disabled={disabled}
+      onChange={(event) => onChange(choices[Number(event.target.value)]?.value)}
+    >
+      {(chosen < 0 || !required) && <option value="">{t("form.unset")}</option>}
+      {choices.map(({ label, value: one }, index) => (
+        <option key={index} value={index}>
+          {one === null ? "null" : label}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+export const widgets = { SelectWidget: Select };
 
 export const templates: Partial<Omit<TemplatesType, "ButtonTemplates">> & {
   ButtonTemplates: Partial<TemplatesType["ButtonTemplates"]>;
