@@ -7,20 +7,33 @@ export function readObject(text: string): Read {
   let value: unknown;
   try {
     value = JSON.parse(text);
-  } catch (error) {
-    return placeOf(String(error), text);
+  } catch {
+    const before = text.slice(0, goodPart(text)).split("\n");
+    return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) return { notAnObject: true };
   return { value: value as Record<string, unknown> };
 }
 
-/** Return the place that the browser's message names: as line and column, as a position, or the end. */
-function placeOf(message: string, text: string): { line: number; column: number } {
-  const named = /line (\d+) column (\d+)/.exec(message);
-  if (named !== null) return { line: Number(named[1]), column: Number(named[2]) };
-  const position = /position (\d+)/.exec(message);
-  const before = text.slice(0, position === null ? text.length : Number(position[1])).split("\n");
-  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+/** Return the length of the longest beginning that could go on to be JSON: browsers often name no place. */
+function goodPart(text: string): number {
+  let [good, bad] = [0, text.length + 1];
+  while (bad - good > 1) {
+    const middle = (good + bad) >> 1;
+    if (couldGoOn(text.slice(0, middle))) good = middle;
+    else bad = middle;
+  }
+  return good;
+}
+
+function couldGoOn(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch (error) {
+    const place = /position (\d+)/.exec(String(error));
+    return /end of|Unterminated/.test(String(error)) || (place !== null && Number(place[1]) >= text.length);
+  }
 }
 
 // Controls but tab and line feed, and what changes the direction of text or has no width (Unicode TR 36).

@@ -12,7 +12,6 @@ export const de: Messages = {
   "app.theme.dark": "Dunkel",
   "app.language": "Sprache",
   "app.logout": "Abmelden",
-  "app.offline": "Der Server antwortet nicht. Was Sie sehen, kann veraltet sein.",
   "page.tools": "Tools",
   "page.nothing": "Diese Seite gibt es nicht",
 
@@ -29,7 +28,6 @@ export const de: Messages = {
   "state.error": "Das ist fehlgeschlagen",
   "state.retry": "Erneut versuchen",
 
-  "tools.count": "{n} Tool|{n} Tools",
   "tools.search": "Tools suchen",
   "tools.sort": "Sortieren nach",
   "tools.sort.name": "Name",
@@ -91,7 +89,6 @@ export const de: Messages = {
   "tool.modified": "Geändert",
   "tool.recent": "Letzte Aufrufe",
   "tool.recent.none": "Der Server kennt keinen Aufruf",
-  "tool.hour": "Stunde",
   "tool.failed": "Fehlgeschlagen",
 
   "test.form": "Formular",
@@ -125,10 +122,7 @@ export const de: Messages = {
   "form.up": "Nach oben",
   "form.down": "Nach unten",
   "form.key": "Name",
-  "form.choose": "Auswählen",
   "form.unset": "Nicht gesetzt",
-  "form.on": "Ja",
-  "form.off": "Nein",
   "form.unsupported": "Für diesen Teil gibt es kein Formular: {reason} Nehmen Sie JSON.",
 
   "palette.title": "Suchen oder Befehl ausführen",

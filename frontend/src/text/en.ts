@@ -10,7 +10,6 @@ export const en = {
   "app.theme.dark": "Dark",
   "app.language": "Language",
   "app.logout": "Log out",
-  "app.offline": "The server does not answer. What you see may be old.",
   "page.tools": "Tools",
   "page.nothing": "There is no such page",
 
@@ -27,7 +26,6 @@ export const en = {
   "state.error": "This failed",
   "state.retry": "Try again",
 
-  "tools.count": "{n} tool|{n} tools",
   "tools.search": "Search tools",
   "tools.sort": "Sort by",
   "tools.sort.name": "Name",
@@ -89,7 +87,6 @@ export const en = {
   "tool.modified": "Changed",
   "tool.recent": "Recent calls",
   "tool.recent.none": "The server knows of no call",
-  "tool.hour": "Hour",
   "tool.failed": "Failed",
 
   "test.form": "Form",
@@ -123,10 +120,7 @@ export const en = {
   "form.up": "Move up",
   "form.down": "Move down",
   "form.key": "Name",
-  "form.choose": "Choose",
   "form.unset": "Not set",
-  "form.on": "Yes",
-  "form.off": "No",
   "form.unsupported": "This part has no form: {reason} Use JSON.",
 
   "palette.title": "Search or run a command",
