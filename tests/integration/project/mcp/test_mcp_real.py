@@ -34,14 +34,19 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
+START_S = 300
+"""Seconds for several servers at once on a machine that is busy."""
+
+
 @asynccontextmanager
 async def started(crib: Crib, servers: dict[str, Any]) -> AsyncIterator[Project]:
     """Write `.mcp.json`, trust it and what the servers offer, and open the project."""
+    servers = {name: {"start_timeout_s": START_S, **entry} for name, entry in servers.items()}
     crib.write(".mcp.json", json.dumps({"mcpServers": servers}))
     trust(crib.root)
     async with crib.open() as project:
         assert project.servers is not None
-        await project.servers.ready(120)
+        await project.servers.ready(START_S)
         project.trust.accept("ann", more=[one.row() for one in project.servers.mounted.values()])
         yield project
 
