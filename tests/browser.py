@@ -19,7 +19,7 @@ from tests.patience import patient
 ROOT = Path(__file__).resolve().parent.parent
 AXE = ROOT / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 BUILT = ROOT / "src" / "toolcrib" / "page" / "index.html"
-LIMIT_MS = patient(30) * 1000
+LIMIT_MS = patient(20) * 1000
 PHONE, DESK = (390, 844), (1280, 800)
 
 

@@ -26,11 +26,11 @@ def test_search_filters_and_order_are_in_the_address(opened: Open) -> None:
     page.get_by_role("searchbox").fill("greets")
     expect(page.get_by_role("link", name="look", exact=True)).to_have_count(0)
     expect(page.get_by_role("link", name="greet", exact=True)).to_be_visible()
-    page.get_by_label("demo 1").check()
+    page.get_by_role("checkbox", name="demo").check()
     assert "q=greets" in page.url
     assert "tags=demo" in page.url
     page.reload()
-    expect(page.get_by_label("demo 1")).to_be_checked()
+    expect(page.get_by_role("checkbox", name="demo")).to_be_checked()
     page.get_by_role("searchbox").fill("nothing like it")
     expect(page.get_by_text("No tool matches")).to_be_visible()
 
@@ -57,7 +57,6 @@ def test_a_refused_switch_goes_back_and_says_why(opened: Open, server: HttpServe
     switch.click()
     expect(reader.page.get_by_text("greet was not switched: not you")).to_be_visible()
     expect(switch).to_be_checked()
-    reader.problems[:] = [one for one in reader.problems if "403" not in one]
 
 
 def test_what_the_form_shows_is_what_is_sent(opened: Open, server: HttpServerProcess) -> None:
