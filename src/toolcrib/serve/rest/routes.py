@@ -10,6 +10,7 @@ from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts, session
 from toolcrib.serve.rest.admin import approvals, audit, manifests, overview
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
+from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 from toolcrib.serve.rest.runs import runs, workflows
@@ -22,6 +23,7 @@ def get_openapi(request: RestRequest) -> Answer:
 
 
 ROUTES: tuple[Route, ...] = (
+    *many.ROUTES,  # First: `cancel` would be taken for the id of a call.
     *calls.ROUTES,
     *tools.ROUTES,
     *catalog.ROUTES,
