@@ -188,6 +188,13 @@ class StoredCalls:
         rows = self._database.rows(f"{query} ORDER BY number", id, after)
         return [CallChange(*row) for row in rows]
 
+    def mark(self) -> tuple[Any, ...]:
+        """Return values of which one differs once a call is added, begins, waits or ends."""
+        ended = "run_id IS NULL AND ended_at IS NOT NULL"  # The ends of others are events of their runs.
+        newest = f"(SELECT MAX(id) FROM calls), (SELECT MAX(ended_at) FROM calls WHERE {ended})"
+        open_ = "SELECT id, epoch FROM calls WHERE state IN ('running', 'waiting') ORDER BY id LIMIT 1000"
+        return (*self._database.rows(f"SELECT {newest}"), *self._database.rows(open_))
+
     def counts(self) -> dict[str, int]:
         """Return how many calls have not ended, by state."""
         count = "SELECT COUNT(*) FROM calls WHERE state = ?"

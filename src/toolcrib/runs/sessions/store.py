@@ -226,10 +226,9 @@ class RunStore:
         """Yield the ids of the matching runs that no agent called, a few hundred at a time."""
         return batches(self.database, "runs", _columns(filters, top=True))
 
-    def counts(self) -> dict[str, int]:
-        """Return how many runs there are, by state."""
-        rows = self.database.rows("SELECT state, COUNT(*) FROM runs WHERE parent_id IS NULL GROUP BY state")
-        return {**dict.fromkeys(get_args(RunState), 0), **dict(rows)}
+    def counts(self, caller: str | None = None) -> dict[str, int]:
+        """Return how many runs there are, of this caller or of all, by state."""
+        return {state: self.count(state=state, caller=caller) for state in get_args(RunState)}
 
     def tree(self, id: str) -> Sequence[Run]:
         """Return a run and those below it, each after the one that called it; `NotFoundError`."""

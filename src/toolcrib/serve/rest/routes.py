@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
-from toolcrib.serve.rest import artifacts, session
+from toolcrib.serve.rest import artifacts, events, session
 from toolcrib.serve.rest.admin import approvals, audit, manifests, overview
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
 from toolcrib.serve.rest.calls import many
@@ -32,6 +32,7 @@ ROUTES: tuple[Route, ...] = (
     *archive.ROUTES,
     *artifacts.ROUTES,
     *session.ROUTES,
+    *events.ROUTES,
     *runs.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,

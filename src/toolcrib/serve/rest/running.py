@@ -459,6 +459,10 @@ class ServerCalls:
         found = [*ended, *self._running.values()]
         return [one for one in found if _may_see(client, one) and _matches(one, filters)]
 
+    def mark(self) -> tuple[object, ...]:
+        """Return values of which one differs once a call of this server has begun or ended."""
+        return next(reversed(self._running), None), len(self._running), next(reversed(self._ended), None)
+
     async def cancel_all(self, client: Client, filters: Filters, at_most: int | None) -> tuple[int, Changed]:
         """Cancel the matching calls unless there are more than `at_most`; return their number too."""
         here = [one for one in self.list(client, filters) if one.result is None and not one.is_durable]
