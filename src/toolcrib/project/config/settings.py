@@ -241,6 +241,11 @@ class Config:
         unnamed = [{k: v for k, v in one.items() if k != "name" or v[0] != "#"} for one in rules]
         return {"default": self.policy_default, "rules": unnamed}
 
+    def as_written(self) -> dict[str, Any]:
+        """Return every setting by its name, as the file has it; None for one that is not there."""
+        data = None if self.document is None else self.document.data
+        return {key: _value(data, key) for key in KEYS}
+
     def teams(self, root: Path) -> list[Path]:
         """Return where the project's team files may be: `team.yaml`, and the files of its sources."""
         files = (place_of(one, root) for one in self.sources if one.is_file)

@@ -8,8 +8,8 @@ from typing import Any
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
 from toolcrib.serve.rest import artifacts, events, session
-from toolcrib.serve.rest.admin import approvals, audit, manifests, overview
-from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, usage
+from toolcrib.serve.rest.admin import approvals, audit, manifests, overview, tokens
+from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
 from toolcrib.serve.rest.calls import many
 from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
@@ -26,6 +26,7 @@ ROUTES: tuple[Route, ...] = (
     *many.ROUTES,  # First: `cancel` would be taken for the id of a call.
     *calls.ROUTES,
     *tools.ROUTES,
+    *trash.ROUTES,
     *catalog.ROUTES,
     *bundles.ROUTES,
     *usage.ROUTES,
@@ -38,6 +39,7 @@ ROUTES: tuple[Route, ...] = (
     *approvals.ROUTES,
     *audit.ROUTES,
     *overview.ROUTES,
+    *tokens.ROUTES,
     *manifests.ROUTES,
     Route("GET", "/openapi.json", get_openapi, None, {200: dict[str, Any], 304: None}),
 )
