@@ -135,6 +135,9 @@ class Database(Protocol):
     def holder(self) -> str:
         """Return a name for this process, for `Transaction.is_held`."""
 
+    def shrink(self) -> None:
+        """Give some of the space of deleted rows back to the machine, where rows to come do not need it."""
+
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""
 

@@ -26,7 +26,7 @@ def crib(tmp_path_factory: pytest.TempPathFactory) -> Crib:
     crib.write(".toolcrib/agents/quick.yml", json.dumps(AGENT))
     fs = {"fs": {"read": ["data"]}}
     crib.tool("look", "file", {"action": "read", "path": "data"}, permissions=fs)
-    more = {"approval": {"required": True, "reason": "It looks."}, "permissions": fs}
+    more: dict[str, Any] = {"approval": {"required": True, "reason": "It looks."}, "permissions": fs}
     crib.tool("ask", "file", {"action": "read", "path": "data"}, **more)
     return crib
 

@@ -103,9 +103,9 @@ async def test_runs_are_filtered_and_changed_together(crib: Crib) -> None:
             """Say."""
             return word
 
-        script: list[Any] = [{"calls": [{"tool": "say", "arguments": {"word": "x"}}]}, {"text": "said"}]
+        script: Any = ({"calls": [{"tool": "say", "arguments": {"word": "x"}}]}, {"text": "said"})
         project.agents.add(Agent(name="says", model="scripted", tools=("say",), script=script))
-        project.agents.add(Agent(name="quiet", model="scripted", script=[{"text": "…"}]))
+        project.agents.add(Agent(name="quiet", model="scripted", script=({"text": "…"},)))
         said = await project.runs.run(None, "says", "now")
         waits = [project.runs.start(None, name, "later") for name in ("quiet", "says", "quiet")]
         assert [run.id for run in project.runs.page(tool="say")] == [said.id]
@@ -116,7 +116,7 @@ async def test_runs_are_filtered_and_changed_together(crib: Crib) -> None:
         assert (sorted(changed.done), changed.refused) == ([waits[0], waits[2]], {})
         assert project.runs.find(waits[1]).state != "cancelled"
         assert sorted(project.runs.retry_all(agent="quiet").done) == [waits[0], waits[2]]
-        project.agents.add(Agent(name="two", model="scripted", script=[{"text": "…"}]))
+        project.agents.add(Agent(name="two", model="scripted", script=({"text": "…"},)))
         session = project.runs.create_session()
         first = project.runs.start(session, "two", "one")
         project.runs.cancel(first)

@@ -17,7 +17,15 @@ from toolcrib.cli.commands.run.sessions import command as sessions
 from toolcrib.cli.commands.run.sessions import created
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, require_id
-from toolcrib.cli.output import one_line, print_error, print_json, print_note, print_result, print_shown
+from toolcrib.cli.output import (
+    one_line,
+    print_change,
+    print_error,
+    print_json,
+    print_note,
+    print_result,
+    print_shown,
+)
 from toolcrib.cli.table import print_listing
 from toolcrib.errors import Cancelled, NotFoundError, TimedOut, ToolcribError, UsageError
 from toolcrib.spec.moment import written
@@ -213,6 +221,20 @@ def fork_command(
     caller, identity = caller_of(project)
     forked = project.runs.fork(run.id, iteration, prompt, caller=caller, identity=identity)
     _print_run(project.runs.find(forked), as_json)
+
+
+@command.command("prune")
+@project_options
+def prune_command(root: str | None, as_json: bool) -> None:
+    """Remove calls and runs that ended longer ago than `retention` says.
+
+    Whoever serves does that by and by. The audit log stays as it is.
+    """
+    project = open_project(root, load=False)
+    if seen_by(project) is not None:
+        raise UsageError("a token without the scope admin cannot remove what others made")
+    removed = project.pruner.prune()
+    print_change(as_json, removed._asdict(), f"removed: {removed.calls:,} calls, {removed.runs:,} runs")
 
 
 def _one(root: str | None, beginning: str | None, *, load: bool = False) -> tuple[Project, Run]:
