@@ -118,7 +118,6 @@ def test_words_that_would_be_ignored_or_were_meant_otherwise(crib: Crib, tmp_pat
     app = tmp_path / "app.py"
     app.write_text("from toolcrib import Toolset\ntools = Toolset()\n@tools.tool\ndef add(a: int): ...\n")
     mistakes: list[tuple[tuple[str, ...], str]] = [
-        (("list", str(app.with_suffix(""))), f"Write {app}"),
         (("lint", str(app)), f"toolcrib list {app}"),
         (("run", str(app), "add", "a", "=", "2"), "Write a=value without blanks"),
         (("run", str(app), "add", '{"a": 2}'), "Write key=value"),
@@ -127,6 +126,8 @@ def test_words_that_would_be_ignored_or_were_meant_otherwise(crib: Crib, tmp_pat
         (("serve", str(app), "--root", "."), "name two projects"),
         (("import", "shop.yaml"), "toolcrib import openapi shop.yaml"),
     ]
+    done = cli(crib, "list", str(app.with_suffix("")))
+    assert (done.code, f"toolcrib list {app}" in done.err) == (3, True)
     for words, hint in mistakes:
         done = cli(crib, *words)
         assert (done.code, hint in done.err) == (2, True), done.err

@@ -40,7 +40,7 @@ ROW = re.compile(r"^\| (.+?) \|", re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 EVENT = re.compile(
-    r"(?:AGENT|APPROVAL|AUDIT|MCP_SERVER|POLICY|PROJECT|SANDBOX|SECRET|TOOL|TRUST)_[A-Z]+|TRUSTED"
+    r"(?:AGENT|APPROVAL|AUDIT|BUNDLE|MCP_SERVER|POLICY|PROJECT|SANDBOX|SECRET|TOOL|TRUST)_[A-Z]+|TRUSTED"
 )
 COMMAND = re.compile(r"(?:`|^(?:\$ )?)toolcrib ([a-z][^`\n]*(?:\n[^`\n]+)?`|[a-z].*)", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

@@ -78,6 +78,14 @@ class FoundTool(ToolItem, frozen=True, kw_only=True):
     """The field that matched: `name`, `tags`, `description`, `arguments` or `several`."""
 
 
+class ExampleCall(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An example of a call."""
+
+    description: str
+    params: dict[str, Any]
+    expected_output: str | None = None
+
+
 class ToolAnswer(ToolItem, frozen=True, kw_only=True, rename="camel"):
     """One version of a tool as it is read whole."""
 
@@ -88,5 +96,5 @@ class ToolAnswer(ToolItem, frozen=True, kw_only=True, rename="camel"):
     impl: dict[str, Any]
     """As in FlexiGPT's `tool.json`; for `native` `manifest`, its text, and for `mcp` `server` and `tool`."""
     permissions: dict[str, Any]
-    examples: list[dict[str, Any]]
+    examples: list[ExampleCall]
     schema_version: str = SCHEMA_VERSION

@@ -55,7 +55,8 @@ class Vault:
                 _require_own(folder)
             label = path / "root"
             if not label.exists():
-                label.write_bytes(os.fsencode(self.root) + b"\n")
+                with open(label, "xb", opener=lambda *how: os.open(*how, 0o600)) as file:
+                    file.write(os.fsencode(self.root) + b"\n")
         except OSError as error:
             raise StateUnavailable(
                 f"{path} cannot be created: {error.strerror}",

@@ -464,8 +464,8 @@ def test_the_store_is_where_data_says(bundles: Bundles) -> None:
 
 def hits(bundles: Bundles, *words: str) -> list[str]:
     done = bundles("list", *words, "--json")
-    assert done.code == (0 if done.document["hits"] else 3), done.err
-    return [hit["name"] for hit in done.document["hits"]]
+    assert done.code == (0 if done.document["tools"] else 3), done.err
+    return [hit["name"] for hit in done.document["tools"]]
 
 
 def test_search_finds_tools_of_bundles_outside_of_a_project(bundles: Bundles) -> None:
@@ -484,7 +484,7 @@ def test_search_finds_tools_of_bundles_outside_of_a_project(bundles: Bundles) ->
     bundles.ok("bundle", "disable", "notes")
     assert hits(bundles, "forecast") == []
     assert len(hits(bundles, "forecast", "--disabled")) == 2
-    found = bundles("list", "forecast", "--disabled", "--json").document["hits"]
+    found = bundles("list", "forecast", "--disabled", "--json").document["tools"]
     assert {one["bundle"]: one["isEnabled"] for one in found} == {"weather": False, "notes": True}
     assert hits(bundles, "forecast", "--data", "other") == []
     assert "toolcrib bundle list" in bundles("list", "forecast").err

@@ -74,7 +74,7 @@ def test_arguments_have_descriptions_and_may_be_optional(folder: Path) -> None:
     ):
         done = cli(folder, "new", *words, "--json")
         assert (done.code, done.document["diagnostics"]) == (0, []), done.out
-    schema = cli(folder, "show", "find", "--json").document["input_schema"]
+    schema = cli(folder, "show", "find", "--json").document["argSchema"]
     assert schema["required"] == ["word"]
     assert {name: one["description"] for name, one in schema["properties"].items()} == {
         "word": "What to find", "most": "How many"
@@ -114,8 +114,8 @@ def test_at_a_terminal_it_asks_and_offers_a_first_run(folder: Path) -> None:
     assert "2 src/a.txt" in screen.text
     shown = cli(folder, "show", "lines").out
     assert "Count the lines of a file" in shown
-    assert re.search(r"path +string, required +The file to count", shown), shown
-    assert re.search(r"most +integer +The most", shown), shown
+    assert re.search(r"path +string, required: The file to count", shown), shown
+    assert re.search(r"most +integer, optional: The most", shown), shown
     # A Python tool runs as it was made, also by the name of a module of Python.
     with terminal([PROGRAM, "new", "json", "--kind", "python"], folder, env, 120) as screen:
         for question in ("for?", "arguments?", "read?", "write?"):

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,21 +74,27 @@ def test_a_file_is_listed_shown_and_called(program: Path) -> None:
     assert (wrong.code, wrong.document["error"]["code"]) == (4, "invalid_input")
 
 
+def served(program: Path, words: list[str]) -> list[Any]:
+    """All that a server writes to a client which leaves once its call is answered."""
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=program, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in MESSAGES:
+            server.stdin.write(json.dumps(message) + "\n")
+        server.stdin.flush()
+        lines = [server.stdout.readline() for message in MESSAGES if "id" in message]
+        server.stdin.close()
+        lines += server.stdout.read().splitlines()
+        assert server.wait(60) == 0
+    return [json.loads(line) for line in lines]
+
+
 @pytest.mark.parametrize("words", [["-m", "toolcrib", "serve", "app.py"], ["app.py"]])
 def test_a_file_is_served_to_a_client(program: Path, words: list[str]) -> None:
-    lines = "".join(json.dumps(message) + "\n" for message in MESSAGES)
-    ended = subprocess.run(
-        [sys.executable, *words],
-        input=lines,
-        cwd=program,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    (called,) = [one["result"] for one in answers if one.get("id") == 2]
-    assert called["content"][0]["text"] == "5"
+    _, called = served(program, words)
+    assert called["result"]["content"][0]["text"] == "5"
 
 
 def test_what_a_program_prints_is_no_result(program: Path) -> None:
@@ -95,16 +102,8 @@ def test_what_a_program_prints_is_no_result(program: Path) -> None:
     (program / "loud.py").write_text(noise + PROGRAM.replace("return", "print('inside'); return"))
     done = cli(program, "run", "loud.py", "add", "a=2")
     assert (done.out, done.err.splitlines()) == ("3\n", ["child", "text", "inside"])
-    served = subprocess.run(
-        [sys.executable, "-m", "toolcrib", "serve", "loud.py"],
-        cwd=program,
-        input="".join(json.dumps(message) + "\n" for message in MESSAGES),
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=True,
-    )
-    assert [json.loads(line)["id"] for line in served.stdout.splitlines()] == [1, 2]
+    answers = served(program, ["-m", "toolcrib", "serve", "loud.py"])
+    assert [answer["id"] for answer in answers] == [1, 2]
 
 
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
@@ -125,7 +124,7 @@ def test_what_is_no_toolset_is_explained(program: Path) -> None:
         (["new", "x", "--root", "app.py"], 2, "needs the folder of a project"),
         (["--root", "app.py", "lint"], 2, "needs the folder of a project"),
         (["serve", "app"], 2, "Write app.py"),
-        (["list", "shop"], 2, "--root shop"),
+        (["list", "shop"], 3, "--root shop"),
         (["list", "bare.py"], 4, "hint: Arguments arrive by name"),
         (
             ["list", "away.py"],

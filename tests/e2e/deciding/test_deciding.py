@@ -245,7 +245,7 @@ def agent(shop: Crib, own: dict[str, str]) -> dict[str, str]:
 def test_a_token_sees_calls_and_is_recorded_as_itself(shop: Crib, agent: dict[str, str]) -> None:
     listed = cli(shop, "list", "--json", env=agent).document["tools"]
     assert [tool["name"] for tool in listed] == ["look"]
-    found = cli(shop, "list", "look other pay", "--json", env=agent).document["hits"]
+    found = cli(shop, "list", "look other pay", "--json", env=agent).document["tools"]
     assert [hit["name"] for hit in found] == ["look"]
     assert (cli(shop, "show", "look", env=agent).code, cli(shop, "show", "other", env=agent).code) == (0, 3)
     done = cli(shop, "run", "look", env=agent)

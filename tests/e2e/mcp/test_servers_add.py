@@ -16,6 +16,7 @@ from tests.crib import Crib
 from tests.e2e.terminal import Terminal, terminal
 from tests.mcp_servers import RAW, write
 from toolcrib.cli.hosts import add_server
+from toolcrib.state.installation import install_command
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -162,7 +163,7 @@ def test_a_wrong_key_and_a_missing_client_have_their_cause(crib: Crib) -> None:
     words = [sys.executable, "-c", hidden, "servers", "list", "--root", str(crib.root)]
     bare = subprocess.run(words, capture_output=True, text=True, check=False)
     assert bare.returncode == 1
-    assert "pip install 'toolcrib[mcp]'" in bare.stderr
+    assert install_command("mcp") in bare.stderr
 
 
 @pytest.mark.parametrize("before", ["", "{}", '{"mcpServers":{}}', '{"a": 1}', '{"mcpServers": {"a": {}}}\n'])

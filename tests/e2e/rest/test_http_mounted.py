@@ -53,4 +53,4 @@ async def test_everything_works_below_a_prefix(tmp_path: Path) -> None:
         async with session.get(
             f"{address}/crib/tools/bundles", headers={"Authorization": f"Bearer {token}"}
         ) as reply:
-            assert [bundle["slug"] for bundle in (await reply.json())["bundles"]] == ["builtin"]
+            assert [bundle["slug"] for bundle in (await reply.json())["bundles"]] == ["project", "builtin"]

@@ -355,7 +355,9 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
     assert server.send("GET", facets).json == {
         "total": 1,
         "tags": {"x": 1},
+        "kinds": {"http": 1},
         "types": {"http": 1},
+        "sources": {"user": 1},
         "bundles": {bundle: 1},
     }
     assert server.send("GET", f"{facets}&includeDisabled=true").json["tags"] == {"x": 2, "y": 1}

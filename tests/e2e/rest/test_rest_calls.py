@@ -640,4 +640,4 @@ async def test_calls_that_still_run_when_the_server_stops_are_cancelled(mark: Pa
                 await asyncio.to_thread(server.process.wait, 30)
     assert mark.with_name("mark.cancelled").exists()
     assert crib.last().event == "TOOL_EXECUTED"
-    assert crib.last().fields["code"] == "cancelled"
+    assert crib.last().fields["status"] == "interrupted"

@@ -16,6 +16,7 @@ from aiohttp import web
 from toolcrib import Toolset
 from toolcrib.errors import UnavailableError
 from toolcrib.middleware import tracing_middleware
+from toolcrib.state.installation import install_hint
 
 FEED = "<rss><item><link>https://a.example/</link><title><![CDATA[New]]></title></item></rss>"
 PAGE = '<head><title>T</title></head><body><h1>Hi</h1><p>See <a href="/next">next</a>.</p></body>'
@@ -291,13 +292,10 @@ async def test_what_is_not_installed_is_named_with_the_line_that_installs_it(
     for name, arguments, extra in (("fetch_url", page, "web"), ("send_email", mail, "mail")):
         result = await tools.call(name, arguments)
         assert result.error is not None
-        assert (result.error.code, result.error.hint) == (
-            "tool_unavailable",
-            f"Install it: pip install 'toolcrib[{extra}]'",
-        )
+        assert (result.error.code, result.error.hint) == ("tool_unavailable", install_hint(extra))
     with pytest.raises(UnavailableError) as tracing:
         tracing_middleware()
-    assert tracing.value.hint == "pip install 'toolcrib[otel]'"
+    assert tracing.value.hint == install_hint("otel")
 
 
 def meta(label: str, text: str, codec: str) -> bytes:

@@ -34,6 +34,7 @@ NAMES = {kind.name for kind in KINDS.builtin}
 OWN_WORDS = {
     # Kinds of other things, some of which have the name of a kind of tools.
     "builtin/web/local_index.py": "entries of a folder",
+    "guard/trust/digest.py": "files of code",
     "project/config/secrets.py": "sources of secrets",
     "sandbox/host/handle.py": "launchers",
     "sandbox/host/runner.py": "launchers",

@@ -125,7 +125,7 @@ async def test_a_call_that_ends_while_its_history_is_read_is_not_shown_as_ended_
     stored = SimpleNamespace(attempts=attempts, changes=lambda _: [CallChange(1, 1.0, "claimed", "")])
     table = ServerCalls(answer, cast("Any", SimpleNamespace(stored=stored)))
     services = SimpleNamespace(calls=SimpleNamespace(look=awaitable(call), history=table.history))
-    request: Any = SimpleNamespace(services=services, path={"callID": call.id}, client=PAGE)
+    request: Any = SimpleNamespace(services=services, path={"callId": call.id}, client=PAGE)
     shown = (await show_call(request)).value
     assert [one.ending for one in shown.history.attempts] == [None]
     assert (shown.status, shown.ended_at, shown.result) == ("running", None, None)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from toolcrib import Project, Toolset
+from toolcrib.bundles import BundleBody
 from toolcrib.errors import InvalidInput, InvalidOutput, RetryableError, ToolNotFound
+from toolcrib.spec.identifier import new_id
 from toolcrib.testing import ANY, FakeClock, MemoryStore, MockTools
 
 
@@ -119,6 +121,7 @@ async def test_an_answer_that_the_tool_would_not_return_is_refused() -> None:
 def test_a_store_in_memory_is_gone_when_it_is_closed() -> None:
     with MemoryStore() as store:
         assert store.bundles() == []
+        store.put_bundle(new_id(), BundleBody(slug="kept"))
         place = store._folder
         assert place.is_dir()
     assert not place.exists()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from toolcrib.errors import PermissionDenied, ToolUnavailable
@@ -64,10 +64,7 @@ def of_text(
     if job.network == "none" and is_offline(text):
         return _no_network(workspace, tool, named_hosts(text), reason, facts)
     reach = Reach.of(workspace, tool, job)
-    found = [denial_of(reach, path, number) for path, number in refused_paths(text)]
-    denials = [denial for denial in found if denial is not None]
-    # Any word could be a file that is missing in the working folder.
-    denial = next((one for one in denials if one.path != reach.cwd), denials[0] if denials else None)
+    denial = next(iter(denials_of(reach, refused_paths(text))), None)
     return denial and _error(workspace, tool, denial, reason, facts)
 
 
@@ -110,6 +107,13 @@ def of_file(
     denial = denial_of(reach, path, errno.EROFS if access == "write" else errno.ENOENT)
     denial = denial or Denial(path, access, reach.written(path))
     return _error(workspace, tool, denial, f"it has no fs.{access} permission", {})
+
+
+def denials_of(reach: Reach, refused: Iterable[tuple[str, int]]) -> list[Denial]:
+    """Return the denials behind paths and errnos that a program has named, the likeliest first."""
+    found = [denial_of(reach, path, number) for path, number in refused]
+    # Any word could be a file that is missing in the working folder.
+    return sorted((one for one in found if one is not None), key=lambda one: one.path == reach.cwd)
 
 
 def denial_of(reach: Reach, path: str, number: int) -> Denial | None:

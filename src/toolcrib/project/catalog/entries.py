@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolcrib.bundles import ListedTool, ToolRecord
-from toolcrib.bundles.answers import Source, ToolAnswer, ToolItem
+from toolcrib.bundles.answers import ExampleCall, Source, ToolAnswer, ToolItem
 from toolcrib.errors import ManifestError, ToolcribError
 from toolcrib.manifest.touches import may_touch
 from toolcrib.project.tools.binding import missing_function
@@ -166,7 +166,7 @@ class Entries:
             output_format="json" if tool is None else tool.output.format,
             impl=record.impl,
             permissions=permissions,
-            examples=[asdict(one) for one in examples],
+            examples=[ExampleCall(**asdict(one)) for one in examples],
             schema_version=record.schema_version,
         )
 

@@ -109,8 +109,8 @@ class StoredTools:
                 return
             if self._listing.bundles is not self._bundles:
                 self._name_bundles(self._listing.bundles)
-            # At the first reading nothing of the store is in the registry yet.
-            self._unsettled = not first or self._was_missing
+            # At the first reading nothing of the store is in the registry yet, nor in a list without a store.
+            self._unsettled = not first or (self._was_missing and self.store.exists)
 
     def settle(self) -> None:
         """Take tools that have changed or are gone out of the registry, in the thread that uses it."""

@@ -196,7 +196,7 @@ class ProjectTrust:
 
     def waits(self, tool: Tool) -> Literal["new", "changed"] | None:
         """Return `new` or `changed` for a tool that waits until a person trusts it; None for another."""
-        if tool.source is None and tool.kind != "mcp":
+        if tool.source is None and not is_served(tool):
             return None
         if not self.given:
             return "new"

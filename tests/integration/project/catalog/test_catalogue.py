@@ -24,7 +24,7 @@ from tests.mcp_servers import RAW, mount
 from tests.postgres import PostgresProcess
 from toolcrib import Project, Toolset
 from toolcrib.bundles import BundleBody, Store, ToolBody
-from toolcrib.errors import UsageError
+from toolcrib.errors import InvalidInput
 from toolcrib.project import McpCatalog
 from toolcrib.project.catalog.bundles import Wish
 from toolcrib.spec import Caller
@@ -183,7 +183,7 @@ def test_pages_go_on_in_another_process(crib: Crib, sort: Any) -> None:
     assert pages(crib.open, lambda: None, sort=sort, limit=3) == whole
     token = crib.open().list_tools(sort=sort, limit=3).next
     for other, options in ((sort, {"tags": ["x"]}), ("name" if sort != "name" else "createdAt", {})):
-        with pytest.raises(UsageError, match="another search"):
+        with pytest.raises(InvalidInput, match="another search"):
             crib.open().list_tools(sort=other, limit=3, page=token, **options)  # type: ignore[arg-type]
 
 

@@ -366,7 +366,7 @@ def nonsense(folder: Path) -> None:
 
 
 def open_to_others(folder: Path) -> None:
-    folder.chmod(0o770)
+    folder.chmod(0o777)
 
 
 def link(folder: Path) -> None:

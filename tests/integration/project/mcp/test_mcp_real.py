@@ -144,19 +144,19 @@ async def test_a_refusal_names_the_permission_that_would_help(crib: Crib) -> Non
         assert error["hint"].endswith('permissions: {"fs": {"read": ["."], "write": ["data"]}}')
         entity = {"entities": [{"name": "a", "entityType": "b", "observations": []}]}
         written = await project.call("memory__create_entities", entity)
-        failed(written, "tool_failed")
+        failed(written, "permission_denied")
         assert written.error is not None
         assert '"write": ["data"]' in str(written.error.hint)
         written = await project.call("beside__create_entities", entity)
         assert written.error is not None
         assert f"Give it an absolute path in the project, such as {crib.root}/data" in str(written.error.hint)
         hints = {
-            "fetch": "To allow it: toolcrib trust fetch --allow 127.0.0.1:9",
-            "listed": '"network": {"allow": ["example.com", "127.0.0.1:9"]}',
+            "fetch": ("permission_denied", "To allow it: toolcrib trust fetch --allow 127.0.0.1:9"),
+            "listed": ("host_not_allowed", '"network": {"allow": ["example.com", "127.0.0.1:9"]}'),
         }
-        for name, hint in hints.items():
+        for name, (code, hint) in hints.items():
             asked = await project.call(f"{name}__fetch", {"url": "http://127.0.0.1:9/"})
-            failed(asked, "tool_failed")
+            failed(asked, code)
             assert asked.error is not None
             assert hint in str(asked.error.hint), asked.error.as_dict()
 

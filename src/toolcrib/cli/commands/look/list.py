@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,7 +99,7 @@ def _find(
         "tools",
         document_of(found.tools),
         ("NAME", "KIND", match, DESCRIPTION),
-        empty=f"No tool matches. To see all tools: toolcrib {every}",
+        empty=f"No tool matches. {_instead(words, every)}",
         total=found.total,
         facets=counts,
         next=found.next,
@@ -105,6 +107,15 @@ def _find(
     if found.next is not None and not as_json:
         print_note(f"{found.total} tools match. The next page: --page {found.next}")
     return 0 if found.tools else 3
+
+
+def _instead(words: str, every: str) -> str:
+    """Return what to do where no tool matches words."""
+    if Path(words).is_dir():
+        return f"To list the tools of this folder: toolcrib list --root {shlex.quote(words)}"
+    if Path(f"{words}.py").is_file():
+        return f"To list the tools of a file: toolcrib list {shlex.quote(words)}.py"
+    return f"To see all tools: toolcrib {every}"
 
 
 def _list(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -190,14 +193,18 @@ async def _run(project: Project, call: Call) -> Result:
     assert task is not None
     # Their default ends this process at once, and leaves those of the tool running.
     ends = stopping(task.cancel, (signal.SIGTERM, signal.SIGHUP))
-    with ends, waiting(f"{call.tool} runs for", elsewhere=f"{call.tool} is running …") as say:
+    plain = f"{call.tool} is running …" if sys.stderr.isatty() else ""
+    with ends, ExitStack() as until_end:
+        lines: list[Callable[[str], None]] = []
 
         def on_event(event: CallEvent) -> None:
-            if event.kind == "progress":
+            if event.kind == "started":
+                lines.append(until_end.enter_context(waiting(f"{call.tool} runs for", elsewhere=plain)))
+            elif event.kind == "progress":
                 of = f"/{event.total:g}" if event.total is not None else ""
-                say(f"{event.done:g}{of} {event.message}".strip())
+                lines[0](f"{event.done:g}{of} {event.message}".strip())
             elif event.kind == "chunk" and (line := event.text.rstrip().rpartition("\n")[2]):
-                say(line)
+                lines[0](line)
 
         call.on_event = on_event
         async with project:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.errors import HostNotAllowed, PermissionDenied, ToolcribError, ToolFailed
 from toolcrib.executors.output import created_in
-from toolcrib.executors.trace.denials import denial_of
+from toolcrib.executors.trace.denials import denials_of
 from toolcrib.executors.trace.reach import Reach
 from toolcrib.executors.trace.wording import READ_ONLY, named_hosts, refused_paths
 from toolcrib.executors.workspace.network import CallNetwork
@@ -103,9 +103,9 @@ class LocalProcess:
             # SQLite's error does not name the file that it cannot write; the command line may.
             words = (word for word in self.spec.args if "/" in word or "=" in word)
             found += ((word.partition("=")[2] or word, errno.EROFS) for word in words)
-        for path, number in found:
-            denial = denial_of(reach, path, number)
-            if denial is not None and denial.grant is not None:
+        for denial in denials_of(reach, found):
+            # No folder on its command line was granted, so the root is not either.
+            if denial.grant is not None and (denial.path != reach.cwd or not self.spec.unwritable):
                 fs = {denial.access: denial.grant}
                 return {"fs": fs}, {"path": denial.path, "access": denial.access}
         return None
