@@ -481,11 +481,11 @@ class DurableCalls(StoredCalls):
         """Send what is ready and whose message was lost; return the number."""
         return sum(map(self.dispatcher.resend, self.to_send))
 
-    def running(self, tools: Collection[str]) -> Mapping[str, int]:
-        """Return how many calls of each of these tools run now, in all workers."""
-        count = "SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?"
-        with self._database.read() as tx:
-            return {tool: (tx.one(count, tool) or (0,))[0] for tool in tools}
+    @staticmethod
+    def running(tx: Transaction, tool: str) -> int:
+        """Return how many calls of a tool run now, in all workers."""
+        row = tx.one("SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?", tool)
+        return int(row[0]) if row else 0
 
     def approved(self, tools: Collection[str]) -> Set[str]:
         """Return those of these tools that have a ready call which has just been approved."""
