@@ -167,6 +167,8 @@ toolcrib trace repo_scan path=src
 toolcrib trace web_search query=news --allow-host api.example.com
 toolcrib trust
 toolcrib trust --show
+toolcrib ui
+toolcrib ui --print
 toolcrib worker
 toolcrib worker --concurrency 16 --app shop.tools:register
 toolcrib workflows list

@@ -43,12 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerProce
 @pytest.fixture(scope="module")
 def session(server: HttpServerProcess) -> dict[str, str]:
     """The headers of the person's browser."""
-    return log_in(server, server.login.removeprefix(server.address))
-
-
-def log_in(server: HttpServerProcess, link: str) -> dict[str, str]:
-    reply = server.send("GET", link, token=None)
-    return {"Cookie": reply.headers["Set-Cookie"].partition(";")[0], "Origin": server.address}
+    return server.log_in(server.login)
 
 
 def ask(server: HttpServerProcess, token: str = "") -> str:
@@ -373,7 +368,7 @@ def test_calls_are_counted_and_tools_too(server: HttpServerProcess) -> None:
 
 def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerProcess) -> None:
     token = server.create_token("climber", "admin")
-    session = log_in(server, server.send("POST", "/login", token=token).json["path"])
+    session = server.log_in(server.send("POST", "/login", token=token).json["path"])
     assert server.send("GET", "/session", headers=session, token=None).json["caller"] == "token:climber"
     done = decide(server, ask(server, token), "approve", session)
     assert (done.status, "made this call" in done.json["error"]["message"]) == (403, True), done.body

@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
-from toolcrib.serve.rest import artifacts, events, session
+from toolcrib.serve.rest import artifacts, events, page, session
 from toolcrib.serve.rest.admin import approvals, audit, manifests, overview, tokens
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
 from toolcrib.serve.rest.calls import many
@@ -34,6 +34,7 @@ ROUTES: tuple[Route, ...] = (
     *artifacts.ROUTES,
     *session.ROUTES,
     *events.ROUTES,
+    *page.ROUTES,
     *runs.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,
