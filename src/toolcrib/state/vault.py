@@ -14,7 +14,7 @@ from pathlib import Path
 
 from toolcrib.errors import StateUnavailable
 from toolcrib.state.places import data_home
-from toolcrib.state.private import is_shared, make_private, open_plain, put_private
+from toolcrib.state.private import is_shared, make_private, open_plain, put_file, put_private
 
 _is_key = re.compile(r"[0-9a-f]{64}\Z").match
 
@@ -55,8 +55,7 @@ class Vault:
                 _require_own(folder)
             label = path / "root"
             if not label.exists():
-                with open(label, "xb", opener=lambda *how: os.open(*how, 0o600)) as file:
-                    file.write(os.fsencode(self.root) + b"\n")
+                put_file(label, os.fsencode(self.root) + b"\n", first=True)
         except OSError as error:
             raise StateUnavailable(
                 f"{path} cannot be created: {error.strerror}",

@@ -441,7 +441,7 @@ def test_nothing_shown_steers_the_terminal(files: Crib) -> None:
         screen.type("n\n")
         screen.end()
     files.write("f", "\x1b]0;title\x07text\x1b[2J")
-    with on_terminal(files, "run", "read") as screen:
+    with on_terminal(files, "run", "read", env={"TERM": "dumb"}) as screen:
         assert screen.end() == 0
         assert "\x1b" not in screen.raw
     assert "\x1b]0;" in cli(files, "run", "read").out, "a pipe gets what there is"

@@ -29,7 +29,7 @@ def add(a: int, b: int = 1) -> int:
 if __name__ == "__main__":
     tools.run()
 '''
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {
         "jsonrpc": "2.0",
         "id": 1,
@@ -107,6 +107,7 @@ def test_what_a_program_prints_is_no_result(program: Path) -> None:
 
 
 def test_what_is_no_toolset_is_explained(program: Path) -> None:
+    (program / "shop").mkdir()
     (program / "none.py").write_text("x = 1\n")
     (program / "bare.py").write_text("from toolcrib import Toolset\nToolset().register('f', lambda *x: x)\n")
     (program / "away.py").write_text("import nosuch\n")

@@ -67,7 +67,7 @@ async def test_an_open_project_takes_up_what_a_person_allows(crib: Crib, site: s
         assert f"network: {site}" in mounted.grants()
         assert project.get("web__get").permissions.network.allow == (site,)
         allows(project, Network())
-        failed(await project.call(*call), "tool_failed")
+        failed(await project.call(*call), "permission_denied")
 
 
 async def test_a_running_call_ends_before_the_server_starts_again(crib: Crib, site: str) -> None:
