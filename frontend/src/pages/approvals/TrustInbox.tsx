@@ -9,7 +9,7 @@ import { t } from "../../text";
 export function TrustInbox() {
   const trust = useQuery({ queryKey: ["trust"], queryFn: () => data(api.GET("/trust")) });
   return (
-    <section aria-labelledby="trust">
+    <section className="trust" aria-labelledby="trust">
       <h2 id="trust">{t("trust.title")}</h2>
       <Shown query={trust}>
         {({ waiting, tools }) => {
@@ -30,7 +30,7 @@ export function TrustInbox() {
                       <strong>{tool.name}</strong> <Badge tone="warn">{t(`trust.${tool.status === "new" ? "new" : "changed"}`)}</Badge>
                     </p>
                     <ul className="bullets">
-                      {[...tool.touches, ...tool.reasons].map((one) => (
+                      {[...new Set([...tool.touches, ...tool.reasons])].map((one) => (
                         <li key={one}>{plain(one)}</li>
                       ))}
                     </ul>

@@ -105,7 +105,8 @@ function Conversation({ run }: { run: Schemas["Timeline"] }) {
           </ul>
         </div>
       ))}
-      {run.answer !== null && (
+      {/* The answer of an agent is the text of its last step; that of a workflow is no step's. */}
+      {run.answer !== null && run.answer !== run.iterations.at(-1)?.text && (
         <pre tabIndex={0} className="said answer">
           {plain(run.answer)}
         </pre>
