@@ -39,6 +39,7 @@ def main() -> None:
                 opened.log_in()
                 forecast, refund = (tool_path(opened, name) for name in ("weather_forecast", "orders_refund"))
                 pages = {"tools": "/tools", "found": "/tools?q=order", "tool": forecast, "waits": refund}
+                pages |= {"approvals": "/approvals", "runs": "/runs", "audit": "/audit"}
                 for name, path in pages.items():
                     opened.page.goto(f"{server.address}/#{path}")
                     settled(opened.page)
