@@ -38,14 +38,24 @@ def main() -> None:
                 opened = Opened(browser, server, size=size, color_scheme=scheme)
                 opened.log_in()
                 forecast, refund = (tool_path(opened, name) for name in ("weather_forecast", "orders_refund"))
-                pages = {"tools": "/tools", "found": "/tools?q=order", "tool": forecast, "waits": refund}
-                pages |= {"approvals": "/approvals", "runs": "/runs", "audit": "/audit"}
-                for name, path in pages.items():
+                pages = {
+                    "tools": ("/tools", ".row"),
+                    "found": ("/tools?q=order", ".row"),
+                    "tool": (forecast, ".rjsf input"),
+                    "waits": (refund, ".rjsf input"),
+                    "approvals": ("/approvals", "h1"),
+                    "runs": ("/runs", "h1"),
+                    "audit": ("/audit", "h1"),
+                }
+                for name, (path, shown) in pages.items():
                     opened.page.goto(f"{server.address}/#{path}")
+                    opened.page.locator(shown).first.wait_for()
                     settled(opened.page)
                     opened.page.screenshot(path=OUT / f"{name}-{look}.png", full_page=name == "tool")
                 opened.page.keyboard.press("Control+k")
+                opened.page.get_by_role("dialog").wait_for()
                 opened.page.keyboard.type("stock")
+                opened.page.get_by_role("option", name="stock").first.wait_for()
                 settled(opened.page)
                 opened.page.screenshot(path=OUT / f"palette-{look}.png")
                 opened.context.close()

@@ -27,9 +27,9 @@ _PAGE_HEADERS = {
 _FILE_HEADERS = {"cache-control": "public, max-age=31536000, immutable"}
 
 
-def page_or_nothing() -> Response:
+def page_or_nothing(folder: Path = _FOLDER) -> Response:
     """Return the page, or 503 with the way to get it."""
-    index = _FOLDER / "index.html"
+    index = folder / "index.html"
     if not index.is_file():
         return PlainTextResponse(NOT_BUILT, 503)
     return FileResponse(index, headers=_PAGE_HEADERS)
