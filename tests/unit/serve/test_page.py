@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from toolcrib.serve.rest.page import page_or_nothing
+from toolcrib.serve.rest.ui.page import page_or_nothing
 
 
 def test_without_a_built_page_the_server_says_how_to_get_it(tmp_path: Path) -> None:

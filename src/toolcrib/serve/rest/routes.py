@@ -7,7 +7,7 @@ from typing import Any
 
 from toolcrib import __version__
 from toolcrib.serve.http import Answer, Route, describe
-from toolcrib.serve.rest import artifacts, events, page, session
+from toolcrib.serve.rest import artifacts
 from toolcrib.serve.rest.admin import approvals, audit, manifests, overview, tokens
 from toolcrib.serve.rest.bundles import archive, bundles, catalog, tools, trash, usage
 from toolcrib.serve.rest.calls import many
@@ -15,6 +15,7 @@ from toolcrib.serve.rest.calls import routes as calls
 from toolcrib.serve.rest.records import PATH
 from toolcrib.serve.rest.runs import runs, workflows
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.ui import events, page, session
 
 
 def get_openapi(request: RestRequest) -> Answer:

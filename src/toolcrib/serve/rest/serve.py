@@ -17,11 +17,11 @@ from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
 from toolcrib.serve.rest.changes import Changes
-from toolcrib.serve.rest.links import hand_out_links
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import ServerCalls
 from toolcrib.serve.rest.services import Services
-from toolcrib.serve.rest.session import login_path
+from toolcrib.serve.rest.ui.links import hand_out_links
+from toolcrib.serve.rest.ui.session import login_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from toolcrib.errors import InvalidToken, ToolcribError, UnavailableError
 from toolcrib.serve.auth import Client, bearer
 from toolcrib.serve.http import HEALTH, Answer, Routes
 from toolcrib.serve.http.route import Handled
-from toolcrib.serve.rest.page import page_or_nothing
 from toolcrib.serve.rest.records import Body
 from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.ui.page import page_or_nothing
 from toolcrib.spec import SCOPES
 from toolcrib.state import user_name
 
