@@ -19,6 +19,7 @@ from tests.commands import PROGRAM, Forked
 from tests.crib import accept
 from tests.patience import patient
 from toolcrib.guard import Tokens
+from toolcrib.serve.rest import running_link
 from toolcrib.state import Vault
 
 LIMIT_S = 30
@@ -86,6 +87,18 @@ class HttpServerProcess:
             return Reply(response.status, response.headers, response.read())
         finally:
             connection.close()
+
+    def person_link(self) -> str:
+        """Return a new login link of the person who started the server."""
+        link = running_link(Vault(self.root, self.data))
+        assert link is not None
+        return link
+
+    def log_in(self, link: str) -> dict[str, str]:
+        """Use a login link; return the header of its session, as the page sends it."""
+        reply = self.send("POST", "/session", {"code": link.partition("#code=")[2]}, token=None)
+        assert (reply.status, reply.headers["Set-Cookie"]) == (201, None)
+        return {"Authorization": f"Bearer {reply.json['token']}", "Origin": self.address}
 
     def create_token(self, name: str, *scopes: str, **options: Any) -> str:
         tokens = Tokens(Vault(self.root, self.data))

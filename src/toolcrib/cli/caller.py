@@ -32,8 +32,8 @@ _WITHOUT_PROJECT = ("doctor",)
 """Commands that neither read nor change anything of a project or of its user."""
 _OF_FILES = (
     "", "agents choose", "agents list", "agents show", "agents task", "approvals", "audit", "calls",
-    "connect", "list", "run", "runs", "serve", "show", "status", "test", "token", "worker",
-    "workflows",
+    "connect", "list", "run", "runs", "serve", "show", "status", "test", "token", "ui",
+    "worker", "workflows",
 )  # fmt: skip
 """Commands, or groups of them, whose project may be a Python file."""
 _token: str | None = None

@@ -43,17 +43,18 @@ COMMANDS = {
     "token": ("connect.token", "Create, list and revoke access tokens."),
     "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
     "trust": ("decide.trust", "Trust what is new or has changed in a project."),
+    "ui": ("connect.ui", "Open the web page of the project."),
     "worker": ("run.worker", "Run the calls that were submitted, until SIGTERM or Ctrl-C."),
     "workflows": ("run.workflows", "Run tools, agents and workflows in steps."),
 }
 """Command name to its module below `toolcrib.cli.commands`, and to the first line of its help."""
-_FIRST = ("init", "new", "list", "run", "trust", "connect", "serve")
+_FIRST = ("init", "new", "list", "run", "trust", "connect", "serve", "ui")
 """The commands of the first hour."""
 _GROUPS = {
     "making": "init new lint test trace import bundle",
     "calling": "run calls agents workflows runs worker",
     "deciding": "trust approvals policy",
-    "connecting": "connect serve servers secrets token",
+    "connecting": "connect serve ui servers secrets token",
     "looking": "list show status audit doctor",
 }
 """Every command, in the groups of `toolcrib help GROUP`."""
@@ -77,6 +78,7 @@ _MEANT = {
     "submit": "calls submit",
     "tool": "bundle tool",
     "validate": "lint",
+    "web": "ui",
     "version": "--version",
 }
 """Words that people try, and the commands that they mean."""

@@ -324,7 +324,7 @@ async def test_one_file_is_served_over_rest_and_mcp(shop: Shop) -> None:
 
 def test_both_addresses_are_printed(shop: Shop) -> None:
     with shop.terminal("serve", "app.py", "--http", "--port", "0") as screen:
-        screen.read_until("/login?code=")
+        screen.read_until("/#code=")
         address = re.search(
             r"Serving MCP on (http://127.0.0.1:\d+)/mcp, REST on (http://127.0.0.1:\d+)", screen.text
         )

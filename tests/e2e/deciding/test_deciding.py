@@ -110,7 +110,7 @@ def test_a_server_prints_no_login_link_where_nobody_is_at_a_terminal(shop: Crib,
         out, _ = process.communicate(timeout=30)
     assert b"No login link is printed" in said
     assert b"decide_without_terminal: [{what: [approve]" in said
-    assert (b"Serving MCP on" in out, b"/login" in out) == (True, False)
+    assert (b"Serving MCP on" in out, b"#code=" in out) == (True, False)
 
 
 def test_no_token_decides_not_even_at_a_terminal(shop: Crib, own: dict[str, str]) -> None:

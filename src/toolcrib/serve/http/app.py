@@ -143,7 +143,7 @@ class _Address:
     def _client(self, route: Route, http: Request) -> Client | None:
         if route.scope is None:
             return None
-        client = self._access.client(http.headers, http.cookies, safe=http.method in _SAFE)
+        client = self._access.client(http.headers)
         client.require(route.scope)
         return client
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -90,17 +90,23 @@ def command(
         require_person("trust", refuse=NotTrusted)
     if not http:
         run_until_end(_serve_stdio(Project.open(root, data=data), dev=dev))
-    try:
-        from toolcrib.serve.auth import OAuthResource
-        from toolcrib.serve.rest import HttpSettings
-    except ImportError as missing:
-        raise UnavailableError(
-            f"serving over HTTP needs the package {missing.name}",
-            hint=install_hint("http"),
-        ) from None
+    require_http()
+    from toolcrib.serve.auth import OAuthResource
+    from toolcrib.serve.rest import HttpSettings
+
     oauth = OAuthResource(issuer, resource) if issuer is not None and resource is not None else None
     settings = HttpSettings(host=host, port=port, allowed_hosts=allowed, oauth=oauth)
-    run_until_end(_serve_http(Project.open(root, data=data), settings, dev=dev))
+    run_until_end(serve_until_signal(Project.open(root, data=data), settings, _announce, dev=dev))
+
+
+def require_http() -> None:
+    """Raise UnavailableError unless the packages that serve HTTP are installed."""
+    try:
+        import toolcrib.serve.rest  # noqa: F401 - only tried
+    except ImportError as missing:
+        raise UnavailableError(
+            f"serving over HTTP needs the package {missing.name}", hint=install_hint("http")
+        ) from None
 
 
 def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> None:
@@ -112,13 +118,16 @@ def _refuse_unused(only_with: str, names: tuple[str, ...], *, used: bool) -> Non
             raise click.UsageError(f"{option.opts[0]} has an effect only with {only_with}")
 
 
-async def _serve_http(opened: Project, settings: HttpSettings, *, dev: bool) -> int:
+async def serve_until_signal(
+    opened: Project, settings: HttpSettings, announce: Callable[[str, str], None], *, dev: bool = False
+) -> int:
+    """Serve a project over HTTP until SIGINT or SIGTERM. Return 0."""
     from toolcrib.serve.rest import serve_http
 
     async with opened as project:
         watching = _start(project, dev=dev)
         try:
-            await serve_http(project, settings, _announce)
+            await serve_http(project, settings, announce)
         finally:
             watching.cancel()
     return 0
@@ -132,7 +141,7 @@ def _announce(address: str, link: str) -> None:
         print_note("No login link is printed: its session decides for you, and nobody is at a terminal here.")
         print_note(refused.hint or refused.message)
     else:
-        print_result(f"Log in (once, within 15 minutes): {link}")
+        print_result(f"Open the page (once, within 15 minutes): {link}")
 
 
 async def _serve_stdio(opened: Project, *, dev: bool) -> int:

@@ -22,7 +22,7 @@ from toolcrib.errors import (
     UsageError,
 )
 from toolcrib.schema.hosts import HOSTS
-from toolcrib.serve.auth import Access, Client, OutsideTokens
+from toolcrib.serve.auth import Access, Client, OutsideTokens, bearer
 from toolcrib.serve.http import BODY_S, SECURITY_HEADERS, check_coding, check_length, no_such_method, problem
 from toolcrib.serve.mcp.calls import CallLoad
 from toolcrib.serve.mcp.connection import Connection
@@ -152,7 +152,7 @@ class McpEndpoint:
                 caller = await self._outside.verify(text)
                 client = Client(f"token:{caller.name}", caller)
             else:
-                client = self._access.client({"authorization": given}, {}, safe=True)
+                client = self._access.program(bearer(given))
         client.require("read")
         return client
 
