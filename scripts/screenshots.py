@@ -43,6 +43,7 @@ def main() -> None:
                     "found": ("/tools?q=order", ".row"),
                     "tool": (forecast, ".rjsf input"),
                     "waits": (refund, ".rjsf input"),
+                    **{name: (f"/{name}", "main h1") for name in ("approvals", "runs", "audit")},
                 }
                 for name, (path, shown) in pages.items():
                     opened.page.goto(f"{server.address}/#{path}")

@@ -1,10 +1,13 @@
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useChanges } from "../api/changes";
+import { api, data } from "../api/client";
 import { logOut } from "../api/session";
 import { PAGES } from "../pages";
 import { chooseLanguage, LANGUAGES, language, t } from "../text";
 import { Notices } from "./notices";
-import { Icon } from "./small";
+import { Badge, Icon } from "./small";
 import { applyTheme, currentTheme, THEMES, type Theme } from "./theme";
 
 const Palette = lazy(() => import("./Palette"));
@@ -15,6 +18,8 @@ export function Shell() {
   const [palette, setPalette] = useState(false);
   const main = useRef<HTMLElement>(null);
   const path = useRouterState({ select: (state) => state.location.pathname });
+  const waiting = useWaiting();
+  useChanges();
 
   useEffect(() => {
     const open = (event: KeyboardEvent) => {
@@ -57,6 +62,11 @@ export function Shell() {
               <Link key={to} to={to} activeProps={{ className: "active" }}>
                 <Icon path={icon ?? ""} />
                 <span>{t(title)}</span>
+                {to === "/approvals" && waiting > 0 && (
+                  <Badge tone="warn">
+                    {waiting} <span className="visually-hidden">{t("approvals.waiting", { n: waiting })}</span>
+                  </Badge>
+                )}
               </Link>
             ),
         )}
@@ -73,6 +83,16 @@ export function Shell() {
       )}
     </div>
   );
+}
+
+/** Return how many calls wait for a person; the title of the window has the number too. */
+function useWaiting(): number {
+  const { data: counts } = useQuery({ queryKey: ["counts"], queryFn: () => data(api.GET("/counts")) });
+  const waiting = counts?.approvals ?? 0;
+  useEffect(() => {
+    document.title = waiting === 0 ? t("app.name") : `(${waiting}) ${t("app.name")}`;
+  }, [waiting]);
+  return waiting;
 }
 
 function Choices() {

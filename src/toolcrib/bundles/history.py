@@ -8,7 +8,7 @@ of a tool as they were before their changes are in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct, field
 
 from toolcrib.bundles.files import create_file, make_folder
+from toolcrib.bundles.reading import read_file, visible
 from toolcrib.bundles.records import SCHEMA_VERSION, BundleRecord, Moment, ToolRecord, Uuid, file_of
+from toolcrib.errors import StateUnavailable
 from toolcrib.spec.identifier import new_id
 from toolcrib.spec.moment import written
 
@@ -39,7 +41,7 @@ class RecordedChange(Struct, frozen=True, kw_only=True):
 
     at: Moment
     event: str
-    """`TOOL_PUT`, `TOOL_ENABLED`, `TOOL_DISABLED`, `TOOL_DELETED`."""
+    """`TOOL_PUT`, `TOOL_ENABLED`, `TOOL_DISABLED`, `TOOL_DELETED`, `TOOL_RESTORED`."""
     version: str
     tool_id: Uuid = field(name="toolID")
     by: str
@@ -142,13 +144,39 @@ class History:
         make_folder(folder)
         made = Revision(id=new_id(seconds), change=change, changed_at=now, changed_by=by, tool=tool)
         create_file(folder / f"{made.id}.json", made)
-        for oldest in self.revisions(tool.bundle_id, tool.slug, tool.version)[MOST_REVISIONS:]:
+        for oldest in _files(folder)[MOST_REVISIONS:]:
             oldest.unlink(missing_ok=True)
 
-    def revisions(self, bundle_id: str, slug: str, version: str) -> list[Path]:
-        """Return the files of the revisions of one version of a tool, the newest first."""
-        # A name that begins with a dot is a file that is being written.
-        return sorted(self._folder_of(bundle_id, slug, version).glob("[!.]*.json"), reverse=True)
+    def revisions(self, bundle_id: str, slug: str, version: str) -> list[Revision]:
+        """Return one version of a tool as it was before each change, the latest change first."""
+        return list(_read(_files(self._folder_of(bundle_id, slug, version))))
+
+    def deleted(self, bundle_id: str, slug: str, version: str) -> Revision | None:
+        """Return one version of a tool as it was before it was deleted; None if it was not."""
+        return _deleted(self._folder_of(bundle_id, slug, version))
+
+    def all_deleted(self, bundle_id: str) -> list[Revision]:
+        """Return all tools of a bundle whose last change was that they were deleted."""
+        found = map(_deleted, visible(self._data / "bundles" / bundle_id / REVISIONS))
+        return [one for one in found if one is not None]
 
     def _folder_of(self, bundle_id: str, slug: str, version: str) -> Path:
         return self._data / "bundles" / bundle_id / REVISIONS / file_of(slug, version).removesuffix(".json")
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of the revisions of a tool, the newest first."""
+    # A name that begins with a dot is a file that is being written.
+    return sorted(folder.glob("[!.]*.json"), reverse=True)
+
+
+def _read(files: Iterable[Path]) -> Iterator[Revision]:
+    for path in files:
+        with suppress(StateUnavailable):  # One damaged file does not hide the others.
+            if (found := read_file(path, Revision)) is not None:
+                yield found
+
+
+def _deleted(folder: Path) -> Revision | None:
+    latest = next(_read(_files(folder)), None)
+    return latest if latest is not None and latest.change == "deleted" else None

@@ -58,7 +58,6 @@ from toolcrib.errors import (
     BundleNotEmpty,
     ConflictError,
     NotFoundError,
-    StateUnavailable,
     ToolNotFound,
 )
 from toolcrib.spec.identifier import new_id
@@ -329,15 +328,48 @@ class Store:
                 modified_at=now,
                 **msgspec.structs.asdict(body),
             )
-            self._history.ensure()
-            self.journal.add(bundle_id, file_of(slug, version))
-            # The file decides who was first: writers of new tools share the lock.
-            made = create_file(self._file(tool), tool)
-            if made:
-                self._history.tool("TOOL_PUT", tool, self._by)
+            made = self._create(tool, "TOOL_PUT")
         if not made:
             self._replace_damaged(tool)
         return tool
+
+    def restore_tool(self, bundle_id: str, slug: str, version: str) -> ToolRecord:
+        """Put a deleted version of a tool back as it was.
+
+        Raises as `put_tool`, and ToolNotFound if its record is not kept.
+        """
+        self.require_own(bundle_id)
+        with self._lock.shared():
+            self._require_enabled(bundle_id)
+            self._require_room(bundle_id)
+            deleted = self._history.deleted(bundle_id, slug, version)
+            if deleted is None:
+                raise _no_tool(bundle_id, slug, version)
+            if not self._create(deleted.tool, "TOOL_RESTORED"):
+                raise _taken(deleted.tool)
+        return deleted.tool
+
+    def _create(self, tool: ToolRecord, event: str) -> bool:
+        """Write a new record; False if there is one already."""
+        self._history.ensure()
+        self.journal.add(tool.bundle_id, file_of(tool.slug, tool.version))
+        # The file decides who was first: writers of new tools share the lock.
+        made = create_file(self._file(tool), tool)
+        if made:
+            self._history.tool(event, tool, self._by)
+        return made
+
+    def trash(self) -> tuple[list[BundleRecord], list[Revision]]:
+        """Return the bundles and the tools that were deleted and can be restored, the latest first."""
+        bundles = [one for one in self.bundles() if one.soft_deleted_at is not None]
+        tools = [
+            one
+            for folder in visible(self._folder)
+            for one in self._history.all_deleted(folder.name)
+            if file_of(one.tool.slug, one.tool.version) not in self.files(folder.name)
+        ]
+        bundles.sort(key=lambda bundle: bundle.soft_deleted_at or "", reverse=True)
+        return bundles, sorted(tools, key=lambda one: one.id, reverse=True)
 
     def _replace_damaged(self, tool: ToolRecord) -> None:
         """Put a tool in place of a damaged record. Raises ConflictError if a record is there."""
@@ -345,10 +377,7 @@ class Store:
             self._require_enabled(tool.bundle_id)
             before = self.tool(tool.bundle_id, tool.slug, tool.version)
             if not isinstance(before, DamagedTool):
-                raise ConflictError(
-                    f"the bundle {tool.bundle_id} already has version {tool.version!r} of {tool.slug!r}",
-                    hint="Put it with another version, or delete this one first.",
-                )
+                raise _taken(tool)
             self._keep(before, "replaced")
             file = self._file(before)
             self.journal.add(tool.bundle_id, file.name)
@@ -362,8 +391,7 @@ class Store:
         there is no such tool.
         """
         self.bundle(bundle_id)
-        files = self._history.revisions(bundle_id, slug, version)
-        found = [one for one in map(_revision, files) if one is not None]
+        found = self._history.revisions(bundle_id, slug, version)
         if not found:
             self.tool(bundle_id, slug, version)
         return found
@@ -518,7 +546,8 @@ def _no_tool(bundle_id: str, slug: str, version: str) -> ToolNotFound:
     return ToolNotFound(f"the bundle {bundle_id} has no version {version!r} of a tool {slug!r}")
 
 
-def _revision(path: Path) -> Revision | None:
-    with suppress(StateUnavailable):  # One damaged file does not hide the others.
-        return read_file(path, Revision)
-    return None
+def _taken(tool: ToolRecord) -> ConflictError:
+    return ConflictError(
+        f"the bundle {tool.bundle_id} already has version {tool.version!r} of {tool.slug!r}",
+        hint="Put it with another version, or delete this one first.",
+    )

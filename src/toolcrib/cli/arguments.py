@@ -6,7 +6,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,18 @@ def parse_duration(text: str) -> timedelta | None:
         return timedelta(**{_UNITS[match[2]]: int(match[1])}) if match else None
     except OverflowError:
         return None
+
+
+def moment(value: str) -> datetime:
+    """Return the moment of an ISO 8601 text, in UTC unless it names a zone, or of `2h` ago."""
+    ago = parse_duration(value)
+    try:
+        found = datetime.now(UTC) - ago if ago is not None else datetime.fromisoformat(value)
+    except (ValueError, OverflowError):
+        raise click.BadParameter(
+            f"{value!r} is not a time: write 2026-01-31, 2026-01-31T15:00:00, or 10m, 2h, 3d (ago)"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def call_command(

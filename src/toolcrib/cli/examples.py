@@ -45,9 +45,9 @@ toolcrib calls show 019bb1c2 --json
 toolcrib calls wait --last --timeout 60
 toolcrib calls wait 019bb1c2 --json
 toolcrib calls cancel --last
-toolcrib calls cancel 019bb1c2
+toolcrib calls cancel --tool repo_scan --since 1h
 toolcrib calls retry --last
-toolcrib calls retry 019bb1c2
+toolcrib calls retry --state failed --yes
 toolcrib --completion bash > ~/.toolcrib-completion.bash
 toolcrib --completion fish > ~/.config/fish/completions/toolcrib.fish
 toolcrib agents list
@@ -73,9 +73,11 @@ toolcrib runs watch 019bb1c2 --after 120 --json
 toolcrib runs wait --last --timeout 60
 toolcrib runs wait 019bb1c2 --json
 toolcrib runs cancel --last
-toolcrib runs cancel 019bb1c2
+toolcrib runs cancel --agent writer --state queued
 toolcrib runs retry --last
 toolcrib runs retry 019bb1c2 --from 2
+toolcrib runs prune
+toolcrib runs prune --json
 toolcrib runs fork --last --prompt "Try another way."
 toolcrib runs fork 019bb1c2 --from 1
 toolcrib runs sessions list
@@ -136,7 +138,7 @@ toolcrib show project/repo_scan@1.0 --json
 toolcrib status
 toolcrib status --json
 toolcrib calls submit repo_scan path=src
-toolcrib calls submit repo_scan path=src --idempotency-key nightly-7 --json
+toolcrib calls submit --from calls.jsonl --json
 toolcrib test
 toolcrib test repo_scan web_search --live
 toolcrib test --replay tests/cassettes/examples.json

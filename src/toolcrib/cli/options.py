@@ -140,12 +140,18 @@ def page_options(noun: str) -> Callable[[F], F]:
 
 
 def id_or_last(newest: str, group: str) -> Callable[[F], F]:
-    """Add `[ID]` and `--last`, of which a command needs one; it gets `chosen`, None for the newest."""
+    """Add `[ID]` and `--last`, of which a command needs one; it gets `chosen`, None for the newest.
+
+    A command that also gets `filters` needs neither if there are some.
+    """
 
     def add(command: F) -> F:
         @wraps(command)
         def run(*words: Any, id: str | None, last: bool, **rest: Any) -> Any:  # noqa: A002 - the name in the usage
-            require_id(id is not None, last, group)
+            if not (filters := rest.get("filters")):
+                require_id(id is not None, last, group)
+            elif last or id is not None:
+                raise UsageError(f"an ID and a filter name two things: {', '.join(filters)}")
             return command(*words, chosen=id, **rest)
 
         option = click.option("--last", is_flag=True, help=f"The newest {newest}, in place of an ID.")

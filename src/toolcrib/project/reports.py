@@ -11,6 +11,7 @@ from toolcrib import __version__
 from toolcrib.errors import InvalidInput, InvalidToken
 from toolcrib.guard import Policy, SecretStatus, look_up, require_scope
 from toolcrib.manifest.touches import hosts
+from toolcrib.project.config.settings import is_trusted
 from toolcrib.project.project import Project
 from toolcrib.sandbox import level, probe
 from toolcrib.schema import ArgumentCheck
@@ -123,3 +124,12 @@ def secret_needs(tools: Iterable[Tool], source: SecretSource) -> list[SecretNeed
             if secret.required:
                 need.required_by.append(tool.name)
     return [found[name] for name in sorted(found)]
+
+
+def waiting_in(project: Project) -> list[str]:
+    """Return what waits for trust: `settings`, and names of tools, agents and workflows."""
+    settings = not project.trust.given or (
+        bool(project.waiting) and not is_trusted(project.config.digest, project.trust.ledger)
+    )
+    sheets = project.trust.sheets()[0]
+    return [*(["settings"] if settings else []), *(one.tool.name for one in sheets if one.waits)]

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 from toolcrib.core.decision import AttemptDecision, Cancel, Discard, RetryAfter, SnoozeFor
 from toolcrib.errors import ApprovalRequired, ConflictError, IdempotencyConflict, InvalidInput, ToolFailed
 from toolcrib.runs.dispatch import Dispatcher, EmbeddedDispatcher, entry_of
+from toolcrib.runs.filters import Change, Filters, batches, changeable, conditions
 from toolcrib.runs.history import ENDED, CallState, DurableCall, StoredCalls, states_of
 from toolcrib.runs.leases import IS_LOST, lost_rows
 from toolcrib.runs.questions import add_answers, add_questions, open_questions
@@ -262,14 +263,39 @@ class DurableCalls(StoredCalls):
     def retry(self, id: str) -> None:
         """Let a call that ended without a result run again. Raises `ConflictError` for any other."""
         with self._database.write(f"call {id}") as tx:
-            now = tx.now()
-            if not tx.run(_REPEAT, now, id):
+            if not self._retried(tx, [id]):
                 state = self.find(id).state
                 again = "only a call that ended without a result can be retried"
                 raise ConflictError(f"call {id} is {state}; {again}")
+
+    def cancel_all(self, **filters: Unpack[Filters]) -> list[str]:
+        """Cancel all matching calls that have not ended; return their ids."""
+        done = list[str]()
+        for ids in self._changeable("cancel", filters):
+            with self._database.write(f"calls {ids[0]}") as tx, self.cancelling(tx, ids) as cancelled:
+                done += cancelled
+        return done
+
+    def retry_all(self, **filters: Unpack[Filters]) -> list[str]:
+        """Let all matching calls run again that ended without a result; return their ids."""
+        done = list[str]()
+        # Listed first: one that fails again meanwhile is not retried twice.
+        for ids in list(self._changeable("retry", filters)):
+            with self._database.write(f"calls {ids[0]}") as tx:
+                done += self._retried(tx, ids)
+        return done
+
+    def _changeable(self, change: Change, filters: Filters) -> Iterator[list[str]]:
+        return batches(self.database, "calls", conditions("calls", changeable("calls", change, filters)))
+
+    def _retried(self, tx: Transaction, ids: Sequence[str]) -> list[str]:
+        now = tx.now()
+        done = [id for id in sorted(ids) if tx.run(_REPEAT, now, id)]
+        for id in done:
             self._note(tx, id, now, "retried", "")
             tool, priority = tx.one("SELECT tool, priority FROM calls WHERE id = ?", id) or ("", 0)
             self._send(tx, id, tool, priority, 0.0)
+        return done
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -455,11 +481,11 @@ class DurableCalls(StoredCalls):
         """Send what is ready and whose message was lost; return the number."""
         return sum(map(self.dispatcher.resend, self.to_send))
 
-    def running(self, tools: Collection[str]) -> Mapping[str, int]:
-        """Return how many calls of each of these tools run now, in all workers."""
-        count = "SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?"
-        with self._database.read() as tx:
-            return {tool: (tx.one(count, tool) or (0,))[0] for tool in tools}
+    @staticmethod
+    def running(tx: Transaction, tool: str) -> int:
+        """Return how many calls of a tool run now, in all workers."""
+        row = tx.one("SELECT COUNT(*) FROM calls WHERE state = 'running' AND tool = ?", tool)
+        return int(row[0]) if row else 0
 
     def approved(self, tools: Collection[str]) -> Set[str]:
         """Return those of these tools that have a ready call which has just been approved."""

@@ -52,8 +52,6 @@ class PgQueuerDispatcher:
     A message is delivered again if its worker was silent for `silent_s` seconds.
     """
 
-    keeps_limits = True
-
     def __init__(self, database: PostgresDatabase, *, silent_s: float = LEASE_S) -> None:
         self._database = database
         self._silent_s = silent_s

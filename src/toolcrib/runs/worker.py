@@ -17,7 +17,7 @@ from toolcrib.runs.dispatch import entry_of, run_entry
 from toolcrib.runs.ending import Ending, HandedBack, Lost, NotHere, record_ending
 from toolcrib.runs.leases import BEAT_S
 from toolcrib.runs.register import Offer, Register, WorkerKind, live_workers
-from toolcrib.runs.serving import Take, Work, note_found, note_lost, whole
+from toolcrib.runs.serving import Handlers, Take, Work, note_found, note_lost, whole
 from toolcrib.state import Transaction
 
 _log = logging.getLogger("toolcrib.runs")
@@ -185,13 +185,12 @@ class Worker:
 
     def served(self) -> list[str]:
         """Return the tools whose calls may be taken now."""
-        tools = {name: most for name, most in self._offer().tools.items() if self._may_take(name)}
-        limited = {name: most for name, most in tools.items() if most is not None}
-        full: set[str] = set()
-        if limited and not self._calls.dispatcher.keeps_limits:
-            running = self._calls.running(limited)
-            full = {name for name, most in limited.items() if running.get(name, 0) >= most}
-        return [name for name in tools if name not in full]
+        return [name for name in self._offer().tools if self._may_take(name)]
+
+    def room(self, tx: Transaction, tool: str) -> int | None:
+        """Return how many further calls of a tool may run now, in all workers; None: any number."""
+        most = self._offer().tools.get(tool)
+        return None if most is None else max(0, most - self._calls.running(tx, tool))
 
     def providers(self) -> tuple[str, ...]:
         """Return the providers of the models whose runs may be taken."""
@@ -253,15 +252,15 @@ class Worker:
             self._elsewhere = frozenset().union(*(one.tools for one in live if one.kind == "worker"))
 
 
-class _Handlers(Mapping[str, Take]):
+class _Handlers(Handlers):
     """The entries of a worker, as its tools come and go."""
 
     def __init__(self, worker: Worker, calls: Take, runs: Take) -> None:
         self._worker = worker
         self._calls, self._runs = calls, runs
 
-    # A dispatcher asks for single entries inside of a transaction: this must not query the database, which
-    # `served` does to count what other workers run.
+    # A dispatcher asks for single entries inside of a transaction: this must not query the database, as
+    # `room` does to count what other workers run.
     def __contains__(self, entry: object) -> bool:
         if not isinstance(entry, str):
             return False
@@ -271,6 +270,10 @@ class _Handlers(Mapping[str, Take]):
 
     def __getitem__(self, entry: str) -> Take:
         return self._runs if entry.startswith(_RUN) else self._calls
+
+    def room(self, tx: Transaction, entry: str) -> int | None:
+        """Return how many further works of an entry may run now."""
+        return None if entry.startswith(_RUN) else self._worker.room(tx, entry.removeprefix(_CALL))
 
     def __iter__(self) -> Iterator[str]:
         yield from map(run_entry, self._worker.providers())

@@ -102,6 +102,9 @@ CREATE INDEX calls_room ON calls (room, id) WHERE state = 'waiting' AND room IS 
 CREATE INDEX calls_run ON calls (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX calls_state ON calls (state, id);
 CREATE INDEX calls_caller ON calls (caller, id);
+CREATE INDEX calls_tool ON calls (tool, id);
+CREATE INDEX calls_session ON calls (session_id, id) WHERE session_id IS NOT NULL;
+CREATE INDEX calls_ended ON calls (ended_at) WHERE run_id IS NULL AND ended_at IS NOT NULL;
 CREATE TABLE call_attempts (
     call_id TEXT NOT NULL,
     epoch INTEGER NOT NULL,
@@ -177,6 +180,10 @@ CREATE INDEX runs_session ON runs (session_id, id);
 CREATE INDEX runs_root ON runs (root_id, id);
 CREATE INDEX runs_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX runs_ready ON runs (ready_at) WHERE state = 'ready';
+CREATE INDEX runs_state ON runs (state, id) WHERE parent_id IS NULL;
+CREATE INDEX runs_agent ON runs (agent, id);
+CREATE INDEX runs_caller ON runs (caller, id);
+CREATE INDEX runs_ended ON runs (ended_at) WHERE parent_id IS NULL AND ended_at IS NOT NULL;
 CREATE INDEX runs_running ON runs (lease_ends_at) WHERE state = 'running';
 CREATE TABLE run_iterations (
     run_id TEXT NOT NULL,

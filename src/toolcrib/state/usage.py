@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,17 @@ CREATE TABLE totals (
     last REAL NOT NULL
 ) WITHOUT ROWID;
 """,
+    """
+CREATE TABLE lasted (
+    tool TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    calls INTEGER NOT NULL,
+    PRIMARY KEY (tool, day, step)
+) WITHOUT ROWID;
+CREATE INDEX lasted_day ON lasted (day);
+CREATE INDEX used_hour ON used (hour);
+""",
 )
 _ADD = """
 INSERT INTO used VALUES (?, ?, ?, ?, ?) ON CONFLICT (tool, hour) DO UPDATE SET
@@ -38,7 +51,14 @@ INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (tool) DO UPDATE SET
 calls = calls + excluded.calls, failures = failures + excluded.failures, last = max(last, excluded.last)
 """
 """Lists show and sort by these: to add up the hours of all tools would take long."""
+_ADD_TIME = """
+INSERT INTO lasted VALUES (?, ?, ?, ?) ON CONFLICT (tool, day, step)
+DO UPDATE SET calls = calls + excluded.calls
+"""
 _HOUR_S = 3600
+_DAY_S = 24 * _HOUR_S
+_STEP = 1.1
+"""Durations are counted in steps, each this much longer than the one before: none is off by more."""
 _FLUSH_S = 0.5
 
 
@@ -63,6 +83,21 @@ class HourOfUse:
     failures: int
 
 
+@dataclass(slots=True)
+class DayOfUse:
+    """The calls of one tool that ended on one day (UTC)."""
+
+    tool: str
+    begins: int
+    """Seconds since the epoch."""
+    calls: int
+    failures: int
+    p50_ms: float | None = None
+    """Half of them took no longer; within a tenth."""
+    p95_ms: float | None = None
+    """95 of 100 took no longer."""
+
+
 class UsageCounts:
     """Counts the calls of tools by id, for all processes that use one file.
 
@@ -75,14 +110,18 @@ class UsageCounts:
         self._clock = clock
         self._lock = threading.Lock()
         self._pending: dict[tuple[str, int], UsageOfTool] = {}
+        self._lasted: Counter[tuple[str, int, int]] = Counter()
+        """Tool, day and step to the number of calls that took so long."""
         self._wake = threading.Event()
         self._ended = False
         self._writer: threading.Thread | None = None
 
-    def count(self, tool: str, *, failed: bool) -> None:
-        """Count a call that has ended."""
+    def count(self, tool: str, *, failed: bool, ms: float = 0.0) -> None:
+        """Count a call that has ended after so many milliseconds."""
         now = self._clock()
+        step = math.ceil(math.log(max(ms, 0.01), _STEP))
         with self._lock:
+            self._lasted[tool, int(now) // _DAY_S, step] += 1
             self._add((tool, int(now) // _HOUR_S), UsageOfTool(1, int(failed), now))
             if self._writer is None and not self._ended:
                 self._writer = threading.Thread(target=self._write, name="toolcrib-usage", daemon=True)
@@ -116,10 +155,38 @@ class UsageCounts:
             rows = tx.all(query, tool, int(since) // _HOUR_S)
         return [HourOfUse(hour * _HOUR_S, calls, failures) for hour, calls, failures in rows]
 
+    def days(self, since: float) -> list[DayOfUse]:
+        """Return each day since a time, and each tool that was called on it, the first day first."""
+        self.flush()
+        day = int(since) // _DAY_S
+        with self._database.read() as tx:
+            used = tx.all(
+                "SELECT tool, hour / 24, SUM(calls), SUM(failures) FROM used WHERE hour >= ?"
+                " GROUP BY tool, hour / 24 ORDER BY hour / 24, tool",
+                day * 24,
+            )
+            lasted = tx.all(
+                "SELECT tool, day, step, calls FROM lasted WHERE day >= ? ORDER BY tool, day, step", day
+            )
+        steps: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for tool, day, step, calls in lasted:
+            steps.setdefault((tool, day), []).append((step, calls))
+        return [
+            DayOfUse(
+                tool,
+                day * _DAY_S,
+                calls,
+                failures,
+                *(_percentile(steps.get((tool, day), []), share) for share in (0.5, 0.95)),
+            )
+            for tool, day, calls, failures in used
+        ]
+
     def flush(self) -> None:
         """Write what is counted. Raises StateUnavailable; nothing is lost by that."""
         with self._lock:
             pending, self._pending = self._pending, {}
+            lasted, self._lasted = self._lasted, Counter()
         if not pending:
             return
         try:
@@ -127,11 +194,14 @@ class UsageCounts:
                 for (tool, hour), one in pending.items():
                     tx.run(_ADD, tool, hour, one.calls, one.failures, one.last_called_at)
                     tx.run(_ADD_TOTAL, tool, one.calls, one.failures, one.last_called_at)
+                for step, calls in lasted.items():
+                    tx.run(_ADD_TIME, *step, calls)
         except StateUnavailable:
             with self._lock:
                 # Calls were counted in the meantime, so these are added, not put back.
                 for key, one in pending.items():
                     self._add(key, one)
+                self._lasted.update(lasted)
             raise
 
     def close(self) -> None:
@@ -155,3 +225,13 @@ class UsageCounts:
                 self._wake.set()  # another try
             # All calls of this time go into one write.
             time.sleep(_FLUSH_S)
+
+
+def _percentile(steps: Sequence[tuple[int, int]], share: float) -> float | None:
+    """Return the milliseconds within which this share of the calls ended; None without calls."""
+    left = share * sum(calls for _, calls in steps)
+    for step, calls in steps:
+        left -= calls
+        if left <= 0:
+            return float(round(_STEP**step, 3))
+    return None

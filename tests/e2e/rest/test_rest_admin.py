@@ -376,3 +376,45 @@ def test_a_token_does_not_become_the_person_by_a_login_link(server: HttpServerPr
     tokens.revoke("climber")
     tokens.close()
     assert server.send("GET", "/session", headers=session, token=None).status == 401
+
+
+def test_a_person_creates_a_token_that_is_shown_once_and_revokes_it(
+    server: HttpServerProcess, session: dict[str, str]
+) -> None:
+    def send(method: str, path: str, body: Any = None) -> Reply:
+        return server.send(method, path, body, session, token=None)
+
+    wanted = {"name": "page-made", "scopes": ["read"], "tools": ["look"], "expiresInS": 600}
+    assert server.send("POST", "/tokens", wanted).code == "denied"
+    made = send("POST", "/tokens", wanted)
+    assert (made.status, made.json["tools"]) == (201, ["look"])
+    token = made.json["token"]
+    assert server.send("GET", "/session", token=token).status == 200
+    listed = send("GET", "/tokens")
+    assert token.encode() not in listed.body
+    (one,) = (one for one in listed.json["tokens"] if one["name"] == "page-made")
+    assert one["expires"] > one["created"]
+    assert send("POST", "/tokens", wanted).code == "conflict"
+    assert send("POST", "/tokens", {**wanted, "name": "b", "scopes": ["all"]}).status == 400
+    assert send("DELETE", "/tokens/page-made").status == 204
+    assert server.send("GET", "/session", token=token).code == "invalid_token"
+    assert send("DELETE", "/tokens/page-made").code == "not_found"
+
+
+def test_settings_are_shown_as_they_are_written(server: HttpServerProcess) -> None:
+    found = {one["key"]: one for one in server.send("GET", "/settings").json["settings"]}
+    assert found["policy.rules"]["value"][0]["name"] == "no-shop"
+    assert found["limits.concurrency"] == {"key": "limits.concurrency", "value": None, "waits": None}
+
+
+def test_usage_is_totalled_by_tool_and_day(server: HttpServerProcess) -> None:
+    for path in ("data", "data", "none"):
+        server.send("POST", "/tools/invoke/look", {"args": {"path": path}})
+    (used,) = (one for one in server.send("GET", "/tools/usage").json["tools"] if one["name"] == "look")
+    days = used["days"]
+    assert (sum(day["calls"] for day in days) >= 3, sum(day["failures"] for day in days) >= 1) == (True, True)
+    assert 0 < days[-1]["p50Ms"] <= days[-1]["p95Ms"]
+    address = f"/tools/bundles/{used['bundleID']}/tools/{used['slug']}/version/{used['version']}"
+    assert server.send("GET", address).json["slug"] == "look"
+    other = server.create_token("no-usage", "read", tools=["other"])
+    assert server.send("GET", "/tools/usage", token=other).json["tools"] == []

@@ -551,6 +551,35 @@ def test_revisions_and_history_of_a_tool(full: Bundle) -> None:
     assert full.server.send("GET", f"{full.tool('none')}/revisions").code == "tool_not_found"
 
 
+def test_what_was_deleted_is_listed_and_restored_as_it_was(full: Bundle) -> None:
+    def listed(token: str = "") -> tuple[list[str], list[str]]:
+        trash = full.server.send("GET", "/tools/trash", token=token).json
+        tools = [one["slug"] for one in trash["tools"] if one["bundleID"] == full.id]
+        return [one["id"] for one in trash["bundles"]], tools
+
+    first = full.send_tool("GET").json
+    assert full.server.send("POST", f"{full.tool()}/restore").code == "tool_not_found"
+    assert full.send_tool("DELETE").status == 204
+    assert listed()[1] == ["weather"]
+    assert listed(full.server.create_token(f"sees-{full.id[-6:]}", "read", tools=["other"]))[1] == []
+    assert full.send("DELETE").status == 202
+    assert full.id in listed()[0]
+    assert full.server.send("POST", f"{full.tool()}/restore").code == "bundle_deleting"
+    restored = full.server.send("POST", f"{full.path}/restore")
+    assert (restored.status, restored.json["id"], restored.json["softDeletedAt"]) == (200, full.id, None)
+    assert full.server.send("POST", f"{full.path}/restore").code == "not_found"
+    back = full.server.send("POST", f"{full.tool()}/restore")
+    assert (back.status, back.json["toolID"]) == (200, first["toolID"])
+    kept = {"createdAt", "modifiedAt", "argSchema", "impl", "isEnabled", "description"}
+    now = full.send_tool("GET").json
+    assert {key: now[key] for key in kept} == {key: first[key] for key in kept}
+    assert full.id not in listed()[0]
+    assert listed()[1] == []
+    assert full.server.send("POST", f"{full.tool()}/restore").code == "conflict"
+    changes = full.server.send("GET", f"{full.path}/tools/weather/history").json["changes"]
+    assert [one["event"] for one in changes] == ["TOOL_RESTORED", "TOOL_DELETED", "TOOL_PUT"]
+
+
 def test_each_change_over_http_is_in_the_log_of_the_store(full: Bundle) -> None:
     archive = full.server.send("GET", f"{full.path}/export").body
     assert full.send("PATCH", {"isEnabled": False}).status == 200

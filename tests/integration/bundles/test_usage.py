@@ -61,6 +61,24 @@ def test_hours_are_counted_apart_and_the_last_call_is_the_latest(tmp_path: Path)
     usage.close()
 
 
+def test_days_have_the_times_within_which_half_and_nearly_all_ended(tmp_path: Path) -> None:
+    now = [86_400.0]
+    usage = UsageCounts(tmp_path / "usage.db", clock=lambda: now[0])
+    for ms in range(1, 101):
+        usage.count("a", failed=ms > 98, ms=float(ms))
+    now[0] = 2 * 86_400.0 + 3_599
+    usage.count("a", failed=False, ms=0.0)
+    usage.count("b", failed=False, ms=60_000.0)
+    first, *later = usage.days(86_400.0)
+    assert (first.tool, first.begins, first.calls, first.failures) == ("a", 86_400, 100, 2)
+    assert first.p50_ms == pytest.approx(50, rel=0.1)
+    assert first.p95_ms == pytest.approx(95, rel=0.1)
+    assert [(one.tool, one.begins, one.calls) for one in later] == [("a", 172_800, 1), ("b", 172_800, 1)]
+    assert later[1].p95_ms == pytest.approx(60_000, rel=0.1)
+    assert usage.days(now[0]) == later
+    usage.close()
+
+
 def test_a_file_that_cannot_be_written_stops_no_call_and_loses_no_count(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

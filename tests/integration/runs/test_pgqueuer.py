@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -257,27 +256,6 @@ def test_a_worker_that_is_frozen_in_a_transaction_keeps_no_other_from_renewing(
         assert calls.renew([claim]) == [claim]
         assert calls.submit("nap", {}) != call_id
         assert calls.finish(claim, b"1")
-
-
-async def test_a_worker_counts_no_calls_in_its_event_loop(url: str, log: Log) -> None:
-    asked: list[bool] = []
-
-    class Watched(Recorded):
-        def running(self, tools: Collection[str]) -> Mapping[str, int]:
-            asked.append(threading.current_thread() is threading.main_thread())
-            return super().running(tools)
-
-    database = open_database(url, "state", PROJECT)
-    assert isinstance(database, PostgresDatabase)
-    dispatcher = PgQueuerDispatcher(database)
-    dispatcher.limits = lambda _: 3
-    calls = Watched(database, dispatcher=dispatcher)
-    worker, stop = worker_of(calls, log, {"nap": 3}), asyncio.Event()
-    task = asyncio.create_task(worker.run(stop))
-    assert (await calls.wait(calls.submit("nap", {}), PATIENCE_S)).state == "done"
-    stop.set()
-    await task
-    assert not any(asked)
 
 
 async def test_the_event_loop_goes_on_while_the_server_does_not_answer(calls: Recorded, url: str) -> None:

@@ -236,6 +236,20 @@ async def test_too_many_calls_wait_for_their_time(crib: Crib) -> None:
         assert [call.state for call in calls] == ["done"] * 3
 
 
+async def test_priority_holds_where_one_call_runs_at_a_time_in_two_workers(crib: Crib) -> None:
+    crib.shell("slow", limits={"concurrent_calls": 1})
+    async with crib.open() as one, crib.open() as two:
+        ids = one.calls.submit_many(
+            {"tool": "slow", "arguments": {"c": "sleep 0.05"}, "priority": priority} for priority in range(8)
+        )
+        one.calls.serve()
+        two.calls.serve()
+        calls = [await one.calls.wait(call_id, 60) for call_id in ids]
+        began = [one.calls.stored.attempts(call_id)[0].began_at for call_id in ids]
+    assert [(call.state, call.snoozes) for call in calls] == [("done", 0)] * 8  # none was taken in vain
+    assert began == sorted(began, reverse=True)
+
+
 def test_without_an_event_loop(crib: Crib) -> None:
     project = crib.open()
 

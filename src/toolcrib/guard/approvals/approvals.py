@@ -174,6 +174,10 @@ class Approvals:
             self._requests.settle([(id, "expired") for id in expired])
         return merged
 
+    def mark(self) -> tuple[object, ...]:
+        """Return values of which one differs once there is another question or decision."""
+        return (*self._requests.mark(), *self._grants.mark())
+
     def grants(self, limit: int = 500, *, before: str | None = None) -> Sequence[Grant]:
         """Return decisions that are valid now, the newest first; with `before`, those older than that id."""
         return self._grants.live(self._clock(), limit, before)

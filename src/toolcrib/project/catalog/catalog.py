@@ -139,7 +139,7 @@ class ProjectCatalog:
             record = self.bundles.stored.id_of(ctx.tool) if tool.is_stored else None
             own = tool_id(self._setup.vault, self._setup.place, tool) if record is None else record
             self._ids[ctx.tool] = known = tool, own
-        self.bundles.usage.count(known[1], failed=not result.ok)
+        self.bundles.usage.count(known[1], failed=not result.ok, ms=result.duration_ms or 0.0)
 
     def load(self) -> None:
         """Read all sources, and learn which secrets their tools declare."""

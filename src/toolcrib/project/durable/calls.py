@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from toolcrib.core.bound import Bound
 from toolcrib.core.context import Context, current_trace
@@ -16,7 +16,6 @@ from toolcrib.errors import ToolcribError
 from toolcrib.guard.idempotency import require_key
 from toolcrib.project.durable.adopted import AdoptedCall
 from toolcrib.runs import (
-    CallState,
     ClaimedCall,
     DurableCall,
     DurableCalls,
@@ -29,6 +28,7 @@ from toolcrib.runs import (
     worker_name,
 )
 from toolcrib.runs.ending import Ending, context_of, ending_of, record_ending
+from toolcrib.runs.filters import Change, Changed, Conditions, Filters, changeable
 from toolcrib.runs.questions import facts_of
 from toolcrib.runs.worker import Attempt
 from toolcrib.spec import Call, Caller, CallEvent, Result
@@ -124,6 +124,27 @@ class ProjectCalls:
             "run_id": ctx.run_id,
         }
 
+    def submit_many(self, calls: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Store all of these calls in one transaction, or none, and return their ids.
+
+        Each has `tool`, perhaps `arguments`, and options of `submit`. Raises the error of the first one that
+        would be refused; `details` has its `index`, from 0.
+        """
+        drafts = list[dict[str, Any]]()
+        for index, call in enumerate(calls):
+            how = {name: value for name, value in call.items() if name in ("priority", "delay_s")}
+            try:
+                drafts.append({**self.draft(Call(**{name: call[name] for name in call.keys() - how})), **how})
+            except ToolcribError as error:
+                error.message = f"call {index + 1}: {error.message}"
+                error.args, error.details["index"] = (error.message,), index
+                raise
+        with self.stored.database.write(f"calls {worker_name()}") as tx:
+            # In the order of their keys: two that store the same ones never wait for each other.
+            order = sorted(range(len(drafts)), key=lambda index: drafts[index]["idempotency_key"] or "")
+            ids = {index: self.stored.submit(**drafts[index], transaction=tx) for index in order}
+        return [ids[index] for index in range(len(drafts))]
+
     def submit_in(self, connection: object, name: str, arguments: Any = None, **options: Any) -> str:
         """Submit inside the transaction that is open on this `psycopg.Connection`."""
         work = partial(self.submit, name, arguments, **options)
@@ -180,10 +201,19 @@ class ProjectCalls:
         return self.stored.find(call_id, caller)
 
     def page(
-        self, state: CallState | Sequence[CallState] | None = None, limit: int = 100, **options: Any
+        self,
+        state: str | Sequence[str] | None = None,
+        limit: int = 100,
+        *,
+        before: str | None = None,
+        **filters: Unpack[Conditions],
     ) -> Sequence[DurableCall]:
-        """Return calls, the newest first; options are those of `StoredCalls.page`."""
-        return self.stored.page(state, limit, **options)
+        """Return calls that match, the newest first; as `StoredCalls.page`."""
+        return self.stored.page(state, limit, before=before, **filters)
+
+    def count(self, change: Change | None = None, **filters: Unpack[Filters]) -> int:
+        """Return how many calls match; with `change`, how many `cancel_all` or `retry_all` would change."""
+        return self.stored.count(**(filters if change is None else changeable("calls", change, filters)))
 
     def history(self, call_id: str) -> dict[str, Any]:
         """Return a call with every attempt and every change, as JSON. `NotFoundError`."""
@@ -213,6 +243,18 @@ class ProjectCalls:
         self.stored.cancel(call_id)
         if self._served is not None:
             self._served[0].drop(call_id)
+
+    def cancel_all(self, **filters: Unpack[Filters]) -> Changed:
+        """Cancel every matching call that has not ended."""
+        cancelled = self.stored.cancel_all(**filters)
+        if self._served is not None:
+            for call_id in cancelled:
+                self._served[0].drop(call_id)
+        return Changed(cancelled, {})
+
+    def retry_all(self, **filters: Unpack[Filters]) -> Changed:
+        """Run every matching call again that ended without a result, each for the caller who made it."""
+        return Changed(self.stored.retry_all(**filters), {})
 
     def answer(self, call_id: str, answers: Mapping[str, Any]) -> None:
         """Give a call the answers of its client, by the names of its questions."""

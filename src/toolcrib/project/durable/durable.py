@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolcrib.project.program import Program
     from toolcrib.runs import Offer
     from toolcrib.runs.agents import AgentRuns, AgentTools, Models
+    from toolcrib.runs.retention import Pruner
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ class DurableParts:
         calls = ProjectCalls(
             lambda: store.runs, toolset, catalog.bound, catalog.invoke, served, lambda: self.advance
         )
-        calls.on_beat.append(self.offer)
+        calls.on_beat += [self.offer, lambda: self.pruner.beat()]  # noqa: PLW0108 - made when it is needed
         return calls
 
     @shared_property
@@ -76,6 +77,15 @@ class DurableParts:
             self._agent_parts[1].record(name for name in offer.tools if name not in offer.refused)
             self._recorded = offer
         return offer
+
+    @shared_property
+    def pruner(self) -> Pruner:
+        """Removes the calls and runs that ended long ago."""
+        from toolcrib.runs.retention import Pruner, Retention
+
+        config = self._setup.config
+        kept = Retention(config.calls_days, config.runs_days, config.failed_days)
+        return Pruner(self._steps.store.state, kept)
 
     @shared_property
     def agents(self) -> ProjectAgents:

@@ -7,14 +7,23 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from toolcrib.core.context import current_trace
-from toolcrib.errors import Cancelled, ConflictError, InvalidInput, NotFoundError, ToolcribError, UsageError
+from toolcrib.errors import (
+    Cancelled,
+    ConflictError,
+    InvalidInput,
+    NotFoundError,
+    StateUnavailable,
+    ToolcribError,
+    UsageError,
+)
 from toolcrib.runs import live_workers
 from toolcrib.runs.agents.agent import Agent, AgentTeam
 from toolcrib.runs.agents.providers import Models
 from toolcrib.runs.agents.tools import AgentTools
+from toolcrib.runs.filters import Change, Changed, Filters, changeable
 from toolcrib.runs.sessions import DurableRuns, Run, RunDraft, RunEvent, RunStore, StoredMessage
 from toolcrib.spec import Caller
 
@@ -240,6 +249,13 @@ class AgentRuns:
         """Return runs, the newest first; options are those of `RunStore.page`."""
         return self.store.page(**options)
 
+    def count(self, change: Change | None = None, **filters: Unpack[Filters]) -> int:
+        """Return how many runs match; with `change`, how many `cancel_all` or `retry_all` would change.
+
+        Runs that an agent called do not count.
+        """
+        return self.store.count(**(filters if change is None else changeable("runs", change, filters)))
+
     def tree(self, id: str) -> Sequence[Run]:
         """Return a run and those below it; `NotFoundError`."""
         return self.store.tree(id)
@@ -265,6 +281,28 @@ class AgentRuns:
         if identity is not None:
             identity.require_made(f"run {id}", run.caller)
         self._runs.tree.retry(id, iteration, self._redefined(run))
+
+    def cancel_all(self, **filters: Unpack[Filters]) -> Changed:
+        """End every matching run that has not ended, and all below it."""
+        return self._each("cancel", self.cancel, filters)
+
+    def retry_all(self, **filters: Unpack[Filters]) -> Changed:
+        """Continue every matching run that failed or was cancelled, each for the caller who began it."""
+        return self._each("retry", self.retry, filters)
+
+    def _each(self, change: Change, act: Callable[[str], object], filters: Filters) -> Changed:
+        changed = Changed([], {})
+        # Listed first: a run that fails again meanwhile is not continued twice.
+        for ids in list(self.store.batches(changeable("runs", change, filters))):
+            for id in ids:
+                try:
+                    act(id)
+                    changed.done.append(id)
+                except StateUnavailable:
+                    raise
+                except ToolcribError as error:
+                    changed.refused[id] = error.message
+        return changed
 
     def _redefined(self, run: Run) -> tuple[str, str] | None:
         """Return definition and provider of a run's agent as it is now; None if there is none any more."""

@@ -182,7 +182,7 @@ class Access:
         hide: Callable[[ToolcribError, Caller | None], None] = lambda *_: None,
     ) -> None:
         self.sessions, self.hosts, self.hide = sessions, hosts, hide
-        self._tokens = tokens
+        self.tokens = tokens
         self._known: dict[str, Client] = {}
         """The clients of tokens that were verified."""
 
@@ -195,13 +195,13 @@ class Access:
         if found.identity is None:
             return Client("page")
         # A session that a token has made ends with that token.
-        self._tokens.require_valid(found.identity)
+        self.tokens.require_valid(found.identity)
         return Client(f"token:{found.identity.name}", found.identity)
 
     def require_valid(self, client: Client) -> None:
         """Raise InvalidToken if the token of this client was revoked or has expired since."""
         if client.identity is not None:
-            self._tokens.require_valid(client.identity)
+            self.tokens.require_valid(client.identity)
 
     def verified_before(self, authorization: str) -> Client | None:
         """Return the client of a bearer token that was verified before; None for any other.
@@ -226,9 +226,9 @@ class Access:
             self.require_valid(client)
             return client
         # Raises for an unknown token, so nobody can fill the memory below with invented ones.
-        caller = self._tokens.verify(text)
+        caller = self.tokens.verify(text)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        verify = partial(self._tokens.require_valid, caller)
+        verify = partial(self.tokens.require_valid, caller)
         client = self._known[text] = Client(f"token:{caller.name}", caller, verify)
         return client

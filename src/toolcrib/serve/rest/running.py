@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
@@ -29,7 +30,8 @@ from toolcrib.errors import (
 )
 from toolcrib.project.durable.adopted import AdoptedCall
 from toolcrib.project.durable.calls import ProjectCalls
-from toolcrib.runs import CallAttempt, CallChange, CallState, DurableCall
+from toolcrib.runs import CallAttempt, CallChange, DurableCall
+from toolcrib.runs.filters import Changed, Filters
 from toolcrib.runs.serving import whole
 from toolcrib.schema import to_json_text
 from toolcrib.serve.auth import Client
@@ -72,7 +74,7 @@ class OpenCall:
         self.body = b""
         """The result as JSON: `{"ok": true, "value": …}` or `{"ok": false, "error": …}`."""
         self.kept = False
-        """True if somebody may ask for it after its end."""
+        """True if it continues when its client leaves."""
         self.asked = (ctx.tool, ctx.arguments, ctx.dry_run)
         """Tool and arguments as the client sent them, and True for a dry run."""
         self.task: asyncio.Task[None] | None = None
@@ -315,15 +317,9 @@ class ServerCalls:
             return self._running.get(id_) or self._follow(call, id_)
         return call
 
-    async def page(
-        self, client: Client, states: Sequence[CallState], limit: int, before: str | None
-    ) -> list[OpenCall]:
-        """Return calls of the store that this client may see, the newest first."""
-        if not states:
-            return []
-        found = await run_in_threadpool(
-            self._durable.page, states, limit, before=before, caller=client.seen_by
-        )
+    async def page(self, client: Client, filters: Filters, limit: int, before: str | None) -> list[OpenCall]:
+        """Return calls of the store that match, the newest first."""
+        found = await run_in_threadpool(partial(self._durable.page, limit=limit, before=before, **filters))
         return [opened(stored, client) for stored in found]
 
     def same(self, ctx: Context) -> OpenCall | None:
@@ -349,8 +345,7 @@ class ServerCalls:
             return
         call.end(result, self._clock())
         del self._running[call.id]
-        if call.kept:
-            self._keep(call)
+        self._keep(call)
 
     async def _leave_to_store(self, call: OpenCall) -> None:
         """Store a call that waits for a person: a worker makes it once that person has decided."""
@@ -457,12 +452,26 @@ class ServerCalls:
         call = self._running.get(id_) or self._ended.get(id_)
         return call if call is not None and _may_see(client, call) else None
 
-    def list(self, client: Client) -> Sequence[OpenCall]:
-        """Return the calls that this client may see, the newest first; `page` has those of the store."""
+    def list(self, client: Client, filters: Filters) -> Sequence[OpenCall]:
+        """Return the calls that this client may see and that match; `page` has those of the store."""
         self._drop_old()
         ended = [call for call in self._ended.values() if not call.is_durable]
         found = [*ended, *self._running.values()]
-        return sorted((one for one in found if _may_see(client, one)), key=lambda one: one.id, reverse=True)
+        return [one for one in found if _may_see(client, one) and _matches(one, filters)]
+
+    def mark(self) -> tuple[object, ...]:
+        """Return values of which one differs once a call of this server has begun or ended."""
+        return next(reversed(self._running), None), len(self._running), next(reversed(self._ended), None)
+
+    async def cancel_all(self, client: Client, filters: Filters, at_most: int | None) -> tuple[int, Changed]:
+        """Cancel the matching calls unless there are more than `at_most`; return their number too."""
+        here = [one for one in self.list(client, filters) if one.result is None and not one.is_durable]
+        count = len(here) + await run_in_threadpool(partial(self._durable.count, "cancel", **filters))
+        if not may_change(count, at_most):
+            return count, Changed([], {})
+        await asyncio.gather(*map(self.cancel, here))
+        changed = await run_in_threadpool(partial(self._durable.cancel_all, **filters))
+        return count, Changed([*(one.id for one in here), *changed.done], {})
 
     async def cancel(self, call: OpenCall) -> None:
         """Cancel a call and wait until it has ended, for two seconds at most."""
@@ -526,6 +535,22 @@ async def _left(receive: Receive) -> None:
     """Wait until the client is gone. Its request was read to the end."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def may_change(count: int, at_most: int | None) -> bool:
+    """Return True if so many may be changed, False if they are only counted. ConflictError for too many."""
+    if at_most is not None and count > at_most:
+        raise ConflictError(f"{count:,} match by now, and not at most {at_most:,}: nothing was changed")
+    return at_most is not None
+
+
+def _matches(call: OpenCall, filters: Filters) -> bool:
+    # A call of an agent is in the store.
+    since, until = filters.get("since") or 0.0, filters.get("until") or inf
+    asked = (filters.get("tool"), filters.get("session_id"), filters.get("caller"), filters.get("agent"))
+    has = (call.ctx.tool, call.ctx.session_id, call.ctx.caller, None)
+    fits = all(one in (None, own) for one, own in zip(asked, has, strict=True))
+    return fits and since <= call.began_at < until
 
 
 def _may_see(client: Client, call: OpenCall) -> bool:

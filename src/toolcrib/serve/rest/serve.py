@@ -16,6 +16,7 @@ from toolcrib.serve.http import BODY_S, GRACE_S, create_app, open_socket, serve_
 from toolcrib.serve.mcp import ServerSettings
 from toolcrib.serve.mcp.http import McpEndpoint
 from toolcrib.serve.rest.calls.quick_invoke import QuickInvoke
+from toolcrib.serve.rest.changes import Changes
 from toolcrib.serve.rest.links import hand_out_links
 from toolcrib.serve.rest.routes import ROUTES
 from toolcrib.serve.rest.running import ServerCalls
@@ -90,7 +91,13 @@ async def rest_app(
     # Durable calls run here too: there may be no worker process.
     project.calls.serve()
     calls = ServerCalls(project.invoke, project.calls)
-    services = Services(project=project, calls=calls, access=access, closing=closing or asyncio.Event())
+    services = Services(
+        project=project,
+        calls=calls,
+        access=access,
+        changes=Changes(project, calls),
+        closing=closing or asyncio.Event(),
+    )
     try:
         rest = QuickInvoke(create_app(ROUTES, services, access, body_s=body_s), services, body_s)
         endpoint = McpEndpoint(

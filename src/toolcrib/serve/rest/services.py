@@ -13,6 +13,7 @@ from toolcrib.errors import DeniedError
 from toolcrib.project import Project
 from toolcrib.serve.auth import Access
 from toolcrib.serve.http import HttpRequest
+from toolcrib.serve.rest.changes import Changes
 from toolcrib.serve.rest.running import ServerCalls
 
 
@@ -23,6 +24,7 @@ class Services:
     project: Project
     calls: ServerCalls
     access: Access
+    changes: Changes
     closing: asyncio.Event
     """Set when the server stops: requests that last long must end then."""
 

@@ -344,6 +344,9 @@ class PostgresDatabase:
         self.migrate()
         return self.server.listener.holder()
 
+    def shrink(self) -> None:
+        """Do nothing: the server uses the space again (autovacuum)."""
+
     def close(self) -> None:
         """Close the connections of all databases on this server."""
         self.server.migrated.discard(self._name)

@@ -20,6 +20,7 @@ from toolcrib.state.drivers.dialect import statements
 from toolcrib.state.private import make_private
 from toolcrib.state.process import boot_id, is_alive, this_process, uptime
 
+_FREED_PAGES = 1_000
 _WAIT_S = 15.0
 """Seconds a transaction waits for one of another process, which may be slow, or frozen for a while."""
 _TURN_S = 0.1
@@ -235,6 +236,14 @@ class SqliteDatabase:
         """Return this process's name and the time."""
         return f"{uptime()} {this_process()}"
 
+    def shrink(self) -> None:
+        """Cut free pages off the end of the file: a few at a time, as writers wait for it."""
+        with self.write() as tx:
+            (free,) = tx.one("PRAGMA freelist_count") or (0,)
+            for _ in range(min(free, _FREED_PAGES)):
+                # One each time: Python takes one step of a statement without columns.
+                tx.run("PRAGMA incremental_vacuum(1)")
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         with self._reader.lock:
@@ -279,6 +288,8 @@ class SqliteDatabase:
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
+            # Of a new file only, and before anything is written. For `shrink`.
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             _set_journal(connection)
             connection.execute("PRAGMA foreign_keys=ON")
             # The write lock comes first: of processes that open a new file at once, one makes the tables.

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.cli.commands.look.status import waiting_in
 from toolcrib.cli.options import open_project
 from toolcrib.cli.output import count, cut_names, one_line, print_note, print_result
 from toolcrib.errors import ProjectNotFound
@@ -36,6 +35,8 @@ def _steps(project: Project) -> Iterator[str]:
     names = [name for name, _ in project.described()]
     tools = "" if place.file is not None else f": {count(len(names), 'tool')}"
     print_result(f"{one_line(str(place.path))}{tools}")
+    from toolcrib.project.reports import waiting_in
+
     if waiting := waiting_in(project):
         print_result(f"{len(waiting)} wait for trust: {cut_names(waiting)}")
         yield place.trust

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from toolcrib.cli.options import open_project, project_options
 from toolcrib.cli.output import cut_names, one_line, print_json, print_note, print_result
 from toolcrib.cli.table import print_table
-
-if TYPE_CHECKING:
-    from toolcrib.project import Project
 
 
 @click.command("status")
@@ -21,6 +16,8 @@ def command(root: str | None, as_json: bool) -> int:
 
     The exit code is 1 if there are such calls.
     """
+    from toolcrib.project.reports import waiting_in
+
     project = open_project(root, load=False)
     status = {**project.calls.status(), "trust": waiting_in(project)}
     status["unusable"] = [] if project.servers is None else project.servers.unusable()
@@ -55,14 +52,3 @@ def command(root: str | None, as_json: bool) -> int:
     for tool in alarms:
         print_note(f"alarm: no worker has {one_line(tool)}; its calls wait until one is started")
     return 1 if alarms else 0
-
-
-def waiting_in(project: Project) -> list[str]:
-    """Return what waits for trust: `settings`, and names of tools, agents and workflows."""
-    from toolcrib.project.config.settings import is_trusted
-
-    settings = not project.trust.given or (
-        bool(project.waiting) and not is_trusted(project.config.digest, project.trust.ledger)
-    )
-    sheets = project.trust.sheets()[0]
-    return [*(["settings"] if settings else []), *(one.tool.name for one in sheets if one.waits)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from toolcrib.cli.arguments import call_command, complete_tool, parse_arguments
 from toolcrib.cli.caller import caller_of, seen_by
+from toolcrib.cli.commands.run.matching import change_all, filter_options, made_by, many_options, mine
 from toolcrib.cli.commands.run.unserved import noting_unserved
 from toolcrib.cli.options import id_or_last, open_project, page_options, project_options, timeout_option
 from toolcrib.cli.output import (
@@ -23,12 +24,16 @@ from toolcrib.cli.output import (
     print_warnings,
 )
 from toolcrib.cli.table import facts, print_listing
-from toolcrib.errors import NotFoundError, TimedOut, ToolNotFound
+from toolcrib.errors import InvalidInput, NotFoundError, TimedOut, ToolNotFound, UsageError
+from toolcrib.schema import decode_object
 
 if TYPE_CHECKING:
     from toolcrib.project import Project
     from toolcrib.runs import DurableCall
+    from toolcrib.runs.filters import Filters
+    from toolcrib.spec import Tool
 
+_FIELDS = ("tool", "arguments", "idempotency_key", "priority", "delay_s", "timeout_ms")
 _STATES = ("ready", "running", "waiting", "done", "failed", "discarded", "cancelled", "unknown")
 
 chosen_option = id_or_last("call", "calls")
@@ -43,7 +48,7 @@ def command() -> None:
 
 
 @call_command("submit")
-@click.argument("tool", shell_complete=complete_tool)
+@click.argument("tool", required=False, shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1)
 @project_options
 @click.option("--idempotency-key", help="Calls with the same key run once and share the result.")
@@ -57,27 +62,43 @@ def command() -> None:
     "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, help="Run after this many seconds."
 )
 @timeout_option
+@click.option(
+    "--from",
+    "source",
+    type=click.File("rb"),
+    metavar="FILE",
+    help='Store all calls of a file (- for standard input), or none. A line: {"tool": …, "arguments": {…}}',
+)
 def submit_command(
-    tool: str, arguments: tuple[str, ...], root: str | None, as_json: bool, **how: Any
+    tool: str | None,
+    arguments: tuple[str, ...],
+    root: str | None,
+    as_json: bool,
+    source: BinaryIO | None,
+    **how: Any,
 ) -> None:
     """Store a call that a worker runs, and print its id.
 
     TOOL and ARGUMENTS are those of `toolcrib run`. The call survives the end of any process. A worker runs
     it, or whoever waits for it: `toolcrib calls wait ID`.
     """
-    from toolcrib.cli.commands.look.show import find_tool
-
+    if (source is None) is (tool is None):
+        raise UsageError(
+            "name a tool, or a file of calls with --from", hint="To see the tools: toolcrib list"
+        )
     project = open_project(root)
     print_warnings(project)
     caller, identity = caller_of(project)
-    try:
-        found = find_tool(project, tool)
-    except ToolNotFound:  # It may be one that only a worker has.
-        if (known := project.calls.known.some((tool,)).get(tool)) is None:
-            raise
-        found = known.tool
-    given = parse_arguments(arguments, found.input_schema)
-    call_id = project.submit(found.name, given, caller=caller, identity=identity, **how)
+    how |= {"caller": caller, "identity": identity}
+    if source is not None:
+        lines = enumerate(source, 1)
+        calls = ({**how, **_line(number, line)} for number, line in lines if line.strip())
+        ids = project.calls.submit_many(calls)
+        print_shown(as_json, {"ids": ids}, "\n".join(ids))
+        return
+    assert tool is not None
+    found = _found(project, tool)
+    call_id = project.submit(found.name, parse_arguments(arguments, found.input_schema), **how)
     if as_json:
         print_json(project.calls.find(call_id).as_dict())
     else:
@@ -88,20 +109,46 @@ def submit_command(
 command.add_command(submit_command)
 
 
+def _found(project: Project, name: str) -> Tool:
+    from toolcrib.cli.commands.look.show import find_tool
+
+    try:
+        return find_tool(project, name)
+    except ToolNotFound:  # It may be one that only a worker has.
+        if (known := project.calls.known.some((name,)).get(name)) is None:
+            raise
+        return known.tool
+
+
+def _line(number: int, line: bytes) -> dict[str, Any]:
+    """Return the call of a line of a file."""
+    try:
+        call = decode_object(line)
+    except InvalidInput as error:
+        raise InvalidInput(f"line {number}: {error.message}") from None
+    if unknown := ", ".join(sorted(call.keys() - _FIELDS)):
+        raise InvalidInput(
+            f"line {number} has unknown fields: {unknown}", hint=f"Known: {', '.join(_FIELDS)}."
+        )
+    if not isinstance(call.get("tool"), str):
+        raise InvalidInput(f"line {number} names no tool")
+    return call
+
+
 @command.command("list")
 @project_options
-@click.option("--state", type=click.Choice(_STATES), help="Only calls in this state.")
+@filter_options("calls", _STATES)
 @page_options("call")
-def list_command(root: str | None, as_json: bool, state: Any, limit: int, before: str | None) -> None:
+def list_command(root: str | None, as_json: bool, limit: int, before: str | None, filters: Filters) -> None:
     """List calls, the newest first."""
     project = open_project(root, load=False)
-    found = project.calls.page(state, limit, before=before, caller=seen_by(project))
+    found = project.calls.page(limit=limit, before=before, **mine(filters, seen_by(project)))
     print_listing(
         as_json,
         "calls",
         [call.as_dict() for call in found],
         ("ID", "STATE", "TOOL", "CALLER", ("SUBMITTED", "submitted_at"), "ARGUMENTS"),
-        empty="There are no such calls." if state else "No calls were submitted.",
+        empty="There are no such calls." if filters else "No calls were submitted.",
         limit=limit,
     )
 
@@ -146,22 +193,30 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
 
 @command.command("cancel")
 @project_options
+@many_options("calls", _STATES)
 @chosen_option
-def cancel_command(root: str | None, as_json: bool, chosen: str | None) -> None:
-    """Cancel a call. What its worker reports later is refused."""
+def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
+    """Cancel a call, or all that match. What workers report later is refused."""
+    if filters:
+        project = open_project(root, load=False)
+        return change_all(project.calls, "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
     project, call_id = _chosen(chosen, root)
     project.calls.cancel(call_id)
-    _print(project, call_id, as_json)
+    return _print(project, call_id, as_json)
 
 
 @command.command("retry")
 @project_options
+@many_options("calls", _STATES)
 @chosen_option
-def retry_command(root: str | None, as_json: bool, chosen: str | None) -> None:
-    """Run a call again that ended without a result."""
+def retry_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
+    """Run a call again that ended without a result, or all that match."""
+    if filters:
+        project = open_project(root, load=False)
+        return change_all(project.calls, "retry", filters, made_by(project), yes=yes, as_json=as_json)
     project, call_id = _chosen(chosen, root)
     project.calls.retry(call_id, identity=caller_of(project)[1])
-    _print(project, call_id, as_json)
+    return _print(project, call_id, as_json)
 
 
 def _chosen(beginning: str | None, root: str | None, *, load: bool = False) -> tuple[Project, str]:
@@ -176,9 +231,10 @@ def _chosen(beginning: str | None, root: str | None, *, load: bool = False) -> t
     return project, newest[0].id
 
 
-def _print(project: Project, call_id: str, as_json: bool) -> None:
+def _print(project: Project, call_id: str, as_json: bool) -> int:
     call = project.calls.find(call_id)
     print_change(as_json, call.as_dict(), f"{call.state}: {one_line(call.tool)} {call_id}")
+    return 0
 
 
 async def _waited(project: Project, call_id: str, timeout_s: float | None) -> DurableCall:

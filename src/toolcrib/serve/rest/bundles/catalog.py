@@ -10,7 +10,7 @@ from toolcrib.bundles.answers import FoundTool, Source, ToolItem
 from toolcrib.bundles.listing import Sort
 from toolcrib.project.catalog.bundles import Wish
 from toolcrib.serve.http import Answer, Routes
-from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageToken, token_of
+from toolcrib.serve.rest.pages import DEFAULT_PAGE, MOST, PageToken, given
 from toolcrib.serve.rest.records import BundleId, Tag
 from toolcrib.serve.rest.services import RestRequest
 
@@ -104,7 +104,7 @@ def list_tools(request: RestRequest) -> Answer:
         _wish(request),
         sort=query.sort,
         limit=min(query.recommended_page_size, MOST),
-        page=token_of(query.page_token),
+        page=given(query.page_token),
     )
     return Answer(ToolList(tools=page.tools, next_page_token=page.next))
 
@@ -118,7 +118,7 @@ def search_tools(request: RestRequest) -> Answer:
     """
     query: SearchQuery = request.query
     found = request.services.project.bundles.search(
-        query.q, _wish(request), limit=query.page_size, page=token_of(query.page_token)
+        query.q, _wish(request), limit=query.page_size, page=given(query.page_token)
     )
     return Answer(FoundTools(tools=found.tools, next_page_token=found.next, total=found.total or 0))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from itertools import chain
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +19,7 @@ from toolcrib.errors import (
     ApprovalDenied,
     BundleDisabled,
     ConflictError,
+    DeniedError,
     HostNotAllowed,
     IdempotencyConflict,
     InvalidInput,
@@ -31,10 +31,11 @@ from toolcrib.errors import (
     UnavailableError,
 )
 from toolcrib.runs import CallState as StoredState
+from toolcrib.runs.filters import Filters
 from toolcrib.serve.http import EVENT_STREAM, Answer, EventStream, Problem, Routes
 from toolcrib.serve.http.route import Handled
 from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
-from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
+from toolcrib.serve.rest.pages import MatchingPage, filters_of, page_before, page_of
 from toolcrib.serve.rest.refusals import NO_BUNDLE
 from toolcrib.serve.rest.running import CallStatus, OpenCall
 from toolcrib.serve.rest.services import RestRequest
@@ -182,7 +183,7 @@ _INVOKED = {200: (InvokeResult, EventStream((EventData, InvokeResult))), 202: Pe
 _HEADERS = ("Prefer", "Idempotency-Key", "traceparent")
 
 
-class CallsQuery(PageQuery, kw_only=True):
+class CallsQuery(MatchingPage, kw_only=True):
     """The query of a list of calls."""
 
     status: CallStatus | UnsetType = UNSET
@@ -307,27 +308,33 @@ def _wait_s(prefer: str) -> float | None:
     return 0.0 if "respond-async" in prefer.lower() else None
 
 
-@ROUTES.add("GET", _CALLS, "read", {200: Calls}, query=CallsQuery)
+@ROUTES.add("GET", _CALLS, "read", {200: Calls}, DeniedError, query=CallsQuery)
 async def list_calls(request: RestRequest) -> Answer:
-    """List the calls whose end was not waited for, and those that this server runs.
+    """List calls: those of the store, and those that a client of this server awaited in the last hour.
 
     The newest come first. A token sees its own calls; an administrator sees all.
     """
     query: CallsQuery = request.query
-    question = ("calls", query.status)
+    filters = filters_of(query, request.client.seen_by)
+    question = ("calls", query.status, sorted(filters.items()))
     before = page_before(query, question)
-    states = _STATES[query.status] if query.status is not UNSET else tuple(chain(*_STATES.values()))
-    stored = await request.services.calls.page(request.client, states, query.page_size + 1, before)
-    here = request.services.calls.list(request.client)
+    stored_filters: Filters = {**filters, "state": states_of(query.status)}
+    stored = await request.services.calls.page(request.client, stored_filters, query.page_size + 1, before)
+    here = request.services.calls.list(request.client, filters)
     # A call may be in both: what this server has comes last, since it is newer than the answer of the store.
     by_id = {call.id: call for call in (*stored, *here)}
     found = [
         call
         for call in sorted(by_id.values(), key=lambda call: call.id, reverse=True)
-        if (before is None or call.id < before) and (query.status is UNSET or call.status == query.status)
+        if (before is None or call.id < before) and query.status in (UNSET, call.status)
     ]
     page, token = page_of(found, query, question, lambda call: [call.id])
     return Answer(Calls(calls=[_state(call) for call in page], next_page_token=token))
+
+
+def states_of(status: CallStatus | UnsetType) -> Sequence[StoredState] | None:
+    """Return the states in the store of calls with this status; None for all."""
+    return None if status is UNSET else _STATES[status]
 
 
 @ROUTES.add("GET", _ONE, "read", {200: CallState}, NotFoundError)

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.serve.http import Problem
-from toolcrib.serve.rest.pages import PageQuery
+from toolcrib.serve.rest.pages import ChangeOf, MatchingPage
 
 RunState = Literal["queued", "ready", "running", "waiting", "done", "failed", "cancelled"]
 Text = Annotated[str, Meta(min_length=1, max_length=1_000_000)]
@@ -232,12 +232,16 @@ class ForkPoint(Point, frozen=True, kw_only=True, rename="camel", forbid_unknown
     """The next message to the model."""
 
 
-class RunsQuery(PageQuery, kw_only=True):
+class RunsQuery(MatchingPage, kw_only=True):
     """The query of a list of runs."""
 
     state: RunState | UnsetType = UNSET
-    agent: str | UnsetType = UNSET
-    session_id: str | UnsetType = UNSET
+
+
+class RunsChange(ChangeOf, kw_only=True):
+    """A change of all runs that match."""
+
+    state: RunState | UnsetType = UNSET
 
 
 class WorkerRecord(Struct, frozen=True, kw_only=True, rename="camel"):

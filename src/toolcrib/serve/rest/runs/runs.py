@@ -14,16 +14,19 @@ from toolcrib.core.context import read_trace
 from toolcrib.errors import (
     ApprovalRequired,
     ConflictError,
+    DeniedError,
     InvalidInput,
     NotFoundError,
     NotTrusted,
     UnavailableError,
 )
 from toolcrib.runs.agents.runs import AgentRuns
+from toolcrib.runs.filters import Change, Changed, Filters
 from toolcrib.runs.sessions import Run, RunEvent, Session
 from toolcrib.serve.http import Answer, EventStream, Routes
 from toolcrib.serve.rest.event_stream import event_stream, last_event_id, sent_event
-from toolcrib.serve.rest.pages import PageQuery, page_before, page_of
+from toolcrib.serve.rest.pages import ChangedMany, PageQuery, filters_of, given, page_before, page_of
+from toolcrib.serve.rest.running import may_change
 from toolcrib.serve.rest.runs.records import (
     AgentAnswer,
     Agents,
@@ -36,6 +39,7 @@ from toolcrib.serve.rest.runs.records import (
     RunEventData,
     RunRecord,
     Runs,
+    RunsChange,
     RunsQuery,
     SessionRecord,
     Sessions,
@@ -112,25 +116,32 @@ def create_run(request: RestRequest) -> Answer:
     return Answer(_run(runs.find(run_id)), status=201, headers=location(request, f"/runs/{run_id}"))
 
 
-@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidInput, query=RunsQuery)
+@ROUTES.add("GET", "/runs", "read", {200: Runs}, InvalidInput, DeniedError, query=RunsQuery)
 def list_runs(request: RestRequest) -> Answer:
     """List the runs that no agent called, the newest first. A token sees its own; an administrator all."""
     query: RunsQuery = request.query
-    filters = {
-        name: value
-        for name in ("state", "agent", "session_id")
-        if (value := getattr(query, name)) is not UNSET
-    }
+    filters = _filters(query, request.client.seen_by)
     question = ("runs", sorted(filters.items()))
-    found = _runs(request).page(
-        limit=query.page_size + 1,
-        before=page_before(query, question),
-        caller=request.client.seen_by,
-        top=True,
-        **filters,
-    )
+    before = page_before(query, question)
+    found = _runs(request).page(limit=query.page_size + 1, before=before, top=True, **filters)
     page, token = page_of(found, query, question, lambda one: [one.id])
     return Answer(Runs(runs=[_run(one) for one in page], next_page_token=token))
+
+
+@ROUTES.add("POST", "/runs/cancel", "invoke", {200: ChangedMany}, DeniedError, ConflictError, body=RunsChange)
+def cancel_runs(request: RestRequest) -> Answer:
+    """Cancel all runs that match and have not ended, and all below them; without `atMost`, count them."""
+    return _changed(request, "cancel", request.client.seen_by)
+
+
+@ROUTES.add("POST", "/runs/retry", "invoke", {200: ChangedMany}, DeniedError, ConflictError, body=RunsChange)
+def retry_runs(request: RestRequest) -> Answer:
+    """Continue all runs that match and failed or were cancelled; without `atMost`, only count them.
+
+    A token retries its own runs only.
+    """
+    client = request.client
+    return _changed(request, "retry", None if client.identity is None else client.caller)
 
 
 # Before the routes of one run: `events` would be taken for an id there.
@@ -224,6 +235,19 @@ def fork_run(request: RestRequest) -> Answer:
 
 def _runs(request: RestRequest) -> AgentRuns:
     return request.services.project.runs
+
+
+def _filters(query: RunsQuery | RunsChange, whose: str | None) -> Filters:
+    return {**filters_of(query, whose), "state": given(query.state)}
+
+
+def _changed(request: RestRequest, change: Change, whose: str | None) -> Answer:
+    body: RunsChange = request.body()
+    runs, filters = _runs(request), _filters(body, whose)
+    count, changed = runs.count(change, **filters), Changed([], {})
+    if may_change(count, None if body.at_most is UNSET else body.at_most):
+        changed = (runs.cancel_all if change == "cancel" else runs.retry_all)(**filters)
+    return Answer(ChangedMany(count=count, done=changed.done, refused=changed.refused))
 
 
 def _found(request: RestRequest) -> Run:
