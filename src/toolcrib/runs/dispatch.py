@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -98,7 +98,8 @@ class EmbeddedDispatcher:
         self, handlers: Mapping[str, Take], limit: int = 1, stop: asyncio.Event | None = None
     ) -> list[Work]:
         """Take at most `limit` ready rows of these entries, none after `stop`; return the work on them."""
-        if limit <= 0 or not self._is_due(handlers):
+        entries = list(handlers)
+        if limit <= 0 or not self._is_due(handlers, entries):
             return []
         works: list[Work] = []
         with self._database.write("deliveries") as tx:
@@ -107,7 +108,7 @@ class EmbeddedDispatcher:
                 return []
             # A column and not a comparison with the clock: only so can one index give the order by priority.
             tx.run("UPDATE deliveries SET due = 1 WHERE due = 0 AND ready_at <= ?", tx.now())
-            for entry, key in self._due(tx, handlers, limit):
+            for entry, key in self._due(tx, handlers, entries, limit):
                 if tx.run("DELETE FROM deliveries WHERE entry = ? AND key = ?", entry, key):
                     work = handlers[entry](tx, key)
                     if work is not None:
@@ -176,12 +177,12 @@ class EmbeddedDispatcher:
             return self._database.version
         return None
 
-    def _is_due(self, handlers: Mapping[str, Take]) -> bool:
+    def _is_due(self, handlers: Mapping[str, Take], entries: Sequence[str]) -> bool:
         """Look without the right to write, which is one process's at a time."""
         with self._database.read() as tx:
             if tx.one("SELECT 1 FROM deliveries WHERE due = 0 AND ready_at <= ? LIMIT 1", tx.now()):
                 return True
-            return next(self._due(tx, handlers, 1), None) is not None
+            return next(self._due(tx, handlers, entries, 1), None) is not None
 
     def _pause(self, handlers: Mapping[str, Take]) -> float:
         """Return the seconds until the next message is due, at most a minute."""
@@ -194,7 +195,9 @@ class EmbeddedDispatcher:
             return 60.0 if row is None or row[0] is None else min(60.0, max(0.0, row[0] - tx.now()))
 
     @staticmethod
-    def _due(tx: Transaction, handlers: Mapping[str, Take], limit: int) -> Iterator[tuple[str, str]]:
+    def _due(
+        tx: Transaction, handlers: Mapping[str, Take], entries: Sequence[str], limit: int
+    ) -> Iterator[tuple[str, str]]:
         """Yield the entries and keys to deliver next. Messages of other entries are never looked at."""
         if tx.one("SELECT 1 FROM deliveries WHERE due = 1 LIMIT 1") is None:
             return
@@ -203,7 +206,7 @@ class EmbeddedDispatcher:
             " ORDER BY priority DESC, ready_at, key LIMIT ?"
         )
         found: list[tuple[Any, ...]] = []
-        for entry in handlers:
+        for entry in entries:
             room = handlers.room(tx, entry) if isinstance(handlers, Handlers) else None
             if room != 0:
                 found += tx.all(query, entry, limit if room is None else min(limit, room))

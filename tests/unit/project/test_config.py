@@ -61,6 +61,7 @@ security:
             "mcp",
             "mcp_servers",
             "middleware",
+            "retention",
             "models",
             "policy",
             "retry",

@@ -74,11 +74,11 @@ async def test_a_call_is_kept_for_an_hour_after_its_end() -> None:
     assert table.find(call.id, PAGE) is None
 
 
-async def test_a_call_nobody_can_ask_for_is_not_kept() -> None:
+async def test_an_awaited_call_is_listed_after_its_end() -> None:
     table = ServerCalls(answer, NOT_STORED)
     call = table.start(Context("echo", "x"), PAGE)
     await table.settle(call, staying)
-    assert table.list(PAGE) == []
+    assert table.list(PAGE) == [call]
 
 
 async def test_the_oldest_are_forgotten_beyond_a_number_and_beyond_a_size() -> None:

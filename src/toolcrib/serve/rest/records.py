@@ -63,6 +63,7 @@ PATH: dict[str, Any] = {
     "workflow": _named("`name` of a workflow.", "report"),
     "approvalId": _named("`id` of an approval."),
     "asset": _named("Name of a file of the web page.", "index.js"),
+    "tokenName": _named("`name` of a token.", "ci"),
 }
 """The types of the parameters of paths, by name."""
 Tag = Annotated[str, Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$", examples=["weather"])]

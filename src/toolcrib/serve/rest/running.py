@@ -452,12 +452,12 @@ class ServerCalls:
         call = self._running.get(id_) or self._ended.get(id_)
         return call if call is not None and _may_see(client, call) else None
 
-    def list(self, client: Client, filters: Filters) -> Sequence[OpenCall]:
+    def list(self, client: Client, filters: Filters | None = None) -> Sequence[OpenCall]:
         """Return the calls that this client may see and that match; `page` has those of the store."""
         self._drop_old()
         ended = [call for call in self._ended.values() if not call.is_durable]
         found = [*ended, *self._running.values()]
-        return [one for one in found if _may_see(client, one) and _matches(one, filters)]
+        return [one for one in found if _may_see(client, one) and _matches(one, filters or {})]
 
     def mark(self) -> tuple[object, ...]:
         """Return values of which one differs once a call of this server has begun or ended."""

@@ -65,7 +65,7 @@ def command() -> None:
 @click.option(
     "--from",
     "source",
-    type=click.File("rb"),
+    type=click.File("rb", lazy=True),
     metavar="FILE",
     help='Store all calls of a file (- for standard input), or none. A line: {"tool": …, "arguments": {…}}',
 )
@@ -210,7 +210,7 @@ def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters:
 @many_options("calls", _STATES)
 @chosen_option
 def retry_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
-    """Run a call again that ended without a result, or all that match."""
+    """Run a call again that has no result, or all that match."""
     if filters:
         project = open_project(root, load=False)
         return change_all(project.calls, "retry", filters, made_by(project), yes=yes, as_json=as_json)

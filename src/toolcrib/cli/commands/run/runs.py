@@ -168,7 +168,7 @@ def wait_command(root: str | None, as_json: bool, chosen: str | None, timeout: f
 @many_options("runs", _STATES)
 @chosen_option
 def cancel_command(root: str | None, as_json: bool, chosen: str | None, filters: Filters, yes: bool) -> int:
-    """Cancel a run and everything below it, or all runs that match. What workers report later is refused."""
+    """Cancel a run and all below it, or all that match. What workers report later is refused."""
     if filters:
         project = open_project(root, load=False)
         return change_all(project.runs, "cancel", filters, seen_by(project), yes=yes, as_json=as_json)
@@ -190,7 +190,7 @@ def retry_command(
     filters: Filters,
     yes: bool,
 ) -> int:
-    """Continue a failed or cancelled run after an iteration, or all runs that match.
+    """Continue a failed run after an iteration, or all that match.
 
     By default after its last complete one. The agent is used as it is defined now. To continue it in this
     terminal: `toolcrib runs wait --last`.
@@ -226,9 +226,10 @@ def fork_command(
 @command.command("prune")
 @project_options
 def prune_command(root: str | None, as_json: bool) -> None:
-    """Remove calls and runs that ended longer ago than `retention` says.
+    """Remove calls and runs that ended long ago.
 
-    Whoever serves does that by and by. The audit log stays as it is.
+    The settings `retention` say how long they are kept. Whoever serves does that by and by. The audit log
+    stays as it is.
     """
     project = open_project(root, load=False)
     if seen_by(project) is not None:

@@ -13,7 +13,7 @@ from toolcrib.guard import Tokens
 from toolcrib.guard.trust.tokens import Token
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.records import Body
-from toolcrib.serve.rest.services import RestRequest
+from toolcrib.serve.rest.services import RestRequest, location
 from toolcrib.spec import Scope
 from toolcrib.spec.moment import written
 from toolcrib.state import user_name
@@ -83,7 +83,15 @@ def list_tokens(request: RestRequest) -> Answer:
 
 
 @ROUTES.add(
-    "POST", "/tokens", "admin", {201: MadeToken}, DeniedError, ConflictError, UsageError, body=NewToken
+    "POST",
+    "/tokens",
+    "admin",
+    {201: MadeToken},
+    DeniedError,
+    ConflictError,
+    UsageError,
+    body=NewToken,
+    located=True,
 )
 def create_token(request: RestRequest) -> Answer:
     """Create a token. Only the session of a person does, never a token."""
@@ -93,13 +101,14 @@ def create_token(request: RestRequest) -> Answer:
     until = None if body.expires_in_s is UNSET else time.time() + body.expires_in_s
     tokens, owner = _tokens(request), user_name() if body.owner is UNSET else body.owner
     text = tokens.create(body.name, body.scopes, body.tools, owner=owner, expires=until)
-    return Answer(MadeToken(token=text, **_shown(tokens.get(body.name))), 201)
+    made = MadeToken(token=text, **_shown(tokens.get(body.name)))
+    return Answer(made, 201, location(request, f"/tokens/{made.name}"))
 
 
-@ROUTES.add("DELETE", "/tokens/{name}", "admin", {204: None}, NotFoundError)
+@ROUTES.add("DELETE", "/tokens/{tokenName}", "admin", {204: None}, NotFoundError)
 def revoke_token(request: RestRequest) -> Answer:
     """Revoke a token: it is refused from now on."""
-    _tokens(request).revoke(request.path["name"])
+    _tokens(request).revoke(request.path["tokenName"])
     return Answer(status=204)
 
 

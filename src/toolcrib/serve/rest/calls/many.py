@@ -64,7 +64,7 @@ class CallsChange(ChangeOf, kw_only=True):
     "POST",
     "/tools/calls",
     "invoke",
-    {202: Submitted},
+    {200: Submitted},
     *(InvalidInput, ToolNotFound, ToolDisabled, PolicyDenied, IdempotencyConflict),
     body=NewCalls,
 )
@@ -84,7 +84,7 @@ def submit_calls(request: RestRequest) -> Answer:
         }
         for call in body.calls
     )
-    return Answer(Submitted(call_ids=ids), 202)
+    return Answer(Submitted(call_ids=ids))
 
 
 @ROUTES.add(

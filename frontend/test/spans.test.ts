@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { place, type Span } from "./spans";
+import { place, type Span } from "../src/pages/runs/spans";
 
 const span = (from: number, to: number): Span => ({ label: "x", kind: "call", from, to, state: "done" });
 
