@@ -43,9 +43,7 @@ def main() -> None:
                     "found": ("/tools?q=order", ".row"),
                     "tool": (forecast, ".rjsf input"),
                     "waits": (refund, ".rjsf input"),
-                    "approvals": ("/approvals", "h1"),
-                    "runs": ("/runs", "h1"),
-                    "audit": ("/audit", "h1"),
+                    **{name: (f"/{name}", "main h1") for name in ("approvals", "runs", "audit")},
                 }
                 for name, (path, shown) in pages.items():
                     opened.page.goto(f"{server.address}/#{path}")

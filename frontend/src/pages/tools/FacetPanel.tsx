@@ -101,7 +101,7 @@ function FacetGroup({ facet, counts, chosen, bundles, onChange }: GroupProps) {
             {bundle !== undefined && (
               <Switch
                 label={t("tools.bundle.enabled", { name: name(value) })}
-                on={bundle.isEnabled}
+                on={bundle.isEnabled !== false}
                 onChange={(on) => toggle({ bundle, on })}
               />
             )}
