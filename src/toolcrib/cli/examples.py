@@ -138,7 +138,7 @@ toolcrib show project/repo_scan@1.0 --json
 toolcrib status
 toolcrib status --json
 toolcrib calls submit repo_scan path=src
-toolcrib calls submit --from calls.jsonl --json
+toolcrib calls submit --from - --json
 toolcrib test
 toolcrib test repo_scan web_search --live
 toolcrib test --replay tests/cassettes/examples.json

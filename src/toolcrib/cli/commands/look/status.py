@@ -12,7 +12,7 @@ from toolcrib.cli.table import print_table
 @click.command("status")
 @project_options
 def command(root: str | None, as_json: bool) -> int:
-    """Show workers, queue, unserved calls, and what waits for trust or cannot be used.
+    """Show workers, queue, and what waits or cannot be used.
 
     The exit code is 1 if there are such calls.
     """

@@ -65,7 +65,7 @@ def command() -> None:
 @click.option(
     "--from",
     "source",
-    type=click.File("rb", lazy=True),
+    type=click.File("rb"),
     metavar="FILE",
     help='Store all calls of a file (- for standard input), or none. A line: {"tool": …, "arguments": {…}}',
 )
