@@ -288,8 +288,9 @@ class SqliteDatabase:
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
-            # Of a new file only, and before anything is written. For `shrink`.
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            # For `shrink`: before anything is written, because in a file that is not new it is a write.
+            if connection.execute("PRAGMA page_count").fetchone() == (0,):
+                connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
             _set_journal(connection)
             connection.execute("PRAGMA foreign_keys=ON")
             # The write lock comes first: of processes that open a new file at once, one makes the tables.
