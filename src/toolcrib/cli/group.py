@@ -38,7 +38,7 @@ COMMANDS = {
     "serve": ("connect.serve", "Serve the project's tools over MCP or REST."),
     "servers": ("connect.servers", "Manage the MCP servers that the project uses."),
     "show": ("look.show", "Show one tool: its arguments, permissions and examples."),
-    "status": ("look.status", "Show workers, queue, unserved calls, and what waits for trust."),
+    "status": ("look.status", "Show workers, queue, and what waits or cannot be used."),
     "test": ("make.test", "Run the examples in the manifests and compare the results."),
     "token": ("connect.token", "Create, list and revoke access tokens."),
     "trace": ("run.trace", "Run one tool and print the smallest permissions it needed."),
