@@ -573,8 +573,7 @@ def test_what_was_deleted_is_listed_and_restored_as_it_was(full: Bundle) -> None
     kept = {"createdAt", "modifiedAt", "argSchema", "impl", "isEnabled", "description"}
     now = full.send_tool("GET").json
     assert {key: now[key] for key in kept} == {key: first[key] for key in kept}
-    assert full.id not in listed()[0]
-    assert listed()[1] == []
+    assert (full.id in listed()[0], listed()[1]) == (False, [])
     assert full.server.send("POST", f"{full.tool()}/restore").code == "conflict"
     changes = full.server.send("GET", f"{full.path}/tools/weather/history").json["changes"]
     assert [one["event"] for one in changes] == ["TOOL_RESTORED", "TOOL_DELETED", "TOOL_PUT"]

@@ -23,6 +23,8 @@ def run(script: str) -> str:
     return "done"
 """
 
+HOME_FILE = "/root/.bashrc"  # check_repo: allow - a file outside of every project
+
 
 def advice(result: Result) -> tuple[str, str]:
     """The message and the hint of a call that a permission would have let through."""
@@ -57,8 +59,7 @@ def place(crib: Crib) -> Crib:
         ("mkdir data/sub", "write", "data"),
         ("cp data/in.txt data/copy.txt", "write", "data"),
         ("rm data/in.txt", "write", "data/in.txt"),
-        ("cat /root/.bashrc", "read", "/root/.bashrc"),
-        ("ls /home/somebody", "read", "/home/somebody"),
+        (f"cat {HOME_FILE}", "read", HOME_FILE),
         ("echo x >/etc/motd", "write", "/etc/motd"),
         ("python3 -c 'open(\"notes.txt\")'", "read", "notes.txt"),
         ('perl -e \'open(F, "<", "notes.txt") or die "notes.txt: $!\\n"\'', "read", "notes.txt"),
@@ -78,7 +79,7 @@ def test_a_command_that_was_refused_a_path_says_so(place: Crib, script: str, acc
     assert place.last().event == "TOOL_EXECUTED"
 
 
-@pytest.mark.parametrize("path", ["notes.txt", "data/in.txt", "/root/.bashrc", ".env"])
+@pytest.mark.parametrize("path", ["notes.txt", "data/in.txt", HOME_FILE, ".env"])
 def test_a_command_gets_the_words_of_a_python_tool(place: Crib, path: str) -> None:
     place.write(".env", "")
     write = path == "data/in.txt"
@@ -147,7 +148,7 @@ def test_a_shell_of_a_caller_gets_it_as_a_warning(place: Crib) -> None:
     place.write(".toolcrib/config.yml", json.dumps({"builtins": ["exec"], "roots": {"w": {"path": "data"}}}))
     place.trust()
     for command, said, how in (
-        ("cat /root/.bashrc", "exec may not read /root/.bashrc, which", 'add "/root/.bashrc" to `roots`'),
+        (f"cat {HOME_FILE}", f"exec may not read {HOME_FILE}, which", f'add "{HOME_FILE}" to `roots`'),
         (
             "touch new.txt in.txt",
             f"exec may not write {place.root}/data/in.txt, which",
