@@ -146,6 +146,9 @@ VALUES: dict[str, list[Any]] = {
         ]
     ],
     "policy.self_approval": [True],
+    "retention.calls_days": [1, 365],
+    "retention.failed_days": [180],
+    "retention.runs_days": [90],
     "retry.jitter": [0.1],
     "retry.max_attempts": [3],
     "roots": [{"docs": "docs", "out": {"path": "out", "write": True}}],
