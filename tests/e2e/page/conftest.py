@@ -16,8 +16,9 @@ from tests.http_server import HttpServerProcess, http_server
 Open = Callable[..., Opened]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # No longer: while it is open, an event loop runs here, so that no test of another module could run one.
     with chromium() as found:
         yield found
 
