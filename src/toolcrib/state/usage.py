@@ -108,7 +108,7 @@ class UsageCounts:
         # Not durable: counts that a power cut takes are not worth a wait for the disk.
         self._database = SqliteDatabase(path, _TABLES, durable=False)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock, self._flushing = threading.Lock(), threading.Lock()
         self._pending: dict[tuple[str, int], UsageOfTool] = {}
         self._lasted: Counter[tuple[str, int, int]] = Counter()
         """Tool, day and step to the number of calls that took so long."""
@@ -184,6 +184,10 @@ class UsageCounts:
 
     def flush(self) -> None:
         """Write what is counted. Raises StateUnavailable; nothing is lost by that."""
+        with self._flushing:  # What another thread is writing can be read when this returns.
+            self._flush()
+
+    def _flush(self) -> None:
         with self._lock:
             pending, self._pending = self._pending, {}
             lasted, self._lasted = self._lasted, Counter()

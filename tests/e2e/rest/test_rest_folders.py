@@ -97,7 +97,7 @@ def test_no_other_answer_names_a_folder(server: HttpServerProcess, token: str) -
         assert not named(server, server.send("POST", f"/tools/invoke/{tool}", {"args": {}}, token=token))
     (approval,) = server.send("GET", "/approvals", token=token).json["approvals"]
     calls = server.send("GET", "/tools/calls?tool=asks", token=token).json["calls"]
-    call = next(one for one in calls if one["approvalId"] == approval["id"])
+    (call,) = calls
     own = {**ANY, "approvalId": approval["id"], "callId": call["callId"]}
     seen = set()
     for route in ROUTES:
