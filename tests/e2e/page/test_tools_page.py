@@ -38,9 +38,9 @@ def test_search_filters_and_order_are_in_the_address(opened: Open) -> None:
 def test_a_switch_counts_at_once_and_for_everybody(opened: Open, server: HttpServerProcess) -> None:
     page = opened().log_in("/tools?disabled=1")
     switch = page.get_by_role("switch", name="greet is enabled")
-    switch.click()
+    with page.expect_response("**/tools/bundles/**"):
+        switch.click()
     expect(switch).not_to_be_checked()
-    page.wait_for_load_state("networkidle")
     assert server.send("POST", "/tools/invoke/greet", {"args": {"c": "true"}}).code == "tool_disabled"
     switch.click()
     expect(switch).to_be_checked()
