@@ -22,7 +22,7 @@ SHOWN: dict[str, list[str]] = {
         "Did you mean read_page?\n",
         '"annotations": {"readOnlyHint": true}',
         '"name": "search_pages", "title": "search.pages"',
-        '"input_schema": {"type": "object", "properties": {"query"',
+        '"input_schema": {"properties": {"query"',
     ],
     "mcp_client": [
         "tools: ['repo_scan', 'repo_stats', 'web_search', 'tool_call', 'tool_create', ",
