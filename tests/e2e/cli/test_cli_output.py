@@ -78,7 +78,7 @@ def test_ctrl_c_is_one_document_too(crib: Crib) -> None:
         text=True,
     )
     assert waits.stderr is not None
-    assert "running" in waits.stderr.readline()
+    assert "tidy waits for a person: toolcrib approvals approve" in waits.stderr.readline()
     waits.send_signal(signal.SIGINT)
     out, _ = waits.communicate(timeout=20)
     assert waits.returncode == 130

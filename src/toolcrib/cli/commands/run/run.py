@@ -200,6 +200,8 @@ async def _run(project: Project, call: Call) -> Result:
         def on_event(event: CallEvent) -> None:
             if event.kind == "started":
                 lines.append(until_end.enter_context(waiting(f"{call.tool} runs for", elsewhere=plain)))
+            elif event.kind == "approval":
+                print_note(f"{call.tool} waits for a person: toolcrib approvals approve --last")
             elif event.kind == "progress":
                 of = f"/{event.total:g}" if event.total is not None else ""
                 lines[0](f"{event.done:g}{of} {event.message}".strip())
