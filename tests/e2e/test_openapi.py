@@ -26,7 +26,8 @@ negative_data_rejection.expected-statuses = [400, 401, 403, 404, 405, 409, 410, 
 include-operation-id = [
     "list_bundles", "list_calls", "list_tools", "search_tools", "put_bundle", "put_tool", "list_approvals",
     "list_grants", "list_audit_lines", "lint_text", "convert_text", "import_openapi", "get_usage",
-    "list_runs", "list_sessions", "create_session", "explain_policy",
+    "list_runs", "list_sessions", "create_session", "explain_policy", "cancel_calls", "retry_calls",
+    "cancel_runs", "retry_runs", "get_all_usage",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 410, 412]
 

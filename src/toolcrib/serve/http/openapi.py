@@ -46,7 +46,7 @@ EVENT_STREAM = "text/event-stream"
 _EVENT = {
     "description": "One of the server-sent events (WHATWG HTML, 9.2).",
     "type": "object",
-    "required": ["id", "event", "data"],
+    "required": ["event", "data"],
 }
 _BYTES = {"schema": {"type": "string", "format": "binary"}, "example": "(bytes)"}
 _TAG = {"type": "string", "examples": ['"0123456789abcdef0123456789abcdef"']}

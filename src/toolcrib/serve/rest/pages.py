@@ -27,6 +27,10 @@ class PageQuery(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True
     page_token: PageToken | UnsetType = UNSET
 
 
+Time = Annotated[datetime, Meta(examples=["2026-05-04T09:30:00.000Z"])]
+"""RFC 3339; one without a zone is in UTC."""
+
+
 class Matching(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Conditions that calls or runs meet all of."""
 
@@ -37,9 +41,9 @@ class Matching(Struct, kw_only=True, rename="camel", forbid_unknown_fields=True)
     session_id: str | UnsetType = UNSET
     caller: str | UnsetType = UNSET
     """`token:NAME`, `cli`, …: only an administrator sees those of others."""
-    since: datetime | UnsetType = UNSET
+    since: Time | UnsetType = UNSET
     """RFC 3339, as is `until`."""
-    until: datetime | UnsetType = UNSET
+    until: Time | UnsetType = UNSET
 
 
 class MatchingPage(Matching, kw_only=True, rename="camel", forbid_unknown_fields=True):

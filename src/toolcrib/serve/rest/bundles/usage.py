@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from toolcrib.bundles.records import Moment, Uuid
 from toolcrib.serve.http import Answer, Routes
 from toolcrib.serve.rest.bundles.tools import named_tool
+from toolcrib.serve.rest.pages import Time
 from toolcrib.serve.rest.records import in_zone
 from toolcrib.serve.rest.refusals import NO_TOOL
 from toolcrib.serve.rest.services import RestRequest, covers
@@ -21,7 +22,7 @@ _WEEK_S = 7 * 86_400
 class UsageQuery(Struct, kw_only=True, forbid_unknown_fields=True):
     """The query of the usage of a tool."""
 
-    since: datetime | UnsetType = UNSET
+    since: Time | UnsetType = UNSET
     """The first hour, RFC 3339. Default: a week ago."""
 
 
