@@ -67,7 +67,6 @@ HEADERS: Mapping[str, dict[str, Any]] = {
     },
     "Last-Event-ID": {
         "type": "string",
-        "pattern": "^[0-9]{1,15}$",
         "description": "The id of the event that the client got last: the stream begins behind it.",
         "examples": ["1"],
     },
