@@ -201,7 +201,8 @@ async def _run(project: Project, call: Call) -> Result:
             if event.kind == "started":
                 lines.append(until_end.enter_context(waiting(f"{call.tool} runs for", elsewhere=plain)))
             elif event.kind == "approval":
-                print_note(f"{call.tool} waits for a person: toolcrib approvals approve --last")
+                how = ": toolcrib approvals approve --last" if call.identity is None else ""
+                print_note(f"{call.tool} waits for a person{how}")
             elif event.kind == "progress":
                 of = f"/{event.total:g}" if event.total is not None else ""
                 lines[0](f"{event.done:g}{of} {event.message}".strip())
